@@ -1,4 +1,4 @@
-"""These scenarios need the plugin beside them, which provides their fixture."""
+"""The scenarios in this folder need the pytest plugin raidproof-suites, which provides the fixture ``suite``."""
 
 import sys
 from pathlib import Path
@@ -11,4 +11,4 @@ LINE = f"{sys.executable} -m pip install --editable {Path(__file__).parent}"
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not hasattr(item.config.option, "suite_path"):
-        pytest.fail(f"the plugin raidproof-suites is not installed: {LINE}", pytrace=False)
+        pytest.fail(f"the pytest plugin raidproof-suites is not installed; install it with: {LINE}", pytrace=False)

@@ -1,4 +1,4 @@
-"""Random operations of several processes: what the client then sees is what the server has."""
+"""fsstress on NFS: after random operations of several processes, client and server have the same files."""
 
 import pytest
 

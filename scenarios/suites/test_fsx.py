@@ -1,4 +1,4 @@
-"""The file system exerciser on NFS on RAID: every read is what was written, whoever served it."""
+"""fsx, the file system exerciser, on NFS on RAID: every read returns the written data."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_fsx_sees_a_second_writer(suite: Suites) -> None:
 
 
 def a_second_writer(lab: Lab, stack: Stack) -> Callable[[], object]:
-    """Let another process of the client write into what fsx takes for its own file, until its input ends."""
+    """Let another process of the client write into the file of fsx; return the function that ends the process."""
     client = lab.clients[0]
     directory = f"{stack.mounts[client.name].directory}/fsx-{client.name}"
     each = f"for file in {directory}/fsx-file {directory}/LTP_*/*"

@@ -1,4 +1,4 @@
-"""Suites that others wrote, for servers and clients that they know nothing of."""
+"""The external test suites Connectathon, pynfs, fstests and LTP on a stack of raidproof."""
 
 import pytest
 

@@ -29,7 +29,7 @@ from raidproof.guest.check_agent import (
 STATE_OF = check_agent.state_of
 """The original function, before the tests replace it."""
 
-ORDERS: dict[str, Any] = {
+CONFIG: dict[str, Any] = {
     "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
     "mount": ["mount"],
     "unmount": ["umount"],
@@ -50,7 +50,7 @@ class Machine:
         self.stages: list[str] = []
         self.roots: list[str] = []
         self.by_nfs = FOUND
-        self.hand = CheckAgent(ORDERS, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
+        self.agent = CheckAgent(CONFIG, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         self.ran.append(" ".join(argv))
@@ -68,55 +68,55 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_stages() -> None:
     machine = Machine()
-    assert machine.hand.check() == {"end": READ, "said": "", "found": FOUND, "left": ""}
+    assert machine.agent.check() == {"end": READ, "said": "", "found": FOUND, "left": ""}
     assert machine.ran == ["assemble 1", "assemble 0", "mount", "umount", "stop"]
     assert machine.stages == ["assemble", "mount", "verify", "unmount", "stop"]
 
 
 def test_what_does_not_assemble_is_stopped_and_never_mounted() -> None:
     machine = Machine("assemble 0")
-    answer = machine.hand.check()
+    answer = machine.agent.check()
     assert (answer["end"], answer["said"], answer["found"]) == (NOT_ASSEMBLED, "assemble 0: status 1: no", None)
     assert machine.ran == ["assemble 1", "assemble 0", "stop"]
 
 
 def test_what_does_not_mount_is_stopped_and_not_unmounted() -> None:
     machine = Machine("mount")
-    assert machine.hand.check()["end"] == NOT_MOUNTED
+    assert machine.agent.check()["end"] == NOT_MOUNTED
     assert machine.ran[-2:] == ["mount", "stop"]
 
 
 def test_the_next_state_is_not_unmounted_for_the_last_one() -> None:
     machine = Machine()
-    machine.hand.check()
+    machine.agent.check()
     machine.fails = ("mount",)
     machine.ran.clear()
-    machine.hand.check()
+    machine.agent.check()
     assert "umount" not in machine.ran
 
 
 @pytest.mark.parametrize("command", ["umount", "stop"])
 def test_leftovers_are_reported(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_agent, "state_of", lambda _: "active")
-    assert Machine(command).hand.check()["left"] == f"{command}: status 1: no"
+    assert Machine(command).agent.check()["left"] == f"{command}: status 1: no"
 
 
 def test_what_never_came_up_needs_no_stop() -> None:
-    assert Machine("assemble 1", "stop").hand.check()["left"] == ""
+    assert Machine("assemble 1", "stop").agent.check()["left"] == ""
 
 
 def test_another_folder_can_be_looked_at_meanwhile() -> None:
     machine = Machine()
-    machine.hand.up()
-    assert machine.hand.look("/mnt") == {"found": FOUND}
+    machine.agent.up()
+    assert machine.agent.scan_below("/mnt") == {"found": FOUND}
     assert machine.roots == ["/ledger", "/mnt"]
-    assert machine.hand.down() == {"left": ""}
-    assert ORDERS["ledger"]["root"] == "/ledger"
+    assert machine.agent.down() == {"left": ""}
+    assert CONFIG["ledger"]["root"] == "/ledger"
 
 
 def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount() -> None:
     machine = Machine()
-    assert machine.hand.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
+    assert machine.agent.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
     assert machine.ran[2:] == ["mount", "chmod", "mount nfs", "umount nfs", "forget", "umount", "stop"]
     assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "leave", "forget", "unmount", "stop"]
     assert machine.roots == ["/ledger", "/nfs/ledger"]
@@ -125,14 +125,14 @@ def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount(
 def test_a_difference_through_nfsd_is_reported() -> None:
     machine = Machine()
     machine.by_nfs = {"worker": [1, 1], "other": [3]}
-    answer = machine.hand.check(NFSD)
+    answer = machine.agent.check(NFSD)
     assert (answer["end"], answer["through_nfsd"], answer["said"]) == (READ, DIFFERENT, "through nfsd: worker")
     assert answer["found"] == FOUND
 
 
 def test_an_nfsd_that_serves_nothing_is_reported() -> None:
     machine = Machine("mount nfs")
-    answer = machine.hand.check(NFSD)
+    answer = machine.agent.check(NFSD)
     assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
     assert answer["said"] == "through nfsd: mount nfs: status 1: no"
     assert machine.ran[-4:] == ["mount nfs", "forget", "umount", "stop"]
@@ -140,46 +140,46 @@ def test_an_nfsd_that_serves_nothing_is_reported() -> None:
 
 def test_what_is_not_mounted_is_not_served() -> None:
     machine = Machine("mount")
-    assert "through_nfsd" not in machine.hand.check(NFSD)
+    assert "through_nfsd" not in machine.agent.check(NFSD)
     assert "forget" not in machine.ran
 
 
 def test_an_nfs_mount_that_cannot_be_unmounted_is_reported() -> None:
     machine = Machine("umount nfs")
-    answer = machine.hand.check(NFSD)
+    answer = machine.agent.check(NFSD)
     assert (answer["through_nfsd"], answer["left"]) == (SAME, "umount nfs: status 1: no")
     machine.fails = ()
-    assert machine.hand.check()["left"] == ""
+    assert machine.agent.check()["left"] == ""
 
 
 def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() -> None:
     machine = Machine("umount")
-    told = machine.hand.forget
+    told = machine.agent.forget
 
     def at_last() -> None:
         told()
         machine.fails = () if "umount" in machine.ran else machine.fails
 
-    machine.hand.forget = at_last
-    assert machine.hand.check(NFSD)["left"] == ""
+    machine.agent.forget = at_last
+    assert machine.agent.check(NFSD)["left"] == ""
     assert machine.ran[-5:] == ["forget", "umount", "forget", "umount", "stop"]
 
 
 def test_the_file_system_is_checked_between_unmount_and_stop() -> None:
     machine = Machine()
-    assert machine.hand.check(FSCK) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
+    assert machine.agent.check(FSCK) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
     assert machine.ran[-3:] == ["umount", "fsck", "stop"]
     assert machine.stages[-3:] == ["unmount", "fsck", "stop"]
 
 
 def test_the_result_of_fsck_is_reported() -> None:
-    assert Machine("fsck").hand.check(FSCK)["fsck"] == (1, "no")
+    assert Machine("fsck").agent.check(FSCK)["fsck"] == (1, "no")
 
 
 @pytest.mark.parametrize("fails", ["mount", "umount"])
 def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
     machine = Machine(fails)
-    assert "fsck" not in machine.hand.check(FSCK)
+    assert "fsck" not in machine.agent.check(FSCK)
     assert "fsck" not in machine.ran
 
 
@@ -191,7 +191,7 @@ def test_a_degraded_array_is_reported(
     for name, missing in (("md0", "1\n"), ("md1", "0\n")):
         (tmp_path / name / "md").mkdir(parents=True)
         (tmp_path / name / "md" / "degraded").write_text(missing)
-    answer = Machine(*fails).hand.check()
+    answer = Machine(*fails).agent.check()
     assert (answer["end"], answer["degraded"]) == (end, {"/dev/md0": 1})
     assert degraded("/dev/md2") == 0
 
@@ -207,7 +207,7 @@ def test_an_array_remains_until_its_device_is_clear_or_gone(
     if state is not None:
         (tmp_path / "md0" / "md").mkdir(parents=True)
         (tmp_path / "md0" / "md" / "array_state").write_text(state)
-    assert remains(ORDERS) is left
+    assert remains(CONFIG) is left
 
 
 def test_which_workers_differ() -> None:
@@ -259,6 +259,6 @@ def test_a_program_that_a_signal_ends() -> None:
 def test_no_resync_may_begin_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine()
     monkeypatch.setattr(check_agent, "freeze", lambda path: machine.ran.append(f"freeze {path}"))
-    machine.hand.check()
+    machine.agent.check()
     frozen = [f"freeze /sys/block/{device}/md/sync_action" for device in ("md1", "md0")]
     assert machine.ran == ["assemble 1", frozen[0], "assemble 0", frozen[1], "mount", "umount", "stop"]

@@ -73,7 +73,7 @@ def test_a_phase_ends_when_its_time_is_up() -> None:
 def test_stat_is_not_slowed_by_the_clock() -> None:
     acted: list[int] = []
     phase("stat", acted.append, 1 << 62, 1.0, Ticking(1.0))
-    assert len(acted) == metadata_agent.LOOK_EVERY["stat"]
+    assert len(acted) == metadata_agent.CLOCK_EVERY["stat"]
 
 
 def test_the_time_limit_holds_for_all_phases_and_all_files_are_removed(

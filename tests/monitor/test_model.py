@@ -284,5 +284,5 @@ def test_what_falls_short_is_flagged() -> None:
 
 @pytest.mark.parametrize("wrong", [{"size": 0}, {"read_share": 1.5}, {"span": 0}, {"sync_every": 0}])
 def test_no_access(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"at least|is 0 to 1"):
+    with pytest.raises(ValueError, match=r"at least|must be from 0 to 1"):
         Access(**{"size": 4096, **wrong})

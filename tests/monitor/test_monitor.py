@@ -139,7 +139,7 @@ def test_the_agent_ends_with_its_input_after_one_last_look(tmp_path: Path) -> No
 
 def test_the_agent_notes_what_it_cannot_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "FILES", (str(tmp_path / "missing"),))
-    assert f"! {tmp_path}/missing 2\n".encode() in agent.look()
+    assert f"! {tmp_path}/missing 2\n".encode() in agent.sample()
 
 
 def test_the_agent_keeps_one_character_a_byte() -> None:

@@ -29,14 +29,14 @@ def test_only_what_is_wanted_is_taken(tmp_path: Path) -> None:
 
 
 def test_tarball_without_it_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RigError, match=r"no tests/fsstress\.c any more"):
+    with pytest.raises(RigError, match=r"no longer has tests/fsstress\.c"):
         extract(tarball(tmp_path / "a.orig.tar.gz", "p-1/tests/other.c"), tmp_path / "to")
 
 
 def test_cut_off_tarball_is_no_success(tmp_path: Path) -> None:
     made = tarball(tmp_path / "a.orig.tar.gz", f"p-1/{SOURCE}")
     made.write_bytes(made.read_bytes()[:40])
-    with pytest.raises(RigError, match="is not whole"):
+    with pytest.raises(RigError, match="truncated or damaged"):
         extract(made, tmp_path / "to")
 
 
@@ -49,7 +49,7 @@ def test_it_is_linked_statically() -> None:
 def test_trees_that_differ_are_told() -> None:
     tree = parse_tree("a\tf 644 3\nb\tl 777 a\n", "abc  ./a\n")
     assert compare_trees(tree, tree).passed
-    assert "b: client l 777 a, server has none" in compare_trees(tree, {"a": tree["a"]}).failed[0].reason
+    assert "b: client l 777 a, server missing" in compare_trees(tree, {"a": tree["a"]}).failed[0].reason
     assert compare_trees(tree, tree | {"a": "f 644 3 abd"}).failed
     assert compare_trees({}, {}).unknown
     with pytest.raises(RigError):

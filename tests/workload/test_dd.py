@@ -55,7 +55,7 @@ def test_output_that_ends_within_the_seconds_is_not_read() -> None:
 
 
 def test_no_time_gives_no_rate() -> None:
-    with pytest.raises(RigError, match="in no time"):
+    with pytest.raises(RigError, match="in 0 s"):
         parse_dd("4096 bytes (4.1 kB, 4.0 KiB) copied, 0 s, Infinity B/s\n")
 
 
@@ -75,8 +75,8 @@ def test_flags() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"iflag": ["direct"]}, "iflag is for reading"),
-        ({"direction": "read", "conv": ["fsync"]}, "are for writing"),
+        ({"iflag": ["direct"]}, "iflag direct needs direction = read"),
+        ({"direction": "read", "conv": ["fsync"]}, "(fsync).*need direction = write"),
         ({"oflag": ["dircet"]}, "dircet"),
         ({"bs": 0}, "greater than 0"),
         ({"cuont": 3}, "did you mean 'count'"),
@@ -88,7 +88,7 @@ def test_what_cannot_be_asked(asked: dict[str, Any], why: str) -> None:
 
 
 def test_less_than_asked_is_no_measurement() -> None:
-    with pytest.raises(RigError, match="copied 67108864 bytes, not 131072"):
+    with pytest.raises(RigError, match="copied 67108864 bytes instead of 131072"):
         read_ended(DdSpec(count=2), said(["dd"], stderr=told("write")))
     with pytest.raises(RigError, match="client1: dd ended with status 1"):
         read_ended(DdSpec(), said(["dd"], stderr=told("write"), status=1))

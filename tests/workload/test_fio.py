@@ -69,14 +69,14 @@ def test_a_preset_gives_way() -> None:
     ("asked", "why"),
     [
         ({"preset": "sequental-write"}, "did you mean 'sequential-write'"),
-        ({"preset": "mixed", "rw": "read"}, "preset 'mixed' is rw=randrw, not rw=read"),
+        ({"preset": "mixed", "rw": "read"}, "preset 'mixed' has rw=randrw, but the plan sets rw=read"),
         ({"rw": "wriet"}, "did you mean 'write'"),
-        ({"iodepth": 8}, "does one access at a time"),
-        ({"bs": "1M", "size": "64k"}, "more than a file holds"),
-        ({"bs": "1M", "size": "8M", "nrfiles": 16}, "more than a file holds"),
-        ({"time_based": True}, "say runtime_s"),
-        ({"ramp_s": 1}, "say runtime_s"),
-        ({"reread": True}, "reread reads"),
+        ({"iodepth": 8}, "iodepth=8 has no effect"),
+        ({"bs": "1M", "size": "64k"}, "is larger than a file"),
+        ({"bs": "1M", "size": "8M", "nrfiles": 16}, "is larger than a file"),
+        ({"time_based": True}, "set runtime_s"),
+        ({"ramp_s": 1}, "set runtime_s"),
+        ({"reread": True}, "reread needs"),
         ({"blocksize": "4k"}, "FioSpec has no 'blocksize'"),
     ],
 )
@@ -109,8 +109,8 @@ def test_a_job_file_that_does_both_is_about_both() -> None:
 @pytest.mark.parametrize(
     ("spec", "ended", "why"),
     [
-        (FioSpec(), said(["fio"], told("write")), "moved 67108864 bytes of 134217728"),
-        (FioSpec(runtime_s=5), said(["fio"], told("write")), "ended after 0.897 s of 5"),
+        (FioSpec(), said(["fio"], told("write")), "67108864 bytes instead of 134217728"),
+        (FioSpec(runtime_s=5), said(["fio"], told("write")), "ended after 0.897 s instead of 5 s"),
         (QUICK, said(["fio"], told("write"), "fio: odd", 1), "client1: fio ended with status 1: fio: odd"),
         (
             QUICK,
@@ -127,7 +127,7 @@ def test_what_is_no_measurement(spec: FioSpec, ended: Completed, why: str) -> No
 
 def test_a_fio_that_did_nothing() -> None:
     text = told("write").replace('"io_bytes" : 67108864', '"io_bytes" : 0')
-    with pytest.raises(RigError, match="neither read nor wrote"):
+    with pytest.raises(RigError, match="read and wrote 0 bytes"):
         read_ended(FioSpec(job_file="[a]\nrw=trim\n"), said(["fio"], text))
 
 

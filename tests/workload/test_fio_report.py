@@ -108,8 +108,8 @@ def test_a_warning_before_the_json() -> None:
     [
         ("enospc", r"job 'job' reports error 28 \(No space left on device\): fio: pid=905, err=28"),
         ("one-job-failed", r"job 'c' reports error 25"),
-        ("interrupted", "ended before its time: fio: terminating on signal 2"),
-        ("typo", "fio gave no report; it said: .*failed parsing rw=wriet"),
+        ("interrupted", "a signal ended fio before its end: fio: terminating on signal 2"),
+        ("typo", "fio printed no report; its messages: .*failed parsing rw=wriet"),
     ],
 )
 def test_the_error_has_fios_output(name: str, why: str) -> None:

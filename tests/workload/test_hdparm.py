@@ -87,5 +87,5 @@ def test_cached_reads_are_primary_only_where_nothing_else_was_asked() -> None:
 
 
 def test_clients_have_no_device() -> None:
-    with pytest.raises(RequestError, match="run it on the server"):
+    with pytest.raises(RequestError, match="run hdparm on the server"):
         Hdparm(HdparmSpec()).prepare(Place([Guest()], "/mnt"))

@@ -16,7 +16,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_half_an_entry_is_refused(tmp_path: Path) -> None:
     (tmp_path / "replies").write_bytes(b"12345")
-    with pytest.raises(RigError, match="not the instants of replies"):
+    with pytest.raises(RigError, match="not a file of reply times"):
         read_replies(tmp_path / "replies")
 
 

@@ -269,7 +269,7 @@ def test_words_that_are_still_on_their_way_are_waited_for(tmp_path: Path) -> Non
     ledger._commands = dict.fromkeys(ledger.clients, cast("RemoteCommand", ended))
     ledger.stop(Deadline.after(0.1))  # the one that is open is that of the client that is dead
     heard.open_connections = 2
-    with pytest.raises(DeadlineExceeded, match="last words"):
+    with pytest.raises(DeadlineExceeded, match="last reports"):
         ledger.stop(Deadline.after(0.1))
 
 

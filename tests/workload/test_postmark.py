@@ -13,7 +13,7 @@ from raidproof.workload.postmark import (
     Postmark,
     PostmarkSpec,
     parse_postmark,
-    postmark_orders,
+    postmark_input,
     postmark_sample,
     require_all_done,
 )
@@ -33,12 +33,12 @@ class Guest(FilesByCommands):
     def __init__(self, stdout: str = REPORT, stderr: str = "", status: int = 0, name: str = "client1") -> None:
         self.name, self.free = name, "100000000 4096\n"
         self.said = stdout, stderr, status
-        self.orders = ""
+        self.stdin = ""
         self.ran: list[tuple[str, ...]] = []
 
     def run(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = 60.0) -> Completed:
         self.ran.append(tuple(argv))
-        self.orders = stdin or ""
+        self.stdin = stdin or ""
         stdout, stderr, status = self.said
         return Completed(tuple(argv), status, stdout, stderr, self.name)
 
@@ -52,9 +52,9 @@ def place(*guests: Guest) -> Place:
 
 
 def test_defaults_are_the_published_settings() -> None:
-    orders = postmark_orders(PostmarkSpec(), "/mnt/x").splitlines()
-    assert {"set size 10240 20480", "set number 10000", "set transactions 100000", "set subdirectories 10"} < {*orders}
-    assert orders[-3:] == ["set location /mnt/x", "run", "quit"]
+    lines = postmark_input(PostmarkSpec(), "/mnt/x").splitlines()
+    assert {"set size 10240 20480", "set number 10000", "set transactions 100000", "set subdirectories 10"} < {*lines}
+    assert lines[-3:] == ["set location /mnt/x", "run", "quit"]
 
 
 def test_real_report() -> None:
@@ -95,11 +95,11 @@ def test_crash_and_loop_name_the_bias() -> None:
         Postmark(SPEC).run(place(Guest(stdout="", status=124)))
 
 
-def test_it_is_ended_in_its_machine_and_reads_its_orders() -> None:
+def test_it_is_ended_in_its_machine_and_reads_its_input() -> None:
     guest = Guest()
     Postmark(SPEC).run(place(guest))
     assert guest.ran[-1][2:] == ("timeout", "--kill-after=5", "4400", "postmark")
-    assert guest.orders.endswith("run\nquit\n")
+    assert guest.stdin.endswith("run\nquit\n")
 
 
 def test_two_machines_add_up() -> None:

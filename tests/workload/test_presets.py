@@ -50,8 +50,8 @@ def test_timed() -> None:
     ("content", "why"),
     [
         ("[global]\nsize=1M\n", "has no job"),
-        ("[a]\ndirectory=/x\n", "names a directory"),
-        ("rw=read\n[a]\n", "no fio job file"),
+        ("[a]\ndirectory=/x\n", "sets directory"),
+        ("rw=read\n[a]\n", "fio job file cannot be parsed"),
         ("\n", "has no job"),
     ],
 )
@@ -96,7 +96,7 @@ def test_it_is_laid_out_like_any_other() -> None:
 
 
 def test_nothing_beside_it() -> None:
-    with pytest.raises(RequestError, match="beside a job file there is no bs, rw"):
+    with pytest.raises(RequestError, match="cannot be combined with bs, rw"):
         FioSpec(job_file=CONTENT, rw="read", bs=4096)
-    with pytest.raises(RequestError, match="beside a job file there is no"):
+    with pytest.raises(RequestError, match="cannot be combined with"):
         FioSpec(job_file=CONTENT, preset="mixed")

@@ -96,13 +96,13 @@ def test_the_server_holds_what_all_clients_touch_and_each_client_its_own() -> No
 
 def test_the_reason_names_the_working_set_and_the_cache() -> None:
     assert regime_of(AGAIN, LAB, NFS).reason == "reads of 100MiB fit into the client cache of 512MiB"
-    assert "writes of 100MiB pass through" in regime_of(SYNCED, LAB, NFS).reason
+    assert "writes of 100MiB bypass the caches" in regime_of(SYNCED, LAB, NFS).reason
 
 
 def test_an_unknown_working_set_is_not_refused() -> None:
     found = regime_of(replace(AGAIN, working_set=None), LAB, NFS)
     assert (found.cache, found.accepted) == (None, True)
-    assert "not known in advance" in found.reason
+    assert "not known before the run" in found.reason
 
 
 SIZES = st.integers(0, 4 * GIB)

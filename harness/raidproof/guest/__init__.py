@@ -1,1 +1,1 @@
-"""Programs that run inside a machine: one file each, standard library only, Python 3.9 or newer."""
+"""Programs that run inside machines: one file or folder each, standard library only, Python 3.9 or newer."""

@@ -1,24 +1,26 @@
-"""Agent in a machine: runs commands, reads and writes files, as requests on its standard input demand.
+"""Agent in a machine: it carries out requests from its standard input, which run commands, read and write files.
 
 The source of the agent arrives on standard input (see ``START``), so nothing is written to a disk. Between requests
 the agent blocks in one ``read``. The agent ends when its input ends; commands that still run then continue, as they do
 after an SSH session ends. Standard library only, Python 3.9 or newer.
 
-A frame, in either direction, is a head of two lengths (4 bytes each, network order), a JSON object, and a payload:
+A frame, in both directions, is a header with two lengths (4 bytes each, network byte order), a JSON object of the
+first length, and a payload of the second:
 
 * ``{"id": 1, "steps": [STEP, ...]}``: carry out the steps in order, up to the first that fails. The payload is the
   concatenated input of the steps. The answer is ``{"id": 1, "done": [RESULT, ...]}``; its payload is the concatenated
   output of the steps.
 * ``{"id": 1, "feed": true}``: the payload is input for the command; ``{"id": 1, "close": true}``: its input ends;
-  ``{"id": 1, "kill": true}``: kill the command with its process group, and take no further step.
+  ``{"id": 1, "kill": true}``: kill the command with its process group, and skip the remaining steps.
 
 The agent carries out requests concurrently, each in a thread. The steps and their results:
 
 * ``{"run": [WORD, ...], "given": BYTES}`` gives ``{"status": N, "found": [OUTPUT BYTES, ERROR BYTES]}``. The status is
-  the exit status of the process, or minus the signal that ended it; any status but 0 is a failure. Without ``given``,
-  ``feed`` frames bring the input of the command, and the agent sends ``{"id": 1, "began": PID}`` when the command
-  runs. If the output is large, the agent sends its beginning ahead in ``{"id": 1, "more": 0}`` (output) and ``{"id":
-  1, "more": 1}`` (errors) frames, which the byte counts of the result do not include.
+  the exit status of the process, or minus the number of the signal that ended it; a status other than 0 is a failure.
+  ``given`` is the length of the command's input in the payload. Without ``given``, ``feed`` frames contain the input
+  of the command, and the agent sends ``{"id": 1, "began": PID}`` when the command runs. If the output is large, the
+  agent sends parts of it before the answer, in ``{"id": 1, "more": 0}`` (output) and ``{"id": 1, "more": 1}`` (errors)
+  frames, which the byte counts of the result do not include.
 * ``{"read": [PATH, ...]}`` gives ``{"found": [BYTES or ERROR TEXT, ...]}``. This step cannot fail.
 * ``{"write": [[PATH, BYTES], ...], "given": BYTES}`` gives ``{"errors": [ERROR TEXT or null, ...]}``. The agent writes
   every file, even if an earlier one failed; any error is a failure.
@@ -44,25 +46,25 @@ if TYPE_CHECKING:  # the module is slow to load
 HEAD = struct.Struct("!II")
 CHUNK = 1 << 16
 MORE = 1 << 20
-"""Bytes of a command's output that are kept until it ends."""
+"""Maximum number of bytes of output that the agent keeps until a command ends; longer output is sent in parts."""
 START = "import os\nsource = b''\nwhile len(source) < {0}: source += os.read(0, {0} - len(source))\nexec(source)"
 """Python source that reads the text of this file, {0} bytes, from standard input and executes it."""
 
 
-def frame(said: dict[str, Any], payload: bytes = b"") -> bytes:
-    """Return an object and its payload as bytes."""
-    text = json.dumps(said).encode()
+def frame(header: dict[str, Any], payload: bytes = b"") -> bytes:
+    """Return the frame of a JSON object and its payload."""
+    text = json.dumps(header).encode()
     return HEAD.pack(len(text), len(payload)) + text + payload
 
 
 class Frames:
-    """Cuts a stream of bytes into frames."""
+    """Splits a stream of bytes into frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def add(self, data: bytes) -> list[tuple[dict[str, Any], bytes]]:
-        """Add bytes of the stream; return object and payload of each frame that is now complete."""
+        """Add bytes of the stream; return the object and the payload of each frame that is now complete."""
         self._rest += data
         whole = []
         while len(self._rest) >= HEAD.size:
@@ -70,33 +72,33 @@ class Frames:
             middle = HEAD.size + first
             if len(self._rest) < middle + second:
                 break
-            said = json.loads(self._rest[HEAD.size : middle].decode())
-            whole.append((said, bytes(self._rest[middle : middle + second])))
+            header = json.loads(self._rest[HEAD.size : middle].decode())
+            whole.append((header, bytes(self._rest[middle : middle + second])))
             del self._rest[: middle + second]
         return whole
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of the data: write(2) may write less than requested."""
+    """Write all of the data to a descriptor: one write(2) may write less than requested."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def encoded(word: str) -> bytes:
-    """Return a word as UTF-8 bytes, independent of the locale."""
+    """Return a text as UTF-8 bytes, independent of the locale."""
     return word.encode("utf-8", "surrogateescape")
 
 
 def environment() -> dict[bytes, bytes]:
-    """Return the environment passed by execve(2), without the LC_CTYPE that Python adds if no locale is set."""
+    """Return this process's environment as execve(2) passed it: Python adds LC_CTYPE if no locale is set."""
     with open("/proc/self/environ", "rb") as file:
         pairs = [line.partition(b"=") for line in file.read().split(b"\0") if b"=" in line]
     return {name: value for name, _, value in pairs}
 
 
 def read_file(path: str) -> bytes | str:
-    """Return the content of a file, or the reason why it cannot be read."""
+    """Return the content of a file, or the text of the error if the file cannot be read."""
     try:
         with open(encoded(path), "rb", buffering=0) as file:
             parts = []
@@ -108,7 +110,7 @@ def read_file(path: str) -> bytes | str:
 
 
 def write_file(path: str, content: bytes) -> str | None:
-    """Write a file in one write(2), as /proc and /sys require; return the error, or None."""
+    """Write a file in one write(2), as /proc and /sys require; return the text of the error, or None for success."""
     try:
         with open(encoded(path), "wb", buffering=0) as file:
             write_all(file.fileno(), content)
@@ -118,16 +120,16 @@ def write_file(path: str, content: bytes) -> str | None:
 
 
 def resolve(path: str) -> str | None:
-    """Return the path without symbolic links; None if no file exists there."""
+    """Return a path with its symbolic links resolved; None if no file has this path."""
     real = os.path.realpath(encoded(path))
     return real.decode("utf-8", "surrogateescape") if os.path.lexists(real) else None
 
 
 class Process:
-    """A running command, in its own session."""
+    """A running command in its own session (setsid(2))."""
 
     def __init__(self, words: list[str], given: bytes | None, surroundings: dict[bytes, bytes]) -> None:
-        """Start the command. Without ``given``, `feed` supplies its input."""
+        """Start a command with the environment ``surroundings``. If ``given`` is None, `feed` supplies the input."""
         self._lock = _thread.allocate_lock()
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.out, out = os.pipe()
@@ -150,11 +152,11 @@ class Process:
             _thread.start_new_thread(self._pass_on, (sink,))
 
     def feed(self, data: bytes | None) -> None:
-        """Give the command input; None ends its input."""
+        """Append data to the command's input; None ends the input."""
         self._input.put(data)
 
     def _pass_on(self, sink: int) -> None:
-        with suppress(OSError):  # the command closed its input without reading the rest
+        with suppress(OSError):  # the command has closed its input before it read all data
             while (data := self._input.get()) is not None:
                 write_all(sink, data)
         os.close(sink)
@@ -163,11 +165,11 @@ class Process:
         """Kill the command and its process group."""
         with self._lock:
             if not self._reaped:
-                with suppress(OSError):  # it has just ended
+                with suppress(OSError):  # the process has ended, and waits to be reaped
                     os.killpg(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Wait until the command ends; return its exit status, or minus the signal that ended it."""
+        """Wait until the command ends; return its exit status, or minus the number of the signal that ended it."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with self._lock:
             self._reaped = True
@@ -177,13 +179,16 @@ class Process:
 
 
 def spawn(words: list[str], streams: tuple[int, int, int], surroundings: dict[bytes, bytes]) -> int:
-    """Start a command without fork(2); return its process id. The shell starts files that are not executables."""
+    """Start a command by posix_spawn(3), and return its process id.
+
+    If posix_spawn cannot start the file, for example a script without ``#!``, a shell starts it.
+    """
     argv = [encoded(word) for word in words]
     options: dict[str, Any] = {
         "file_actions": [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(streams)],
         "setsid": True,
         "setsigmask": (),
-        # Python ignores these signals.
+        # Python ignores these signals, and the command would inherit this.
         "setsigdef": (signal.SIGPIPE, signal.SIGXFSZ),
     }
     try:
@@ -194,7 +199,7 @@ def spawn(words: list[str], streams: tuple[int, int, int], surroundings: dict[by
 
 
 class Request:
-    """One request: a list of steps, carried out in order."""
+    """One request: a list of steps, which the agent carries out in order."""
 
     def __init__(self, agent: Agent, number: int, steps: list[dict[str, Any]], payload: bytes) -> None:
         self._agent = agent
@@ -207,7 +212,7 @@ class Request:
         self._early: list[bytes | None] = []
 
     def feed(self, data: bytes | None) -> None:
-        """Give the request's command input; None ends its input."""
+        """Append data to the input of the request's command; None ends the input."""
         with self._lock:
             if self._process is None:
                 self._early.append(data)
@@ -215,7 +220,7 @@ class Request:
                 self._process.feed(data)
 
     def kill(self) -> None:
-        """Kill the request's command, and take no further step."""
+        """Kill the request's command, and skip the remaining steps."""
         with self._lock:
             self._killed = True
             if self._process is not None:
@@ -225,21 +230,21 @@ class Request:
         """Carry out the steps and send the answer."""
         done: list[dict[str, Any]] = []
         found: list[bytes] = []
-        said: dict[str, Any] = {"id": self._number, "done": done}
+        answer: dict[str, Any] = {"id": self._number, "done": done}
         try:
             start = 0
             for step in self._steps:
                 end = start + (step.get("given") or 0)
-                done.append(self._take(step, self._payload[start:end], found))
+                done.append(self._step(step, self._payload[start:end], found))
                 start = end
                 if done[-1].get("status") or any(done[-1].get("errors", ())):
                     break
-        except Exception as error:  # noqa: BLE001  the other side waits for an answer
-            said["failed"] = f"{type(error).__name__}: {error}"
+        except Exception as error:  # noqa: BLE001  the harness waits for an answer
+            answer["failed"] = f"{type(error).__name__}: {error}"
         self._agent.forget(self._number)
-        self._agent.say(said, b"".join(found))
+        self._agent.send(answer, b"".join(found))
 
-    def _take(self, step: dict[str, Any], given: bytes, found: list[bytes]) -> dict[str, Any]:
+    def _step(self, step: dict[str, Any], given: bytes, found: list[bytes]) -> dict[str, Any]:
         if "run" in step:
             return self._run(step["run"], given if "given" in step else None, found)
         if "read" in step:
@@ -259,7 +264,7 @@ class Request:
             for data in self._early:
                 process.feed(data)
         if given is None:
-            self._agent.say({"id": self._number, "began": process.pid})
+            self._agent.send({"id": self._number, "began": process.pid})
         output = self._drain(process)
         status = process.wait()
         found.extend(map(bytes, output))
@@ -280,52 +285,52 @@ class Request:
                     os.close(fd)
                     del streams[fd]
                 elif len(kept[number]) > MORE:
-                    self._agent.say({"id": self._number, "more": number}, bytes(kept[number]))
+                    self._agent.send({"id": self._number, "more": number}, bytes(kept[number]))
                     kept[number].clear()
         return kept
 
 
 class Agent:
-    """Reads requests from one descriptor and answers on another."""
+    """Reads requests from the descriptor ``source``, and writes answers to the descriptor ``sink``."""
 
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
-        self._saying = _thread.allocate_lock()
+        self._sending = _thread.allocate_lock()
         self._requests: dict[int, Request] = {}
         self.environment = environment()
 
-    def say(self, said: dict[str, Any], payload: bytes = b"") -> None:
-        """Send a frame."""
-        with self._saying:
-            write_all(self._sink, frame(said, payload))
+    def send(self, header: dict[str, Any], payload: bytes = b"") -> None:
+        """Send a frame with this object and payload to the harness."""
+        with self._sending:
+            write_all(self._sink, frame(header, payload))
 
     def forget(self, number: int) -> None:
-        """Remove a request that is being answered."""
+        """Remove a request from the table of running requests, before its answer is sent."""
         self._requests.pop(number, None)
 
     def serve(self) -> None:
         """Carry out requests until the input ends."""
-        self.say({"id": 0, "ready": os.getpid()})
+        self.send({"id": 0, "ready": os.getpid()})
         frames = Frames()
         while data := os.read(self._source, CHUNK):
-            for said, payload in frames.add(data):
-                self._take(said, payload)
+            for header, payload in frames.add(data):
+                self._receive(header, payload)
 
-    def _take(self, said: dict[str, Any], payload: bytes) -> None:
-        number = said["id"]
-        if "steps" in said:
-            self._requests[number] = request = Request(self, number, said["steps"], payload)
+    def _receive(self, header: dict[str, Any], payload: bytes) -> None:
+        number = header["id"]
+        if "steps" in header:
+            self._requests[number] = request = Request(self, number, header["steps"], payload)
             _thread.start_new_thread(request.carry_out, ())
         elif (known := self._requests.get(number)) is None:
-            return  # the agent has answered this request meanwhile
-        elif "kill" in said:
+            return  # the agent has already answered this request
+        elif "kill" in header:
             known.kill()
         else:
-            known.feed(payload if "feed" in said else None)
+            known.feed(payload if "feed" in header else None)
 
 
 if __name__ == "__main__":
     try:
         Agent(0, 1).serve()
     finally:
-        os._exit(0)  # without waiting for the commands that still run
+        os._exit(0)  # at once: the commands that still run continue without the agent

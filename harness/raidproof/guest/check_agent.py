@@ -1,14 +1,15 @@
-# A minimal Python, where each import costs: no pathlib, no subprocess.
-"""Agent of the checker in a machine: assembles the array, mounts, reads the ledger, and takes all down again.
+# No pathlib, no subprocess: on the minimal Python of a guest each import takes time.
+"""Agent of a checker: it assembles the array, mounts the file system, reads the ledger, unmounts, and stops the array.
 
-On request the agent reads the ledger a second time, through the nfsd of the machine, which serves what is mounted.
+On request the agent also mounts the export of the machine's own nfsd, and reads the ledger a second time, by NFS.
 
-The harness copies this file into machines, beside the ledger's agent. It runs there on a minimal Python: standard
-library only. Run as ``check_agent.py ORDERS``. The agent connects to the harness, reads one line of JSON per request
-(a verb and its arguments), and answers with lines of JSON: one with ``stage`` as each stage begins, which the harness
-stamps, and a last one with ``answer``. If the machine hangs, the last ``stage`` line names the stage that hangs.
+The harness copies this file into machines, into the folder of ledger_reader.py. It runs there on a minimal Python:
+standard library only. Run as ``check_agent.py CONFIG``, where CONFIG is a JSON file. The agent connects to the
+harness, reads one line of JSON per request (a verb and its arguments), and answers with lines of JSON: a line with
+``stage`` when a stage begins, of which the harness records the time, and a last line with ``answer``. If the machine
+hangs, the last ``stage`` line names the stage in which it hangs.
 
-In the guest a process start costs 7 to 20 ms and a system call 20 us: use as few as possible.
+In a guest, a process start takes 7 to 20 ms and a system call 20 us: the agent uses few of both.
 """
 
 import json
@@ -21,27 +22,33 @@ from importlib import import_module
 from typing import Any
 
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
+"""The values of ``end`` in an answer: the ledger was read, or the stage that failed."""
 SAME, DIFFERENT = "same", "different"
+"""The values of ``through_nfsd`` in an answer: whether the ledger read by NFS equals the ledger read directly."""
 NFSD = "nfsd"
-"""Argument of ``check`` that requests a read through nfsd, too."""
+"""Argument of ``check`` that requests a second read of the ledger, by NFS."""
 FSCK = "fsck"
-"""Argument of ``check`` that requests the file system's own checker, too."""
+"""Argument of ``check`` that requests a run of the file system's checker, for example xfs_repair -n."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
-"""Flush files of nfsd's cache of exports, and its cache of file handles; the latter also closes its open files."""
+"""Files that flush nfsd's caches of exports and of file handles; the second file also closes nfsd's open files."""
 SECOND_NS = 1_000_000_000
 LONGEST = 4000
-"""Most characters of a command's output that are passed on: half from its beginning, half from its end."""
+"""Maximum length of a command's output in an answer: half of the characters are its first, half its last ones."""
 
 Run = Callable[[list[str]], tuple[int, str]]
+"""Runs a command; returns its status and its output."""
 Begun = Callable[[str], None]
+"""Reports the name of a stage that begins."""
 Scan = Callable[[dict[str, Any]], dict[str, Any]]
+"""Reads the ledger with a configuration, as `ledger_reader.read_back`."""
 Forget = Callable[[], None]
+"""Flushes the caches of nfsd."""
 
 
 class Runner:
-    """Runs commands by vfork(2); their output goes to a memory file that stays open, and is read only if not empty."""
+    """Runs commands by posix_spawn(3). Their output goes to a memory file, which is read only if it is not empty."""
 
     def __init__(self, path: str = PATH) -> None:
         self._folders = path.split(":")
@@ -49,26 +56,26 @@ class Runner:
         self._environment = {"PATH": path, "LC_ALL": "C"}
         self._output = os.memfd_create("output")
         null = os.open("/dev/null", os.O_RDONLY)
-        # In append mode, because two programs may share the file.
+        # In append mode, because several processes of a command may write to the file.
         writer = os.open(f"/proc/self/fd/{self._output}", os.O_WRONLY | os.O_APPEND)
         self._files = [(os.POSIX_SPAWN_DUP2, null, 0), *((os.POSIX_SPAWN_DUP2, writer, fd) for fd in (1, 2))]
 
     def run(self, argv: list[str]) -> tuple[int, str]:
-        """Return a command's status (negative: the signal that ended it), and its output, shortened to `LONGEST`."""
+        """Run a command; return its status (minus the number of a signal), and its output, shortened to `LONGEST`."""
         try:
             pid = os.posix_spawn(self._program(argv[0]), argv, self._environment, file_actions=self._files)
         except OSError as error:
             return 127, error.strerror or ""
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        return status, self._said()
+        return status, self._take_output()
 
-    def _said(self) -> str:
+    def _take_output(self) -> str:
         size = os.fstat(self._output).st_size
         if not size:
             return ""
-        said = os.pread(self._output, size, 0).decode(errors="replace").strip()
+        text = os.pread(self._output, size, 0).decode(errors="replace").strip()
         os.ftruncate(self._output, 0)
-        return said if len(said) <= LONGEST else f"{said[: LONGEST // 2]}\n...\n{said[-LONGEST // 2 :]}"
+        return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}\n...\n{text[-LONGEST // 2 :]}"
 
     def _program(self, name: str) -> str:
         if name not in self._programs:
@@ -78,56 +85,59 @@ class Runner:
 
 
 class CheckAgent:
-    """The stages of one crash state check."""
+    """Carries out the stages of checks, one check after the other.
 
-    def __init__(self, orders: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
-        self.orders = orders
+    ``config``: the commands of the stages, as lists of words, and the configuration of the ledger reader.
+    """
+
+    def __init__(self, config: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
+        self.config = config
         self.run = run
         self.begun = begun
         self.scan = scan
         self.forget = forget
         self.mounted = False
         self.left = ""
-        """Reason why something is still mounted or assembled; empty if nothing is."""
+        """The failed umount of the NFS mount, with its output; empty if the NFS mount does not remain."""
 
     def check(self, *also: str) -> dict[str, Any]:
-        """Go through all stages, then unmount everything and stop the arrays."""
+        """Carry out all stages: `up`, then the read by NFS if ``also`` has `NFSD`, then `down`."""
         answer = self.up()
         if NFSD in also and answer["end"] == READ:
             answer.update(self.through_nfsd(answer["found"]))
         return {**answer, **self.down(*also)}
 
     def up(self) -> dict[str, Any]:
-        """Assemble, mount and read the ledger, up to the first stage that fails."""
+        """Assemble the arrays, mount the file system and read the ledger; end after the first stage that fails."""
         self.begun("assemble")
-        for device, argv in self.orders["assemble"]:
-            if problem := self._try(argv):
+        for device, argv in self.config["assemble"]:
+            if problem := self._failure(argv):
                 return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
             freeze(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/sync_action")
-        missing = {device: count for device, _ in self.orders["assemble"] if (count := degraded(device))}
+        missing = {device: count for device, _ in self.config["assemble"] if (count := degraded(device))}
         seen = {"degraded": missing} if missing else {}
         self.begun("mount")
-        if problem := self._try(self.orders["mount"]):
+        if problem := self._failure(self.config["mount"]):
             return {"end": NOT_MOUNTED, "said": problem, "found": None, **seen}
         self.mounted = True
         self.begun("verify")
-        return {"end": READ, "said": "", "found": self.scan(self.orders["ledger"]), **seen}
+        return {"end": READ, "said": "", "found": self.scan(self.config["ledger"]), **seen}
 
-    def look(self, root: str) -> dict[str, Any]:
-        """Read the ledger below another directory."""
+    def scan_below(self, root: str) -> dict[str, Any]:
+        """Read the ledger below the directory ``root``; the verb and the stage are named ``look``."""
         self.begun("look")
-        return {"found": self.scan({**self.orders["ledger"], "root": root})}
+        return {"found": self.scan({**self.config["ledger"], "root": root})}
 
     def through_nfsd(self, direct: dict[str, Any]) -> dict[str, Any]:
-        """Mount the file system once more, by NFS, read the ledger there too, and compare."""
-        orders = self.orders["nfsd"]
+        """Mount the file system by NFS, read the ledger there, and compare the result with the direct read."""
+        config = self.config["nfsd"]
         self.begun("nfsd")
-        problem = next(filter(None, map(self._try, orders["mount"])), "")
+        problem = next(filter(None, map(self._failure, config["mount"])), "")
         if not problem:
-            differ = differing(direct, self.look(orders["root"])["found"])
+            differ = differing(direct, self.scan_below(config["root"])["found"])
             problem = ", ".join(differ)
             self.begun("leave")
-            self.left = self._try(orders["unmount"])
+            self.left = self._failure(config["unmount"])
         self.begun("forget")
         self.forget()
         if problem:
@@ -135,9 +145,9 @@ class CheckAgent:
         return {"through_nfsd": SAME}
 
     def down(self, *also: str) -> dict[str, Any]:
-        """Unmount and stop the arrays; return what is left if this fails.
+        """Unmount the file system, check it if ``also`` has `FSCK`, and stop the arrays.
 
-        In between, check the file system on request.
+        ``left`` in the answer is the failed command after which a mount or an array remains; empty if none remains.
         """
         left, self.left = self.left, ""
         answer: dict[str, Any] = {}
@@ -147,37 +157,37 @@ class CheckAgent:
             self.mounted = False
             if FSCK in also and not left:
                 self.begun("fsck")
-                answer["fsck"] = self.run(self.orders["fsck"])
+                answer["fsck"] = self.run(self.config["fsck"])
         self.begun("stop")
-        # An array that was not assembled may exist in part; an array that does not exist needs no stop.
-        if problem := self._try(self.orders["stop"]):
-            left = left or (problem if remains(self.orders) else "")
+        # After a failed assembly, a part of the array may exist and must be stopped. The command fails if none exists.
+        if problem := self._failure(self.config["stop"]):
+            left = left or (problem if remains(self.config) else "")
         return {**answer, "left": left}
 
     def _unmount(self) -> str:
-        problem = self._try(self.orders["unmount"])
-        if problem and "nfsd" in self.orders:
-            # Requests that still ran when nfsd was flushed have ended by now.
+        problem = self._failure(self.config["unmount"])
+        if problem and "nfsd" in self.config:
+            # Requests that were running at the first flush have ended, so that a second flush closes their files.
             self.forget()
-            problem = self._try(self.orders["unmount"])
+            problem = self._failure(self.config["unmount"])
         return problem
 
-    def _try(self, argv: list[str]) -> str:
-        status, said = self.run(argv)
-        return f"{' '.join(argv)}: status {status}: {said}" if status else ""
+    def _failure(self, argv: list[str]) -> str:
+        """Run a command; return its status and output if it failed, else an empty text."""
+        status, output = self.run(argv)
+        return f"{' '.join(argv)}: status {status}: {output}" if status else ""
 
 
 def differing(direct: dict[str, Any], seen: dict[str, Any]) -> list[str]:
-    """Return the workers whose files read differently directly and through nfsd."""
+    """Return the keys of the workers whose files differ between the direct read and the read by NFS."""
     return sorted(key for key in direct if direct[key] != seen.get(key))
 
 
 def forget(flushes: Sequence[str] = FLUSHES) -> None:
     """Flush the caches of nfsd: while nfsd caches an export, the file system cannot be unmounted.
 
-    nfsd's caches count in whole seconds: of two flushes within one second the second has no effect, neither now nor
-    later (write_flush and cache_clean in net/sunrpc/cache.c). So this waits until the second of the last flush has
-    passed.
+    The kernel records the time of a flush in whole seconds, and a second flush within the same second has no effect
+    (write_flush and cache_clean in net/sunrpc/cache.c). Therefore wait until the second of the last flush has passed.
     """
     clock = os.memfd_create("clock")
     try:
@@ -193,17 +203,17 @@ def forget(flushes: Sequence[str] = FLUSHES) -> None:
 
 
 def kernel_ns(clock: int) -> int:
-    """Return the time in ns by which the kernel counts seconds, by touching a file: time() is up to one tick ahead."""
+    """Return the kernel's coarse clock in ns, by touching the file ``clock``: time() is up to one tick ahead of it."""
     os.utime(clock)
     return os.fstat(clock).st_mtime_ns
 
 
 def freeze(path: str) -> None:
-    """Prevent a resync: it would change the array during the check, and occupy the disks."""
+    """Write ``frozen`` to the file ``sync_action`` of an array: a resync would change the array during the check."""
     try:
         fd = os.open(path, os.O_WRONLY)
     except OSError:
-        return  # RAID0 has no resync
+        return  # RAID0 has no resync, and no such file
     try:
         os.write(fd, b"frozen")
     except OSError:
@@ -213,7 +223,7 @@ def freeze(path: str) -> None:
 
 
 def degraded(device: str) -> int:
-    """Return the number of missing members of an array; 0 for a level without redundancy, which has no such file."""
+    """Return the number of missing members of an array; 0 for a level without redundancy (no file md/degraded)."""
     try:
         with open(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/degraded") as file:
             return int(file.read())
@@ -221,13 +231,13 @@ def degraded(device: str) -> int:
         return 0
 
 
-def remains(orders: dict[str, Any]) -> bool:
-    """Return whether an array is still assembled, even in part."""
-    return any(state_of(os.path.basename(device)) not in ("", "clear") for device, _ in orders["assemble"])
+def remains(config: dict[str, Any]) -> bool:
+    """Return whether an array of the configuration still exists, even if only some members are in it."""
+    return any(state_of(os.path.basename(device)) not in ("", "clear") for device, _ in config["assemble"])
 
 
 def state_of(name: str) -> str:
-    """Return md/array_state of an md device; empty if the device does not exist."""
+    """Return the content of md/array_state of an md device (md(4)); empty if the device does not exist."""
     try:
         with open(f"{BLOCK_DEVICES}/{name}/md/array_state") as file:
             return file.read().strip()
@@ -235,25 +245,25 @@ def state_of(name: str) -> str:
         return ""
 
 
-def serve(orders: dict[str, Any], scan: Scan) -> None:
-    """Answer requests of the harness until it closes the connection."""
-    for path, target in orders["links"]:
+def serve(config: dict[str, Any], scan: Scan) -> None:
+    """Answer requests of the harness until the harness closes the connection."""
+    for path, target in config["links"]:
         os.symlink(target, path)
-    for path, value in orders["parameters"]:
+    for path, value in config["parameters"]:
         with open(path, "w") as file:
             file.write(value)
-    connection = socket.create_connection((orders["host"], orders["port"]))
+    connection = socket.create_connection((config["host"], config["port"]))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def say(what: dict[str, Any]) -> None:
-        connection.sendall(json.dumps(what, separators=(",", ":")).encode() + b"\n")
+    def send(message: dict[str, Any]) -> None:
+        connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    hand = CheckAgent(orders, Runner().run, lambda stage: say({"stage": stage}), scan, forget)
+    agent = CheckAgent(config, Runner().run, lambda stage: send({"stage": stage}), scan, forget)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
-        "check": hand.check,
-        "up": hand.up,
-        "look": hand.look,
-        "down": hand.down,
+        "check": agent.check,
+        "up": agent.up,
+        "look": agent.scan_below,
+        "down": agent.down,
     }
     rest = b""
     while True:
@@ -264,9 +274,9 @@ def serve(orders: dict[str, Any], scan: Scan) -> None:
             rest += received
         line, _, rest = rest.partition(b"\n")
         verb, *words = json.loads(line)
-        say({"answer": verbs[verb](*words)})
+        send({"answer": verbs[verb](*words)})
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1]) as orders_file:
-        serve(json.load(orders_file), import_module("ledger_reader").read_back)
+    with open(sys.argv[1]) as config_file:
+        serve(json.load(config_file), import_module("ledger_reader").read_back)

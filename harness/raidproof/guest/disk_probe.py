@@ -1,10 +1,10 @@
-# A minimal Python, where each import costs: no pathlib.
-"""Inspects disks of a machine; read-only: it opens nothing for writing.
+# No pathlib: on the minimal Python of a guest each import takes time.
+"""Inspects disks of a machine and prints the facts; it opens all files read-only.
 
 The harness sends this file to the machine, where it runs on a minimal Python, as root: ``python3 - PATH...``. It
-prints lines of words separated by tabs: ``machine ID``; ``link PATH NUMBER`` or ``dangling PATH`` for each path that
-exists; then, for each block device behind these paths, a line for each fact, as ``mount 8:16 /srv``; and ``end`` as
-the last line.
+prints lines of words separated by tabs: ``machine ID``; ``link PATH NUMBER`` for each path of a block device, or
+``dangling PATH`` for a path that exists and leads to no block device; then, for each of these block devices, a line
+for each fact, for example ``mount 8:16 /srv``; and ``end`` as the last line.
 """
 
 import os
@@ -13,21 +13,22 @@ import sys
 from collections.abc import Iterator
 
 GONE = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
-"""Errors that mean "does not exist". Any other error ends the program: unreadable is not the same as missing."""
+"""Errors that mean that a file does not exist. Any other error ends the program: an unreadable file may exist."""
 SPAN = 1 << 20
-"""Bytes at each end that must be zero on a blank disk."""
+"""Bytes at the beginning and at the end of a disk that must be zero on a blank disk."""
 MARK = 4096
-"""Size of a mark in bytes; a mark is never user data."""
+"""Bytes of a mark, the block by which raidproof recognises its disks; a mark is not user data."""
 MAGIC = b"raidproof mark "
+"""First bytes of a mark."""
 
 
-def say(*words: object) -> None:
-    """Print a line."""
+def report(*words: object) -> None:
+    """Print a line of words, separated by tabs."""
     print("\t".join(" ".join(str(word).split()) for word in words))
 
 
 def content(path: str) -> str:
-    """Return the content of a small kernel file; empty if it does not exist."""
+    """Return the content of a file in /proc or /sys; empty if the file does not exist."""
     try:
         with open(path, errors="replace") as file:
             return file.read().strip()
@@ -35,8 +36,8 @@ def content(path: str) -> str:
         return ""
 
 
-def told(path: str) -> str:
-    """Return an attribute that a device reports; empty if it does not report one."""
+def attribute(path: str) -> str:
+    """Return an attribute of a device in sysfs; empty if the file does not exist or cannot be read."""
     try:
         return content(path)
     except OSError:
@@ -44,7 +45,7 @@ def told(path: str) -> str:
 
 
 def listed(directory: str) -> list[str]:
-    """Return the names in a directory; empty if it does not exist."""
+    """Return the sorted names in a directory; empty if the directory does not exist."""
     try:
         return sorted(os.listdir(directory))
     except GONE:
@@ -52,7 +53,7 @@ def listed(directory: str) -> list[str]:
 
 
 def number_of(path: str) -> str:
-    """Return the number (major:minor) of the block device behind a path; empty if it is not a block device."""
+    """Return the device number (major:minor) of a block device's path; empty if the path leads to no block device."""
     try:
         found = os.stat(path)
     except GONE:
@@ -61,7 +62,7 @@ def number_of(path: str) -> str:
 
 
 def target(path: str) -> str:
-    """Return the target of a symbolic link; empty if it does not exist."""
+    """Return the target of a symbolic link; empty if the link does not exist."""
     try:
         return os.readlink(path)
     except GONE:
@@ -69,7 +70,10 @@ def target(path: str) -> str:
 
 
 def tree(number: str, loops: dict[str, list[str]]) -> dict[str, str]:
-    """Return the names, by number, of a device, of its partitions, and of all devices that are stacked on them."""
+    """Return the names, by device number, of a device, its partitions, and all devices that consist of them.
+
+    ``loops``: the result of `loops`.
+    """
     found: dict[str, str] = {}
     waiting = [number]
     while waiting:
@@ -86,7 +90,7 @@ def tree(number: str, loops: dict[str, list[str]]) -> dict[str, str]:
 
 
 def loops() -> dict[str, list[str]]:
-    """Return the loop devices on block devices, by device number: ``holders`` in sysfs does not list them."""
+    """Return the numbers of loop devices, by the number of the block device below: ``holders`` does not list them."""
     found: dict[str, list[str]] = {}
     for name in listed("/sys/block"):
         behind = content(f"/sys/block/{name}/loop/backing_file")
@@ -96,117 +100,118 @@ def loops() -> dict[str, list[str]]:
 
 
 def unescaped(word: str) -> str:
-    """Return a path from a kernel table without its octal escapes."""
+    """Return a path of a table in /proc without its octal escapes; tab and newline become a space."""
     for escape, character in (("\\040", " "), ("\\011", " "), ("\\012", " "), ("\\134", "\\")):
         word = word.replace(escape, character)
     return word
 
 
 def mounts() -> Iterator[tuple[str, str]]:
-    """Yield device number and directory of every mount, as this process and as PID 1 see them."""
+    """Yield the device number and directory of every mount in the mount namespaces of this process and of PID 1."""
     for line in f"{content('/proc/self/mountinfo')}\n{content('/proc/1/mountinfo')}".splitlines():
         before, _, after = line.partition(" - ")
         words, behind = before.split(" "), after.split(" ")
         yield words[2], unescaped(words[4])
-        # btrfs and overlayfs have anonymous device numbers: use the mount source, too.
+        # The mounts of btrfs and overlayfs have anonymous device numbers; their source is the device.
         if len(behind) > 1 and behind[1].startswith("/"):
             yield number_of(unescaped(behind[1])), unescaped(words[4])
 
 
 def swaps() -> Iterator[tuple[str, str]]:
-    """Yield device number and path of every swap device."""
+    """Yield the device number and path of every swap device."""
     for line in content("/proc/swaps").splitlines()[1:]:
         path = unescaped(line.split()[0])
         yield number_of(path), path
 
 
 def openers() -> Iterator[tuple[str, str]]:
-    """Yield device number and process of every block device that a process has open."""
+    """Yield the device number of every block device that a process has open, and the process."""
     for process in listed("/proc"):
         if not process.isdecimal() or int(process) == os.getpid():
             continue
         for descriptor in listed(f"/proc/{process}/fd"):
             path = f"/proc/{process}/fd/{descriptor}"
-            # Sockets and pipes have no path. A file that hangs, as on a dead NFS server, meets the caller's deadline.
+            # Sockets and pipes have no path. stat(2) may hang, for example on a dead NFS server: then the caller's
+            # deadline ends this program.
             if target(path).startswith("/") and (number := number_of(path)):
                 yield number, f"{content(f'/proc/{process}/comm')} ({process})"
 
 
-def look(number: str, size: int) -> None:
-    """Print whether the kernel grants exclusive access to a device, and what its first and last bytes contain."""
-    # By number: a path could meanwhile lead to another device.
+def report_ends(number: str, size: int) -> None:
+    """Print whether a device is claimed, the marks in its first and last block, and whether its ends are blank."""
+    # The path is computed from the number: the requested path could by now lead to another device.
     name = os.path.basename(os.path.realpath(f"/sys/dev/block/{number}"))
     path = "/dev/" + name.replace("!", "/")
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
     except OSError as error:
-        say("claimed", number, error.strerror)
+        report("claimed", number, error.strerror)
     device = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if number != f"{os.major(os.fstat(device).st_rdev)}:{os.minor(os.fstat(device).st_rdev)}":
-            say("unknown", number, f"{path} is another device")
+            report("unknown", number, f"{path} leads to another device")
         span = min(SPAN, size // 2)
         first, last = os.pread(device, span, 0), os.pread(device, span, size - span)
     finally:
         os.close(device)
     if len(first) != span or len(last) != span:
-        say("unknown", number, "could not be read to its ends")
+        report("unknown", number, "the first or last bytes could not be read")
     for word, block in (("first", first[:MARK]), ("last", last[-MARK:])):
         if block.startswith(MAGIC):
-            say(word, number, block.hex())
+            report(word, number, block.hex())
     zero = bytes(MARK)
     begin = first[MARK:] if first.startswith(MAGIC) else first
     end = last[:-MARK] + (zero if last[-MARK:].startswith(MAGIC) else last[-MARK:])
-    say("blank", number, int(not any(begin) and not any(end)))
+    report("blank", number, int(not any(begin) and not any(end)))
 
 
 def describe(number: str, loops: dict[str, list[str]], tables: dict[str, list[tuple[str, str]]]) -> None:
-    """Print all that the kernel reports about a device."""
+    """Print all facts about a device: size, identity, partitions, holders, users, marks."""
     home = f"/sys/dev/block/{number}"
     family = tree(number, loops)
-    say("disk", number, family.get(number, ""))
+    report("disk", number, family.get(number, ""))
     size = int(content(f"{home}/size") or 0) * 512
-    say("size", number, size)
-    say("ro", number, content(f"{home}/ro"))
+    report("size", number, size)
+    report("ro", number, content(f"{home}/ro"))
     for word, files in (
         ("model", ("device/model",)),
         ("serial", ("serial", "device/serial")),
         ("wwn", ("wwid", "device/wwid")),
     ):
-        if value := next((found for file in files if (found := told(f"{home}/{file}"))), ""):
-            say(word, number, value)
+        if value := next((found for file in files if (found := attribute(f"{home}/{file}"))), ""):
+            report(word, number, value)
     for other, name in family.items():
         if other != number:
             is_part = os.path.exists(f"/sys/dev/block/{other}/partition")
-            say("partition" if is_part else "holder", number, name)
+            report("partition" if is_part else "holder", number, name)
     for word, table in tables.items():
         for value in sorted({value for other, value in table if other in family}):
-            say(word, number, value)
+            report(word, number, value)
     try:
-        look(number, size)
+        report_ends(number, size)
     except OSError as error:
-        say("unknown", number, f"could not be read: {error.strerror}")
+        report("unknown", number, f"the disk could not be read: {error.strerror}")
 
 
 def main(paths: list[str]) -> None:
-    """Inspect the disks behind the paths, and print the findings."""
+    """Inspect the disks to which the paths lead, and print the facts."""
     if os.geteuid() != 0:
-        sys.exit("not root: who uses a disk could not be found out")
+        sys.exit("the disk probe needs root to find the users of a disk")
     if not content("/proc/self/mountinfo"):
-        say("incomplete", "/proc/self/mountinfo")
+        report("incomplete", "/proc/self/mountinfo")
     behind = loops()
     tables = {"mount": list(mounts()), "swap": list(swaps()), "opener": list(openers())}
-    say("machine", content("/etc/machine-id"))
+    report("machine", content("/etc/machine-id"))
     numbers = []
     for path in paths:
         if number := number_of(path):
-            say("link", path, number)
+            report("link", path, number)
             numbers.append(number)
         elif os.path.lexists(path):
-            say("dangling", path)
+            report("dangling", path)
     for number in sorted(set(numbers)):
         describe(number, behind, tables)
-    say("end")
+    report("end")
 
 
 if __name__ == "__main__":

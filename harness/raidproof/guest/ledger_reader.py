@@ -1,7 +1,7 @@
-"""Reader of the ledger: reads back, on any machine, what `ledger_writer` wrote on the clients.
+"""Reader of the ledger: it reads, on any machine, the files that `ledger_writer` has written on the clients.
 
-The harness copies this file into machines beside ledger_writer.py: standard library only. Run as ``ledger_reader.py
-CONFIG``.
+The harness copies this file into machines, into the folder of ledger_writer.py: standard library only. Run as
+``ledger_reader.py CONFIG``, where CONFIG is a JSON file. It prints the result of `read_back` as JSON.
 """
 
 import errno
@@ -12,16 +12,16 @@ import sys
 from importlib import import_module
 from typing import Any
 
-# In a machine both files lie in one folder, in the harness in a package.
+# In a machine both files are in one folder, in the harness in a package.
 writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
 BLOCK = writer.BLOCK
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
-    """Return the generation of a block that was read, or the code of what is wrong with it.
+    """Return the generation of a block of a file, or an error code (`ledger_writer.GARBAGE`, for example).
 
-    ``shift``: where the block begins in its first page, in bytes. A block that straddles two pages is two requests to
-    the disks: if its halves have different generations, the older one counts.
+    ``shift``: offset of the block in its first page, in bytes. A block in two pages is written by two requests to the
+    disks: if its parts have different generations, the older generation counts.
     """
     found = writer.identity(data, seed)
     if found == writer.GARBAGE and shift and len(data) == BLOCK:
@@ -30,7 +30,7 @@ def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -
 
 
 def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
-    """Return the older generation of a block whose first ``first`` bytes lie in another page than the rest."""
+    """Return the older generation of a block in two pages; ``first`` bytes of the block are in the first page."""
     found = []
     for start, end in ((0, first), (first, BLOCK)):
         part = data[start:end]
@@ -42,7 +42,7 @@ def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
 
 
 def signature(data: bytes, file: int, seed: int) -> str:
-    """Return the signature of a block of an extents worker's file: its place and generation, or what is wrong."""
+    """Return the signature of a block of an extents worker's file: its place and generation, or an error code."""
     found = writer.identity(data, seed)
     if isinstance(found, int):
         return str({writer.ABSENT: "-", writer.OLD: "old"}.get(found, writer.OTHER_CONTENT))
@@ -50,13 +50,13 @@ def signature(data: bytes, file: int, seed: int) -> str:
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of every worker's files, by the worker's path, plus its first block if the file is shared."""
+    """Return the content of every worker's files, by the worker's key (`history.WorkerSpec.key`)."""
     found: dict[str, Any] = {}
     seed = config["seed"]
     for worker in config["workers"]:
         path = os.path.join(config["root"], worker["path"])
         file, count, span = worker["file"], worker["blocks"], worker.get("span", 1)
-        # Recordings from before rounds existed: each `close` worker, too, had its own files.
+        # In recordings of older versions, each `close` worker also has its own files, but no field ``files``.
         if worker["kind"] in writer.TREES:
             found[worker["path"]] = names(path, file, seed, worker.get("rounds", ()))
         elif worker.get("files") or worker["kind"] == "close":
@@ -81,7 +81,7 @@ def read_back(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> list[int]:
-    """Return the content of ``count`` blocks of one file, from block ``index`` on."""
+    """Return the generations or error codes of ``count`` blocks of one file, from block ``index`` on."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -108,10 +108,10 @@ def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed:
 
 
 def pread_all(fd: int, size: int, position: int) -> bytes:
-    """Read ``size`` bytes of a file, or up to its end; one system call in the usual case."""
+    """Return ``size`` bytes of a file at ``position``, or fewer at the end of the file."""
     data = os.pread(fd, size, position)
     while len(data) < size:
-        # A read ends early at the end of the file, and also before an unreadable page.
+        # A read returns fewer bytes at the end of the file, and also before an unreadable page.
         more = os.pread(fd, size - len(data), position + len(data))
         if not more:
             break
@@ -120,9 +120,9 @@ def pread_all(fd: int, size: int, position: int) -> bytes:
 
 
 def records(path: str, file: int, seed: int) -> list[int]:
-    """Return the records of an append file in their order: for this worker's, their sequence number from 1 on.
+    """Return the records of an append file in their order: the sequence number (from 1) of each of this worker's.
 
-    `MISPLACED` stands for a whole record of another worker.
+    `ledger_writer.MISPLACED` stands for a valid record of another worker; other codes stand for damaged records.
     """
     try:
         with writer.opened(path, os.O_RDONLY) as fd:
@@ -137,7 +137,7 @@ def records(path: str, file: int, seed: int) -> list[int]:
 
 
 def listed(path: str) -> list[str] | None:
-    """Return the names in a directory, or None if it does not exist or cannot be read."""
+    """Return the names in a directory, or None if the directory does not exist or cannot be read."""
     try:
         return sorted(os.listdir(path))
     except OSError:
@@ -145,16 +145,17 @@ def listed(path: str) -> list[str] | None:
 
 
 def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
-    """Return the content of a regular file of a tree worker.
+    """Return the content of a regular file of a worker that changes directories.
 
-    For a file of at least one block: the signature of each block. For a shorter file: whether it holds what append
-    wrote, the same followed by zeroes, or something else.
+    For a file of at least one block: the signature of each block. For a shorter file: ``+`` for the data of append or
+    its beginning, `ledger_writer.UNCUT` for this data with zeroes instead of the part that truncate cuts, and
+    `ledger_writer.OTHER_CONTENT` for other data.
     """
     with writer.opened(path, os.O_RDONLY) as fd:
         if size >= BLOCK:
             data = pread_all(fd, size, 0)
             return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
-        # For a longer file its size is enough.
+        # One byte more than append writes: the size in the result shows how long the file is.
         data = os.read(fd, writer.APPENDED + 1)
     if not data.strip(b"+"):
         return "+"
@@ -163,7 +164,7 @@ def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
 
 
 def attribute(path: str) -> str | None:
-    """Return the extended attribute that setxattr sets, or None if the file does not have it."""
+    """Return the value of the extended attribute that setxattr sets, or None if the file lacks the attribute."""
     try:
         return os.getxattr(path, writer.XATTR).decode(errors="replace")
     except OSError as error:
@@ -173,10 +174,10 @@ def attribute(path: str) -> str | None:
 
 
 def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str, list[Any]]:
-    """Return every name below a directory with mode, size, links, content, and an extended attribute.
+    """Return mode, size, link count, content and extended attribute of every name below a directory.
 
-    The content is the target of a symbolic link or what `content` returns. The attribute is read only if a round sets
-    one.
+    The content is the target of a symbolic link, or the result of `content` for a regular file. The attribute is
+    included only if a round sets attributes.
     """
     found: dict[str, list[Any]] = {}
     start = len(os.path.join(path, ""))
@@ -200,7 +201,7 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
                     entry += [attribute(full)] if attributes else []
                 found[full[start:]] = entry
             except OSError as error:
-                # os.read does not name the file.
+                # The error of os.read lacks the name of the file.
                 error.filename = full
                 unreadable(error)
     return found

@@ -1,12 +1,12 @@
-"""Writer of the ledger in a client: writes self-describing blocks and names, and reports each operation.
+"""Writer of the ledger in a client: it writes blocks, changes names, and reports each operation to the harness.
 
-The harness copies this file into machines, where it runs on a minimal Python: standard library only. The harness
-imports it too, so that format and naming are defined once. Run as ``ledger_writer.py CONFIG``; `ledger_reader` reads
-its work back.
+The harness copies this file into machines, where it runs on a minimal Python: standard library only. The harness also
+imports this file, so that formats and names are defined once. Run as ``ledger_writer.py CONFIG``, where CONFIG is a
+JSON file. `ledger_reader` reads the files.
 
-Each worker has its own connection to the harness. It reports an operation before it begins and after it has returned.
-The harness stamps both reports at arrival, outside of everything that may crash; the reports also carry the program's
-own stamps.
+Each worker has its own connection to the harness. A worker reports an operation before it begins and after it has
+returned. The harness records the arrival of both reports on the host, which no fault affects. A report also contains
+the client's time stamp.
 """
 
 import errno
@@ -28,16 +28,17 @@ BLOCK = 4096
 """Bytes of a ledger block: the client's page size, the smallest unit that an NFS client writes back."""
 
 HEADER = struct.Struct("<8sQQQQ")  # magic, file, offset in bytes, generation, seed
-UNIT = struct.Struct("<QQQQ")  # repeats up to the checksum: file, offset, generation, all XORed with the seed; seed
-CHECKSUM = struct.Struct("<I")  # CRC-32 of all bytes before it
+# The body of a block, repeated up to the checksum: file, offset and generation, each XORed with the seed; seed.
+UNIT = struct.Struct("<QQQQ")
+CHECKSUM = struct.Struct("<I")  # CRC-32 of all preceding bytes of the block
 MAGIC = b"RAIDPRF1"
 
 FRAME = struct.Struct("<BBHIIIiQ")  # type, kind, worker, sequence, index, generation, errno, CLOCK_MONOTONIC in ns
 ISSUE, ACKNOWLEDGE, END = 1, 2, 3
 
-# The kinds of operation. The order is the number on the wire: append only.
+# The kinds of operation. An index in this tuple is the number in a frame, so new kinds go to the end.
 KINDS = (
-    "fsync",  # write, then fsync, of a block in a preallocated range
+    "fsync",  # write of a block, then fsync
     "o_sync",  # write to a file opened with O_SYNC
     "close",  # write of several pages of a file, then close
     "mkdir", "create", "append", "setattr", "link", "symlink", "rename", "truncate",
@@ -47,7 +48,7 @@ KINDS = (
     "o_direct",  # write to a file opened with O_DIRECT, then fsync
     "msync",  # write to a mapping, then msync with MS_SYNC
     "pages",  # write of pages that are not adjacent, then one fsync: UNSTABLE WRITEs and a COMMIT
-    "unaligned",  # the same with blocks that straddle pages
+    "unaligned",  # as pages, with blocks that lie in two pages
     "replace",  # rename over a name that exists
     "unlink",  # of a file's last name
     "rmdir", "setxattr",
@@ -57,35 +58,37 @@ KINDS = (
     "clone",  # ioctl FICLONE
     "o_append",  # write to a file opened with O_APPEND, then fsync, under a lock that clients take in turn
 )  # fmt: skip
-# Kinds of operation that change names and attributes; the history of a directory is judged as a whole.
+# Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
+# together.
 METADATA = (
     *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone",
 )  # fmt: skip
-TREES = ("metadata", "extents")  # workers that take one directory after another through a list of changes
+TREES = ("metadata", "extents")  # kinds of worker that create directories and apply a list of changes to each
 APPENDED = 100  # bytes of one append
 TRUNCATED = 10  # bytes that a truncate leaves
 CREATED = 0o600  # the mode with which create makes a file
-MODE = 0o640  # what setattr sets
-XATTR, XATTR_VALUE = "user.raidproof", "set"  # what setxattr sets
-# In blocks of a file of an extents worker: written, allocated, punched, and copied from its beginning.
+MODE = 0o640  # the mode that setattr sets
+XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setxattr sets
+# Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
-GROUPS = 20000  # the RPCs of a worker carry this group plus its number, which identifies the worker in a capture
-BREATH_S = 0.05  # pause after an error that a worker endures: it returns at once, and the next one would too
-LOCK_S = 0.01  # pause between two attempts to take the lock that another client holds
-UNCUT = "+0"  # the scan's code for a file that holds what append wrote, zeroed beyond the length that truncate sets
-OTHER_CONTENT = "?"  # the scan's code for a file that holds anything but what append wrote
+GROUPS = 20000  # the group id in the RPCs of worker n is GROUPS + n, which identifies the worker in a capture
+PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
+LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
+UNCUT = "+0"  # code in a scan: a file with the data of append, in which zeroes follow the length that truncate sets
+OTHER_CONTENT = "?"  # code in a scan: a file with other data than append writes
 
 BLANK = bytes(BLOCK)
-# The scan's codes for a block that does not simply exist in some generation.
+# Codes in a scan instead of the generation of a block: the block is missing or zero; is damaged; is a valid block of
+# another position; cannot be read.
 ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
-OLD = -4  # what the disk held before the run
-OLD_MAGIC = b"OLDDATA1"  # begins each block that was never written, where a lab's disks hold old data
+OLD = -4  # the block has data that the disk contained before the run
+OLD_MAGIC = b"OLDDATA1"  # first bytes of each unwritten block of a disk that a lab filled with old data
 
 
 def block(file: int, offset: int, generation: int, seed: int) -> bytes:
-    """Return the block that encodes its file, offset and generation."""
+    """Return a block that contains its file, offset, generation and seed."""
     header = HEADER.pack(MAGIC, file, offset, generation, seed)
-    # The body also differs from block to block, so that a torn block cannot pass for a whole one.
+    # The body differs between blocks too, so that a torn block is not taken for a complete block.
     unit = UNIT.pack(file ^ seed, offset ^ seed, generation ^ seed, seed)
     rest = BLOCK - HEADER.size - CHECKSUM.size
     content = header + (unit * (rest // len(unit) + 1))[:rest]
@@ -93,7 +96,7 @@ def block(file: int, offset: int, generation: int, seed: int) -> bytes:
 
 
 def generation_of(data: bytes, start: int, seed: int) -> int:
-    """Return the generation in the part of a block from ``start`` on; an arbitrary number if it is no such part."""
+    """Return the generation in the part of a block from byte ``start`` on; an arbitrary number for a damaged part."""
     if start < HEADER.size:
         return int(HEADER.unpack_from(data)[3])
     unit = HEADER.size + -(-(start - HEADER.size) // UNIT.size) * UNIT.size
@@ -101,7 +104,7 @@ def generation_of(data: bytes, start: int, seed: int) -> int:
 
 
 def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:
-    """Return (file, offset, generation) of a block that was read; a code if it is not a whole block of this seed."""
+    """Return (file, offset, generation) of a block, or an error code if it is no complete block of this seed."""
     if data == BLANK or not any(data):
         return ABSENT
     if OLD_MAGIC in data:
@@ -113,12 +116,12 @@ def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:
 
 
 def signed(place: int, generation: int) -> str:
-    """Return the signature of the block that was written at a place (block index) of a file."""
+    """Return the signature of a block: its place (block index) in the file, and its generation."""
     return "%d.%d" % (place, generation)
 
 
 def write_whole(fd: int, data: bytes, position: int | None = None) -> None:
-    """Write all of the data (write(2) may write less than requested); without a position, at the file offset."""
+    """Write all of the data at ``position``, or at the file offset: one write(2) may write less than requested."""
     done = 0
     while done < len(data):
         rest = data[done:]
@@ -126,14 +129,14 @@ def write_whole(fd: int, data: bytes, position: int | None = None) -> None:
 
 
 def position_of(worker: dict[str, Any], index: int) -> int:
-    """Return the position of a worker's block in its file, in bytes."""
+    """Return the position in bytes of block number ``index`` in a worker's file."""
     if worker.get("files"):
         index %= worker.get("span", 1)
     return int(index * worker.get("step", 1) * BLOCK + worker.get("shift", 0))
 
 
 class Worker:
-    """One thread that carries out one operation after another, and reports each."""
+    """Base class of the workers: a worker carries out one operation after another, and reports each to the harness."""
 
     def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: threading.Event) -> None:
         self.worker = worker
@@ -153,7 +156,7 @@ class Worker:
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self) -> Iterator[None]:
-        """Yield after each operation until stopped or done, then report the end."""
+        """Carry out the operations, and yield after each; then report the end of the worker."""
         try:
             yield from self.work()
         finally:
@@ -162,29 +165,29 @@ class Worker:
             self.connection.close()
 
     def work(self) -> Iterator[None]:
-        """Yield after each operation."""
+        """Carry out the operations, and yield after each."""
         raise NotImplementedError
 
     def more(self) -> bool:
-        """Return whether the worker has another operation; none after a failure, as later ones would prove nothing."""
+        """Return whether the worker continues: it ends at its limit, on request, or after an error not tolerated."""
         return self.sequence < self.limit and not self.failed and not self.stop.is_set()
 
     def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
-        """Report the issue, act, and queue the result for the next report; return whether the action succeeded."""
+        """Report that an operation begins, call ``action``, and queue the report of the end; return its success."""
         code, failure = KINDS.index(kind), 0
-        said = (code, self.number, self.sequence, index, generation)
-        self.pending += FRAME.pack(ISSUE, *said, 0, monotonic_ns())
+        fields = (code, self.number, self.sequence, index, generation)
+        self.pending += FRAME.pack(ISSUE, *fields, 0, monotonic_ns())
         self.connection.sendall(self.pending)
         try:
             action()
         except OSError as error:
             failure = error.errno or errno.EIO
             self.failed = failure not in self.tolerated_errnos
-            self.stop.wait(BREATH_S)
-        self.pending = FRAME.pack(ACKNOWLEDGE, *said, failure, monotonic_ns())
+            self.stop.wait(PAUSE_S)
+        self.pending = FRAME.pack(ACKNOWLEDGE, *fields, failure, monotonic_ns())
         self.sequence += 1
         if self.quiet_s:
-            # The next operation, and the report of its issue, may belong to another worker.
+            # The next operation may be another worker's, which would not send this worker's queued report.
             self.connection.sendall(self.pending)
             self.pending = b""
             self.stop.wait(self.quiet_s)
@@ -192,14 +195,14 @@ class Worker:
 
 
 FLAGS = {"o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT}  # open(2) flags by kind
-AFTER = {"o_sync": "", "o_dsync": "", "fdatasync": "fdatasync"}  # call after a write; default: fsync
+AFTER = {"o_sync": "", "o_dsync": "", "fdatasync": "fdatasync"}  # call after a write by kind; other kinds: fsync
 
 
 class Blocks(Worker):
-    """Writes blocks in generations, round after round, to one file or to one file for each operation of a round."""
+    """Worker that overwrites blocks in rounds, one generation per round; in one file, or one file per operation."""
 
     def work(self) -> Iterator[None]:
-        """Write, and yield after each operation."""
+        """Write blocks, and yield after each operation."""
         count, first = self.worker["blocks"], self.worker.get("first", 0)
         self.open: dict[str, int] = {}
         self.mapping: Any = None
@@ -218,13 +221,13 @@ class Blocks(Worker):
         return os.path.join(self.path, "f%d" % place) if self.worker.get("files") else self.path
 
     def pieces(self, place: int, generation: int) -> Iterator[tuple[int, bytes]]:
-        """Yield position and data of each block that an operation writes."""
+        """Yield the position in the file and the data of each block that an operation writes."""
         span = self.worker.get("span", 1)
         for index in range(place * span, (place + 1) * span):
             yield position_of(self.worker, index), block(self.file, index * BLOCK, generation, self.seed)
 
     def write(self, place: int, generation: int) -> None:
-        """Write the blocks and make them durable."""
+        """Write the blocks of one operation, and make them durable by the call of the worker's kind."""
         path = self.name_of(place)
         if path not in self.open:
             self.open[path] = os.open(path, os.O_WRONLY | os.O_CREAT | FLAGS.get(self.kind, 0), 0o644)
@@ -235,14 +238,14 @@ class Blocks(Worker):
             getattr(os, after)(fd)
 
     def aligned(self, data: bytes) -> Any:
-        """Return the data in memory that is aligned for O_DIRECT."""
+        """Return a copy of the data in memory that is aligned as O_DIRECT requires."""
         if self.mapping is None:
             self.mapping = import_module("mmap").mmap(-1, BLOCK)
         self.mapping[:] = data
         return memoryview(self.mapping)
 
     def write_and_close(self, place: int, generation: int) -> None:
-        """Write a file and close it; close makes the data durable."""
+        """Write a file and close it: an NFS client makes the data durable at close."""
         fd = os.open(self.name_of(place), os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             for position, data in self.pieces(place, generation):
@@ -251,7 +254,7 @@ class Blocks(Worker):
             os.close(fd)
 
     def write_mapped(self, place: int, generation: int) -> None:
-        """Write to a mapping of the file, and msync."""
+        """Write the blocks to a mapping of the file, and call msync(2)."""
         if self.mapping is None:
             fd = self.open[self.path] = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
             size = (self.worker.get("first", 0) + self.worker["blocks"]) * BLOCK
@@ -263,10 +266,10 @@ class Blocks(Worker):
 
 
 class Appends(Worker):
-    """Appends records to a file that other clients append to, too, under a lock on the file."""
+    """Worker that appends records to a file to which all clients append, under a lock on the file."""
 
     def work(self) -> Iterator[None]:
-        """Append, and yield after each operation."""
+        """Append records, and yield after each."""
         self.locks: Any = import_module("fcntl")
         fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         while self.more():
@@ -275,12 +278,12 @@ class Appends(Worker):
                 self.do(self.kind, place, 1, lambda: self.append(fd, place))  # noqa: B023  called at once
                 self.locks.lockf(fd, self.locks.LOCK_UN)
             yield
-            # Otherwise no other client would ever get the lock.
+            # Without this pause, other clients would never get the lock.
             self.stop.wait(LOCK_S)
         os.close(fd)
 
     def take(self, fd: int) -> bool:
-        """Try to take the lock. Do not wait in the kernel, which retries less and less often."""
+        """Try to take the lock, and return whether it was free. A waiting fcntl(2) would retry less and less often."""
         try:
             self.locks.lockf(fd, self.locks.LOCK_EX | self.locks.LOCK_NB)
         except (BlockingIOError, PermissionError):
@@ -288,13 +291,13 @@ class Appends(Worker):
         return True
 
     def append(self, fd: int, place: int) -> None:
-        """Append one record and make it durable."""
+        """Append one record, and call fsync."""
         write_whole(fd, block(self.file, place * BLOCK, 1, self.seed))
         os.fsync(fd)
 
 
 class Trees(Worker):
-    """Takes one small directory after another through a round of changes."""
+    """Worker that creates one directory after another, and applies a round of changes to each."""
 
     def work(self) -> Iterator[None]:
         """Change names and attributes, and yield after each operation."""
@@ -310,7 +313,7 @@ class Trees(Worker):
 
 
 class Directory:
-    """A directory and the changes that a worker applies to it; `raidproof.verdict.tree` has the effect of each."""
+    """A directory, with a function for each kind of change; `raidproof.verdict.tree` has the expected effects."""
 
     def __init__(self, path: str, file: int, number: int, seed: int) -> None:
         self.file, self.number, self.seed = file, number, seed
@@ -339,26 +342,26 @@ class Directory:
         }
 
     def create(self) -> None:
-        """Create a file: `a` first, then `t`."""
+        """Create the file `a` at the first call, `t` at the second."""
         path = self.t if self.created else self.a
         self.created += 1
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CREATED))
 
     def append(self) -> None:
-        """Append to `a`."""
+        """Append `APPENDED` bytes to the file `a`, and call fsync."""
         with opened(self.a, os.O_WRONLY | os.O_APPEND) as fd:
             write_whole(fd, b"+" * APPENDED)
             os.fsync(fd)
 
     def pages(self) -> None:
-        """Write the first blocks of `a`."""
+        """Write the first `WRITTEN` blocks of the file `a`, and call fsync."""
         with opened(self.a, os.O_WRONLY) as fd:
             for place in range(WRITTEN):
                 write_whole(fd, block(self.file, place * BLOCK, self.number + 1, self.seed), place * BLOCK)
             os.fsync(fd)
 
     def reserve(self, mode: int, first: int, count: int) -> None:
-        """Call fallocate(2) on blocks of `a`: Python's posix_fallocate(3) falls back to writing."""
+        """Call fallocate(2) on blocks of the file `a`. Python has only posix_fallocate(3), which may write instead."""
         ctypes = import_module("ctypes")
         libc = ctypes.CDLL(None, use_errno=True)
         libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
@@ -367,25 +370,25 @@ class Directory:
                 raise OSError(ctypes.get_errno(), "fallocate")
 
     def copy(self) -> None:
-        """Copy the beginning of `a` to a new file, `b`."""
+        """Copy the first `COPIED` blocks of the file `a` to a new file `b`, and call fsync."""
         with opened(self.a, os.O_RDONLY) as source, opened(self.b, os.O_WRONLY | os.O_CREAT) as target:
             left = COPIED * BLOCK
             while left:
                 done = os.copy_file_range(source, target, left)
                 if not done:
-                    raise OSError(errno.EIO, "the file to be copied from ended early")
+                    raise OSError(errno.EIO, "copy_file_range: the source file is shorter than the copied range")
                 left -= done
             os.fsync(target)
 
     def clone(self) -> None:
-        """Clone all blocks of `a` to a new file, `c`."""
+        """Clone all blocks of the file `a` to a new file `c`."""
         with opened(self.a, os.O_RDONLY) as source, opened(self.c, os.O_WRONLY | os.O_CREAT) as target:
             import_module("fcntl").ioctl(target, 0x40049409, source)  # FICLONE
 
 
 @contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Keep a file open while the body runs."""
+    """Open a file, yield its descriptor, and close it after the body."""
     fd = os.open(path, flags, CREATED)
     try:
         yield fd
@@ -393,12 +396,12 @@ def opened(path: str, flags: int) -> Iterator[int]:
         os.close(fd)
 
 
-FORMS: dict[str, type[Worker]] = {"metadata": Trees, "extents": Trees, "o_append": Appends}
+CLASSES: dict[str, type[Worker]] = {"metadata": Trees, "extents": Trees, "o_append": Appends}  # others: Blocks
 
 
 def mark_rpcs(number: int) -> None:
-    """Give the AUTH_SYS credentials of this thread's RPCs a group that identifies the worker (setfsgid(2))."""
-    # setfsgid changes this thread only, os.setegid all. A minimal Python has no ctypes: then RPCs are not marked.
+    """Set the group id in the AUTH_SYS credentials of this thread's RPCs to that of a worker (setfsgid(2))."""
+    # setfsgid affects one thread, os.setegid all threads. A minimal Python without ctypes cannot mark RPCs.
     with suppress(ImportError):
         import_module("ctypes").CDLL(None).setfsgid(GROUPS + number)
 
@@ -419,9 +422,9 @@ def write(config: dict[str, Any]) -> None:
 
 
 def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:
-    """Run workers concurrently or, if operations must not disturb each other, in turn."""
+    """Run workers at the same time; with ``quiet_s``, one operation at a time."""
     stop = threading.Event()
-    workers = [FORMS.get(worker["kind"], Blocks)(config, worker, stop) for worker in mine]
+    workers = [CLASSES.get(worker["kind"], Blocks)(config, worker, stop) for worker in mine]
     groups = [workers] if config.get("quiet_s") else [[worker] for worker in workers]
     threads = [threading.Thread(target=take_turns, args=(group,)) for group in groups]
     for thread in threads:
@@ -429,14 +432,14 @@ def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:
     for thread in threads:
         while thread.is_alive() and not stop.is_set():
             thread.join(0.05)
-            # All workers may end without a stop request, so check for both.
+            # Poll: the thread may end without a stop request, or a request may come before it ends.
             if stop_asked():
                 stop.set()
         thread.join()
 
 
 def stop_asked() -> bool:
-    """Whether the harness has closed our standard input."""
+    """Return whether the harness has closed the standard input of this program."""
     return bool(select.select([0], [], [], 0)[0])
 
 

@@ -1,10 +1,11 @@
-# A minimal Python, where each import costs: no pathlib.
-"""One process of a client that holds files open and locked, and operates on them as the harness requests.
+# No pathlib: on the minimal Python of a guest each import takes time.
+"""Process in a client that opens and locks files, and reads and writes them, as the harness requests.
 
 The harness copies this file into machines, where it runs on a minimal Python: standard library only. Run as
-``lock_agent.py HOST PORT``. The agent connects to that address, reads orders (JSON, one per line), and answers each
-after it has returned with ``{"errno": 0, "value": ...}``. POSIX locks belong to a process, so this process is one lock
-owner. When the connection ends, the agent ends, which releases its locks.
+``lock_agent.py HOST PORT``. The agent connects to this address and reads requests, one JSON object per line: ``{"do":
+NAME, "with": [ARGUMENT, ...]}``, with a name of `CALLS`. After the call has returned, the agent answers with
+``{"errno": 0, "value": ...}``. A process is one owner of POSIX locks. When the connection ends, the agent ends, which
+releases its locks.
 """
 
 import ctypes
@@ -18,40 +19,44 @@ from collections.abc import Callable
 from typing import Any
 
 KINDS = {"read": fcntl.LOCK_SH, "write": fcntl.LOCK_EX, "none": fcntl.LOCK_UN}
+"""Operation of lockf by kind of lock; ``none`` unlocks."""
 FLAGS = {
     "read": os.O_RDONLY,
     "write": os.O_RDWR | os.O_CREAT,
     "new": os.O_RDWR | os.O_CREAT | os.O_TRUNC,
     "direct": os.O_RDONLY | os.O_DIRECT,
 }
+"""Flags of open(2) by mode."""
 LETTERS = "ascii"
+"""Encoding of texts in files and requests."""
 SYNC_FILE_RANGE_WRITE = 2
+"""Flag of sync_file_range(2): begin to write the range, and do not wait."""
 
 
 def open_file(path: str, how: str) -> int:
-    """Open a file for ``read``, for ``write``, as a ``new`` one, or to read around the client's cache (``direct``)."""
+    """Open a file to ``read``, to ``write``, as ``new`` (to write, truncated), or ``direct`` (to read, O_DIRECT)."""
     return os.open(path, FLAGS[how], 0o644)
 
 
 def close_file(file: int) -> None:
-    """Close the file; this releases all locks of this process on the same file (POSIX)."""
+    """Close a file; by POSIX this also releases all locks of this process on the file."""
     os.close(file)
 
 
 def lock(file: int, kind: str, length: int = 0) -> None:
-    """Lock the first ``length`` bytes of a file (0: all), or fail at once."""
+    """Lock the first ``length`` bytes of a file (0: the whole file); fail at once if another process has a lock."""
     fcntl.lockf(file, KINDS[kind] | (0 if kind == "none" else fcntl.LOCK_NB), length)
 
 
 def write_text(file: int, text: str, offset: int = 0) -> int:
-    """Write characters, one byte each."""
+    """Write an ASCII text at an offset in bytes; return the number of bytes written."""
     return os.pwrite(file, text.encode(LETTERS), offset)
 
 
 def pour(file: int, size: int, letter: str, step: int = 1 << 20) -> int:
-    """Fill a range with one letter, and let the client begin to send it; do not wait for the data.
+    """Fill the first ``size`` bytes of a file with one letter; the NFS client begins to send UNSTABLE WRITEs.
 
-    The client sends a COMMIT only after all data has arrived: until then its WRITEs are UNSTABLE.
+    Return before the server has the data. The client sends a COMMIT only after the server has all of it.
     """
     for offset in range(0, size, step):
         os.pwrite(file, letter.encode(LETTERS) * min(step, size - offset), offset)
@@ -62,17 +67,17 @@ def pour(file: int, size: int, letter: str, step: int = 1 << 20) -> int:
 
 
 def sync_file(file: int) -> None:
-    """Make written data durable; raises the errors of earlier writes."""
+    """Call fsync(2), which also reports the errors of earlier writes."""
     os.fsync(file)
 
 
 def read_text(file: int, length: int, offset: int = 0) -> str:
-    """Read bytes, as characters."""
+    """Return bytes of a file as characters of Latin-1."""
     return os.pread(file, length, offset).decode("latin-1")
 
 
 def letters(file: int) -> dict[str, int]:
-    """Return how often each byte occurs in a file."""
+    """Return the number of occurrences of each byte value in a file, by its Latin-1 character."""
     counted: dict[str, int] = {}
     offset = 0
     while data := os.pread(file, 1 << 20, offset):
@@ -88,7 +93,7 @@ def status(file: int) -> dict[str, int]:
     return {"inode": found.st_ino, "size": found.st_size, "names": found.st_nlink}
 
 
-ORDERS: dict[str, Callable[..., Any]] = {
+CALLS: dict[str, Callable[..., Any]] = {
     "open": open_file,
     "close": close_file,
     "lock": lock,
@@ -100,19 +105,20 @@ ORDERS: dict[str, Callable[..., Any]] = {
     "status": status,
     "unlink": os.unlink,
 }
+"""The functions by the name in a request."""
 
 
 def answer(line: str) -> dict[str, Any]:
-    """Carry out one order."""
-    order = json.loads(line)
+    """Carry out one request, and return the answer."""
+    request = json.loads(line)
     try:
-        return {"errno": 0, "value": ORDERS[order["do"]](*order["with"])}
+        return {"errno": 0, "value": CALLS[request["do"]](*request["with"])}
     except OSError as error:
         return {"errno": error.errno or errno.EIO, "value": None}
 
 
 def main(host: str, port: int) -> None:
-    """Serve until the connection ends."""
+    """Connect to the harness, and answer requests until the connection ends."""
     with socket.create_connection((host, port)) as connection, connection.makefile("rw", encoding=LETTERS) as stream:
         for line in stream:
             stream.write(json.dumps(answer(line)) + "\n")

@@ -1,9 +1,9 @@
-# A minimal Python, where each import costs: no pathlib.
-"""Creates, stats and removes files in a machine, and prints how many in how many seconds.
+# No pathlib: on the minimal Python of a guest each import takes time.
+"""Creates, stats and removes files in a machine, and prints the number of operations and the time of each phase.
 
-The program is read from standard input and runs on a minimal Python: standard library only. It judges nothing. Run as
-``python3 - ORDERS``, a JSON object. It prints one JSON object: for each phase the number of operations and the
-seconds.
+Python reads this program from standard input, on a minimal Python: standard library only. Run as ``python3 - CONFIG``,
+where CONFIG is a JSON object (`workload.metadata.metadata_command`). The output is a JSON object with the number of
+operations (``done``) and the ``seconds`` of each phase.
 """
 
 import json
@@ -13,41 +13,40 @@ from collections.abc import Callable
 from typing import Any
 
 ENDLESS = 1 << 62
+"""Number of operations, or seconds, that no phase reaches."""
 UPTIME = "/proc/uptime"
-"""The guest's clock, with 10 ms resolution: it is never set and never stops."""
+"""The guest's clock, with a resolution of 10 ms: unlike the real-time clock, this clock is never set."""
 CACHES = "/proc/sys/vm/drop_caches"
 NAMES = b"2\n"
-"""Value that drops directory entries and inodes."""
+"""Value for `CACHES` that drops directory entries and inodes (proc(5))."""
 SCANS = 4
-"""The kernel spares entries that were used since its last scan, and may give up early: one scan is not enough."""
-LOOK_EVERY = {"create": 1, "stat": 32, "remove": 1}
-"""Operations between two reads of the clock: for fast operations the read itself would distort the result."""
-
-
+"""Number of drops: one drop keeps entries that were used since the last one, and may end early."""
+CLOCK_EVERY = {"create": 1, "stat": 32, "remove": 1}
+"""Operations between two reads of the clock, by phase: more reads would slow a phase with fast operations."""
 MOST_PASSES = 25
-"""Each pass adds an independent clock error, 4 ms on average: 20 ms over all passes."""
+"""Maximum number of rounds of stat; each adds an independent clock error of 4 ms on average, all together 20 ms."""
 
 
 class Clock:
-    """Seconds since the machine booted."""
+    """The guest's clock: seconds since the machine booted."""
 
     def __init__(self) -> None:
         self.file = os.open(UPTIME, os.O_RDONLY)
 
     def seconds(self) -> float:
-        """Return the guest's clock in seconds."""
+        """Return the time in seconds."""
         return float(os.pread(self.file, 64, 0).split()[0])
 
 
 class Files:
     """Files of one size, distributed round-robin over directories."""
 
-    def __init__(self, orders: dict[str, Any]) -> None:
-        self.root = orders["directory"]
-        self.directories = orders["directories"]
-        self.content = b"\0" * orders["size"]
-        self.fsync_file = orders["fsync_file"]
-        self.fsync_directory = orders["fsync_directory"]
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.root = config["directory"]
+        self.directories = config["directories"]
+        self.content = b"\0" * config["size"]
+        self.fsync_file = config["fsync_file"]
+        self.fsync_directory = config["fsync_directory"]
         self.open: list[int] = []
         for number in range(self.directories):
             path = os.path.join(self.root, f"d{number}")
@@ -55,11 +54,11 @@ class Files:
             self.open.append(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
 
     def path(self, number: int) -> str:
-        """Return the path of a file."""
+        """Return the path of file number ``number``."""
         return f"{self.root}/d{number % self.directories}/f{number}"
 
     def create(self, number: int) -> None:
-        """Create a file, and close it."""
+        """Create a file, write its content, and close it."""
         fd = os.open(self.path(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             if self.content:
@@ -80,14 +79,14 @@ class Files:
         self.changed(number)
 
     def changed(self, number: int) -> None:
-        """Make the change of the file's directory durable, if requested."""
+        """Call fsync on the directory of a file, if the configuration requests this."""
         if self.fsync_directory:
             os.fsync(self.open[number % self.directories])
 
 
 def phase(name: str, action: Callable[[int], None], most: int, limit_s: float, clock: Clock) -> dict[str, float]:
-    """Apply an action to one file after another, until all are done or the time is up."""
-    every, done = LOOK_EVERY[name], 0
+    """Apply ``action`` to files 0, 1 and so on, up to ``most`` files or ``limit_s`` seconds; return count and time."""
+    every, done = CLOCK_EVERY[name], 0
     begun = clock.seconds()
     while done < most:
         action(done)
@@ -98,7 +97,7 @@ def phase(name: str, action: Callable[[int], None], most: int, limit_s: float, c
 
 
 def forget_names() -> None:
-    """Write back, because only clean entries can be dropped; then drop cached names and attributes."""
+    """Drop cached names and attributes, after a sync, because the kernel drops clean entries only."""
     os.sync()
     fd = os.open(CACHES, os.O_WRONLY)
     try:
@@ -108,28 +107,28 @@ def forget_names() -> None:
         os.close(fd)
 
 
-def look_up(files: Files, count: int, orders: dict[str, Any], clock: Clock) -> dict[str, float]:
-    """Stat the files: once if their number is given, else repeatedly until the time is up."""
-    if not orders["cold"]:
-        most = count if orders["files"] else ENDLESS
-        return phase("stat", lambda number: files.stat(number % count), most, orders["phase_s"] or ENDLESS, clock)
+def look_up(files: Files, count: int, config: dict[str, Any], clock: Clock) -> dict[str, float]:
+    """Carry out the phase stat: once for each file if their number is set, else until the time is up."""
+    if not config["cold"]:
+        most = count if config["files"] else ENDLESS
+        return phase("stat", lambda number: files.stat(number % count), most, config["phase_s"] or ENDLESS, clock)
     done, seconds = 0.0, 0.0
-    for _ in range(1 if orders["files"] else MOST_PASSES):
+    for _ in range(1 if config["files"] else MOST_PASSES):
         forget_names()
-        found = phase("stat", files.stat, count, (orders["phase_s"] or ENDLESS) - seconds, clock)
+        found = phase("stat", files.stat, count, (config["phase_s"] or ENDLESS) - seconds, clock)
         done, seconds = done + found["done"], seconds + found["seconds"]
-        if seconds >= (orders["phase_s"] or ENDLESS):
+        if seconds >= (config["phase_s"] or ENDLESS):
             break
     return {"done": int(done), "seconds": round(seconds, 2)}
 
 
-def main(orders: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Run all phases; files that the remove phase had no time for are removed untimed."""
-    files, clock = Files(orders), Clock()
-    limit_s = orders["phase_s"] or ENDLESS
-    created = phase("create", files.create, orders["files"] or ENDLESS, limit_s, clock)
+def main(config: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Carry out all phases and return their results; remove the files that remain after the phase remove."""
+    files, clock = Files(config), Clock()
+    limit_s = config["phase_s"] or ENDLESS
+    created = phase("create", files.create, config["files"] or ENDLESS, limit_s, clock)
     count = int(created["done"])
-    found = look_up(files, count, orders, clock)
+    found = look_up(files, count, config, clock)
     removed = phase("remove", files.remove, count, limit_s, clock)
     for number in range(int(removed["done"]), count):
         files.remove(number)

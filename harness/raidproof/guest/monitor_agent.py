@@ -1,13 +1,13 @@
-# A minimal Python, where each import costs: no pathlib.
-"""Agent of the monitor in a machine: samples kernel counters into memory at each interval, and prints them at the end.
+# No pathlib: on the minimal Python of a guest each import takes time.
+"""Agent of the monitor in a machine: it samples kernel counters at intervals, and prints all samples at the end.
 
-The harness copies this file into machines, where it runs on a minimal Python: standard library only. It judges
-nothing. Run as ``monitor_agent.py INTERVAL_S LIMIT_BYTES FILE``. When its input ends, the agent takes one last sample
-and prints all.
+The harness copies this file into machines, where it runs on a minimal Python: standard library only. Run as
+``monitor_agent.py INTERVAL_S LIMIT_BYTES FILE``. The agent stores samples in FILE, on a tmpfs, up to LIMIT_BYTES. When
+its input ends, the agent takes a last sample and prints all of them.
 
-The output is made of frames: ``@ UPTIME`` begins a sample, ``= PATH LENGTH`` and the content is a file, ``! PATH
-ERRNO`` is a file that could not be read, ``.`` ends the sample. The last line is ``end``, with the number of samples
-left out.
+The line ``@ UPTIME`` begins a sample. In it, ``= PATH LENGTH`` and the content stand for a file, and ``! PATH ERRNO``
+for a file that could not be read. The line ``.`` ends the sample. The last line is ``end`` with the number of samples
+that were left out because of the limit.
 """
 
 import os
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 
 UPTIME = "/proc/uptime"
-"""The guest's clock, with 10 ms resolution: it is never set and never stops."""
+"""The guest's clock, with a resolution of 10 ms: unlike the real-time clock, this clock is never set."""
 FILES = (
     "/proc/diskstats",
     "/proc/mdstat",
@@ -26,16 +26,22 @@ FILES = (
     "/proc/stat",
     "/proc/meminfo",
 )
+"""The files of a sample."""
 DISKS = "/dev/disk/by-id"
 PREFIX = "raidproof-"
+"""Beginning of the names of raidproof's disks in `DISKS`; the rest is the serial number."""
 BLOCK = "/sys/block"
 LAYOUT = "layout"
-"""Name of a generated file, which exists in no file system: serial numbers of disks, components of md arrays."""
+"""Name, in a sample, of the result of the function `layout`; no file has this name."""
 LONGEST_S = 6 * 3600.0
+"""Seconds after which the agent stops sampling, even if its input has not ended."""
 
 
 def layout() -> bytes:
-    """Return lines ``disk SERIAL NAME``, ``part ARRAY NAME`` and ``limit ARRAY KIB``, for all disks and arrays."""
+    """Return lines ``disk SERIAL NAME`` for disks, ``part ARRAY NAME`` and ``limit ARRAY KIB`` for md arrays.
+
+    A part is a member of the array; the limit is the largest request in KiB (queue/max_sectors_kb).
+    """
     links = [name for name in listed(DISKS) if name.startswith(PREFIX)]
     lines = [f"disk {name[len(PREFIX) :]} {os.readlink(f'{DISKS}/{name}').rpartition('/')[2]}" for name in links]
     for array in listed(BLOCK):
@@ -47,7 +53,7 @@ def layout() -> bytes:
 
 
 def listed(directory: str) -> list[str]:
-    """Return the names in a directory; empty if it does not exist."""
+    """Return the sorted names in a directory; empty if the directory cannot be read."""
     try:
         return sorted(os.listdir(directory))
     except OSError:
@@ -55,18 +61,18 @@ def listed(directory: str) -> list[str]:
 
 
 def content(path: str) -> bytes:
-    """Return the whole content of a kernel file."""
+    """Return the content of a file in /proc or /sys."""
     with open(path, "rb", buffering=0) as file:
         return file.readall()
 
 
 def printable(data: bytes) -> bytes:
-    """Replace non-ASCII bytes, so that lengths in characters and bytes are equal."""
+    """Replace each non-ASCII byte by ``?``, so that a text has as many characters as bytes."""
     return data.decode("ascii", "replace").replace("\ufffd", "?").encode()
 
 
-def look() -> bytes:
-    """Return one frame: every file, as it is now."""
+def sample() -> bytes:
+    """Return one sample: the present content of every file."""
     parts = [b"@ " + content(UPTIME).split()[0] + b"\n"]
     for path in (*FILES, LAYOUT):
         try:
@@ -84,7 +90,7 @@ def seconds() -> float:
 
 
 def ticks(interval_s: float) -> Iterator[None]:
-    """Yield at each interval until the input ends; on a fixed grid, so that a late sample does not delay the next."""
+    """Yield at fixed times until the input ends: a late sample does not delay the next sample."""
     begun = seconds()
     due = begun + interval_s
     while due < begun + LONGEST_S:
@@ -98,11 +104,11 @@ def ticks(interval_s: float) -> Iterator[None]:
 
 
 def main(interval_s: float, limit: int, path: str) -> None:
-    """Sample into memory until standard input ends, then print all."""
+    """Take samples until standard input ends, then print them."""
     os.makedirs(path.rpartition("/")[0], exist_ok=True)
     size, left_out = 0, 0
     with open(path, "w+b") as file:
-        first = look()
+        first = sample()
         file.write(first)
         file.flush()
         size += len(first)
@@ -110,10 +116,10 @@ def main(interval_s: float, limit: int, path: str) -> None:
             if size >= limit:
                 left_out += 1
                 continue
-            frame = look()
-            file.write(frame)
-            size += len(frame)
-        file.write(look() + b"end %d\n" % left_out)
+            taken = sample()
+            file.write(taken)
+            size += len(taken)
+        file.write(sample() + b"end %d\n" % left_out)
         file.seek(0)
         sys.stdout.buffer.write(file.read())
     os.unlink(path)

@@ -1,1 +1,1 @@
-"""What the clients do, and the acknowledgements that they receive."""
+"""The workloads: the programs that clients run on the mounts, and the acknowledgements that clients receive."""

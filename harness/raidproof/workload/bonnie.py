@@ -1,6 +1,7 @@
-"""bonnie++: one large file by blocks, then many small files; results from its line of comma-separated values.
+"""The workload bonnie++ 2.00: it accesses one large file in blocks, then creates, stats and removes small files.
 
-Of version 2.00. bonnie++ prints no rate for a phase that took less than 0.5 s; such values are left out here, too.
+The results come from the line of comma-separated values that bonnie++ prints. bonnie++ prints no rate for a phase that
+took less than 0.5 s; the results lack this rate.
 """
 
 import re
@@ -15,59 +16,69 @@ from raidproof.core.waiting import now_ns
 from raidproof.workload.workload import DirectoryTool, Place, Sample, ToolSize, Work, WorkloadSpec, added, run_limited
 
 FIELDS = 50
-"""Number of fields of a result line, by bon_csv2html(1)."""
+"""Number of fields of a result line, from bon_csv2html(1)."""
 LARGE = {"putc": 9, "write": 11, "rewrite": 13, "getc": 15, "read": 17}
-"""Fields with the rates of the large file, in KiB/s; the field after each is the share of a CPU."""
+"""Index of the field with each rate of the large file, in KiB/s; the next field is the share of a CPU."""
 SEEKS = 19
+"""Index of the field with the seeks per second in the large file."""
 SMALL = {"creates": 26, "stats": 28, "removes": 30, "random_creates": 32, "random_stats": 34, "random_removes": 36}
-"""Fields with the rates of the small files."""
+"""Index of the field with each rate of the small files, in files per second."""
 NOT_MEASURED = re.compile(r"\+*")
+"""A field without a rate: empty, or plus signs."""
 FILES = 1024
-"""bonnie++ counts files in units of this many."""
+"""Files in one unit of the option ``-n``, by bonnie++(8)."""
 
 
 class BonnieSpec(WorkloadSpec):
-    """Options of bonnie++; sizes are whole MiB, as bonnie++ requires."""
+    """Options of bonnie++(8). bonnie++ requires whole MiB for the large file and for the RAM."""
 
     tool: Literal["bonnie"] = "bonnie"
     size: Annotated[ToolSize, Field(ge=0, multiple_of=MIB)] = 1024 * MIB
-    """Bytes of the large file; 0: none."""
+    """Bytes of the large file; 0: no large file."""
     ram: Annotated[ToolSize, Field(ge=0, multiple_of=MIB)] | None = None
-    """bonnie++ refuses a file below twice this many bytes. None: bonnie++ asks the machine.
+    """Bytes of RAM: bonnie++ refuses a large file of less than twice this size. None: the RAM of the machine.
 
-    0: no limit, measures caches too.
+    0: bonnie++ accepts every size, and may measure caches.
     """
     number: int = Field(default=16, ge=0)
-    """Number of small files, in units of 1024; 0: none."""
+    """Number of small files, in units of 1024; 0: no small files."""
     largest: Annotated[ToolSize, Field(ge=0)] = 0
+    """Bytes of the largest small file."""
     smallest: Annotated[ToolSize, Field(ge=0)] = 0
+    """Bytes of the smallest small file."""
     directories: int = Field(default=0, ge=0)
-    """Directories of the small files; 0: all in one."""
+    """Number of directories for the small files; 0: all files are in one directory."""
     chunk: Annotated[ToolSize, Field(ge=256, le=MIB)] = 8 * KIB
     """Bytes of one read or write of the large file."""
     fast: bool = True
-    """``-f``: skip the tests that go character by character, which measure the CPU."""
+    """``-f``: skip the tests that read and write single characters; these tests measure the CPU."""
     fsync: bool = False
-    """``-b``: fsync after every write."""
+    """``-b``: call fsync after every write."""
     direct: bool = False
-    """``-D``: O_DIRECT for the large file."""
+    """``-D``: use O_DIRECT for the large file."""
     deadline_s: float = Field(default=3600.0, gt=0)
+    """Time limit of bonnie++ in seconds."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if not self.size and not self.number:
-            raise RequestError("bonnie: neither a large file nor small ones", remedy="a size, or a number")
+            raise RequestError(
+                "bonnie: size is 0 and number is 0, so that there is no file to test",
+                remedy="set size (bytes of the large file) or number (thousands of small files)",
+            )
         if self.smallest > self.largest:
-            raise RequestError(f"bonnie: files from {self.smallest} to {self.largest} bytes; the smaller comes first")
+            raise RequestError(
+                f"bonnie: smallest ({self.smallest} bytes) must not exceed largest ({self.largest} bytes)"
+            )
         if not power_of_two(self.chunk):
             raise RequestError(
-                f"bonnie: the chunk size must be a power of two, not {self.chunk} bytes",
+                f"bonnie: chunk must be a power of two, not {self.chunk} bytes",
                 remedy="use a power of two from 256 bytes to 1 MiB",
             )
         if self.ram and self.size and self.size < 2 * self.ram:
             raise RequestError(
-                f"bonnie: a file of {self.size} bytes in {self.ram} bytes of RAM measures the cache",
-                remedy="at least twice the RAM, or ram = 0",
+                f"bonnie: size {self.size} bytes is less than twice ram {self.ram} bytes; bonnie++ refuses this",
+                remedy="set size to at least twice the ram, or ram = 0 to measure caches too",
             )
         return self
 
@@ -76,8 +87,8 @@ class BonnieSpec(WorkloadSpec):
         return Bonnie(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
-        # For the primary value: writing the large file, or creating small ones.
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        # Of the phase with the primary value: it writes the large file, or creates small files.
         return Work(
             self.workload().working_set,
             reads=False,
@@ -90,23 +101,23 @@ class BonnieSpec(WorkloadSpec):
 
 
 class BonnieState(State):
-    """The results of bonnie++, without values that it left out or could not measure."""
+    """The rates that bonnie++ measured; a skipped or too short phase has no rate."""
 
     mb_s: dict[str, float]
-    """Rates of the large file, in 10^6 bytes/s: write, rewrite, read."""
+    """Rates of the large file in 10^6 bytes/s, by phase: write, rewrite, read."""
     per_s: dict[str, float]
-    """Per second: seeks of the large file; creates, stats, removes of small files, and these in random order."""
+    """Operations per second, by phase: seeks in the large file; creates, stats and removes of small files."""
 
     @property
     def values(self) -> dict[str, float]:
-        """All values, by a name with its unit."""
+        """All rates, by a name that ends with the unit."""
         return {f"{name}_mb_s": rate for name, rate in self.mb_s.items()} | {
             f"{name}_s": rate for name, rate in self.per_s.items()
         }
 
 
 def bonnie_command(spec: BonnieSpec, directory: str) -> list[str]:
-    """Return the command; its standard output is the result line only."""
+    """Return the command that runs bonnie++ in a directory; its standard output is the result line."""
     words = ["bonnie++", "-q", "-d", directory]
     words += ["-s", f"{spec.size // MIB}:{spec.chunk}" if spec.size else "0"]
     form = f":{spec.largest}:{spec.smallest}:{spec.directories}" if spec.largest or spec.directories else ""
@@ -117,17 +128,19 @@ def bonnie_command(spec: BonnieSpec, directory: str) -> list[str]:
 
 
 def parse_bonnie(text: str) -> BonnieState:
-    """Parse the result line: K/s are KiB/s; ``+++++`` or an empty field was not measured.
+    """Return the rates in a result line. bonnie++'s K/s are KiB/s; ``+++++`` or an empty field is a missing rate.
 
     Raises:
-        RigError: the text is not one whole line, or a rate is not a number.
+        RigError: the text is not one complete line, or a rate is not a number.
     """
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     if len(lines) != 1 or not text.endswith("\n"):
-        raise RigError(f"bonnie++ should print one line, not {len(lines)}: {text.strip()[-300:]!r}")
+        raise RigError(
+            f"bonnie++ printed {len(lines)} result lines instead of 1 complete line: {text.strip()[-300:]!r}"
+        )
     cells = lines[0].split(",")
     if len(cells) != FIELDS:
-        raise RigError(f"bonnie++'s line has {len(cells)} fields instead of {FIELDS}: {lines[0][-300:]!r}")
+        raise RigError(f"the result line of bonnie++ has {len(cells)} fields instead of {FIELDS}: {lines[0][-300:]!r}")
 
     def measured(places: dict[str, int]) -> dict[str, float]:
         return {name: _rate(name, cells[at]) for name, at in places.items() if not NOT_MEASURED.fullmatch(cells[at])}
@@ -140,21 +153,21 @@ def parse_bonnie(text: str) -> BonnieState:
 
 def _rate(name: str, cell: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", cell):
-        raise RigError(f"bonnie++'s rate of {name} should be a number: {cell!r}")
+        raise RigError(f"the rate {name} in the result line of bonnie++ is not a number: {cell!r}")
     return float(cell)
 
 
 def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, output: dict[str, str]) -> Sample:
-    """Add up the rates of all machines; leave out a rate that one of them could not measure.
+    """Return the rates of all machines together; leave out a rate that a machine lacks.
 
     Raises:
-        RigError: the primary rate is missing.
+        RigError: a machine lacks the primary rate.
     """
     values = added([state.values for state in states.values()])
     if primary not in values:
         raise RigError(
-            f"bonnie++ did not measure {primary}: it took less than half a second",
-            remedy="a larger size, or number",
+            f"bonnie++ measured no {primary}: this phase took less than half a second",
+            remedy="set a larger size or number",
         )
     return Sample(primary=primary, values=values, seconds=seconds, output=output)
 
@@ -166,24 +179,24 @@ class Bonnie(DirectoryTool[BonnieSpec]):
 
     @property
     def primary(self) -> str:
-        """Name of the primary value: writing the large file; without a large file, creating small ones."""
+        """Name of the primary value: the rate of writing the large file, or else of creating small files."""
         return "write_mb_s" if self.spec.size else "creates_s"
 
     @property
     def working_set(self) -> int:
-        """Bytes of the large file, or of all small files if they are more."""
+        """Bytes of the large file or of all small files, the larger of the two."""
         return max(self.spec.size, self.spec.number * FILES * (self.spec.largest + self.spec.smallest) // 2)
 
     def room(self) -> int:
-        """Return the bytes of the large file, or of all small files if they are more."""
+        """Return the maximum number of bytes of the large file or of all small files, the larger of the two."""
         return max(self.spec.size, self.spec.number * FILES * self.spec.largest)
 
     def run(self, place: Place) -> Sample:
-        """Run all phases once.
+        """Run all phases of bonnie++ once on each machine.
 
         Raises:
-            DeadlineExceeded: bonnie++ ran too long.
-            RigError: bonnie++ failed, its line cannot be parsed, or the primary phase was too short.
+            DeadlineExceeded: bonnie++ did not end within ``deadline_s``.
+            RigError: bonnie++ failed, its result line is malformed, or the phase of the primary value was too short.
         """
         begun = now_ns()
         output = self.run_everywhere(place)
@@ -192,10 +205,12 @@ class Bonnie(DirectoryTool[BonnieSpec]):
         return bonnie_sample(states, self.primary, seconds, output)
 
     def run_on(self, machine: Machine, directory: str) -> str:
-        """Run bonnie++ on one machine, and return its line."""
+        """Run bonnie++ on one machine, and return its result line."""
         ended = run_limited(machine, bonnie_command(self.spec, directory), self.spec.deadline_s)
         if not ended.ok:
             # The error message comes first; the usage text follows.
             said = (ended.stderr.strip() or ended.stdout.strip()).partition("usage:")[0].splitlines()
-            raise RigError(f"{machine.name}: bonnie++, status {ended.status}: {' '.join(said)[:300] or 'silent'}")
+            raise RigError(
+                f"{machine.name}: bonnie++ ended with status {ended.status}: {' '.join(said)[:300] or 'no output'}"
+            )
         return ended.stdout

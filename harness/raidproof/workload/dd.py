@@ -1,4 +1,4 @@
-"""dd: copies one file from end to end; results from GNU dd's last line."""
+"""The workload dd: it writes or reads one file sequentially; the results come from the last line of GNU dd."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -25,38 +25,43 @@ from raidproof.workload.workload import (
 )
 
 NAME = "raidproof-dd"
+"""Beginning of the names of dd's files."""
 _LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]?\d+)?) s, \S+ \S+$", re.MULTILINE)
 
 Flag = Literal["direct", "sync", "dsync", "nonblock", "noatime"]
 
 
 class DdSpec(WorkloadSpec):
-    """One dd, with the options of dd(1)."""
+    """One dd with the options of dd(1)."""
 
     tool: Literal["dd"] = "dd"
     direction: Literal["write", "read"] = "write"
-    """Write zeros to a file, or read a file, which is prepared before and not cached on its machine, to /dev/null."""
+    """``write``: copy zeros to a file. ``read``: copy a file, which its machine has not cached, to /dev/null."""
     bs: Annotated[ToolSize, Field(gt=0)] = 64 * KIB
+    """Bytes of one block."""
     count: int = Field(default=1024, gt=0)
+    """Number of blocks."""
     conv: tuple[Literal["fsync", "fdatasync", "notrunc", "sparse"], ...] = ()
-    """With fsync, the time includes it. Without, it still includes close, in which an NFS client writes back."""
+    """dd's time includes fsync and fdatasync. It always includes close, in which an NFS client writes back."""
     oflag: tuple[Flag, ...] = ()
     iflag: tuple[Flag, ...] = ()
     all_machines: bool = False
-    """Run on all clients at the same time, each with its own file."""
+    """Whether all clients run dd at the same time, each with its own file; otherwise the first client runs it."""
     deadline_s: float = Field(default=600.0, gt=0)
+    """Time limit of dd in seconds."""
 
     @model_validator(mode="after")
     def _flags_of_this_direction(self) -> Self:
         if self.direction == "write" and self.iflag:
-            raise RequestError("iflag is for reading; what is written comes from /dev/zero")
+            raise RequestError(f"dd: iflag {','.join(self.iflag)} needs direction = read: a write copies /dev/zero")
         if self.direction == "read" and (self.oflag or self.conv):
-            raise RequestError("oflag and conv are for writing; what is read goes to /dev/null")
+            options = ",".join([*self.oflag, *self.conv])
+            raise RequestError(f"dd: oflag and conv ({options}) need direction = write: a read copies to /dev/null")
         return self
 
     @property
     def total(self) -> int:
-        """Bytes that are copied."""
+        """Bytes that dd copies."""
         return self.bs * self.count
 
     def workload(self) -> "Dd":
@@ -64,7 +69,7 @@ class DdSpec(WorkloadSpec):
         return Dd(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
         flags = {*self.oflag, *self.iflag}
         return Work(
             self.total,
@@ -79,7 +84,7 @@ class DdSpec(WorkloadSpec):
         )
 
     def access(self, *, clients: int = 1) -> Access:
-        """Return the storage requests of the timed part, on this number of clients."""
+        """Return the storage requests of the timed part on this number of clients."""
         clients = clients if self.all_machines else 1
         flags = {*self.oflag, *self.iflag}
         return Access(
@@ -94,14 +99,14 @@ class DdSpec(WorkloadSpec):
 
 
 class DdState(State):
-    """What dd reported."""
+    """The last line of dd: the bytes that it copied, and the time."""
 
     bytes: int
     seconds: float
 
 
 def dd_command(spec: DdSpec, path: str) -> list[str]:
-    """Return the command that writes or reads one file."""
+    """Return the dd command that writes or reads the file ``path``."""
     writes = spec.direction == "write"
     words = ["dd", *(["if=/dev/zero", f"of={path}"] if writes else [f"if={path}", "of=/dev/null"])]
     words += [f"bs={spec.bs}", f"count={spec.count}"]
@@ -110,43 +115,43 @@ def dd_command(spec: DdSpec, path: str) -> list[str]:
 
 
 def parse_dd(text: str) -> DdState:
-    """Parse GNU dd's last line, ``N bytes (..) copied, S s, R``; R is rounded, so it is not used.
+    """Return the bytes and seconds in GNU dd's last line, ``N bytes (..) copied, S s, R``. The rate R is rounded.
 
     Raises:
-        RigError: dd reported an error, the line is missing or not whole, or the time is 0.
+        RigError: dd reported an error, the last line is missing or incomplete, or the time is 0.
     """
     if errors := [line for line in text.splitlines() if line.startswith("dd: ")]:
         raise RigError("; ".join(errors))
     if (match := _LAST_LINE.search(text)) is None:
-        raise RigError(f"dd's last line is missing from: {text.strip()[-300:] or 'nothing'}")
+        raise RigError(f"the last line of dd is missing from its output: {text.strip()[-300:] or 'no output'}")
     found = DdState(bytes=int(match.group(1)), seconds=float(match.group(2)))
     if not found.seconds:
-        raise RigError(f"dd copied {found.bytes} bytes in no time")
+        raise RigError(f"dd reports {found.bytes} bytes copied in 0 s; a rate cannot be computed")
     return found
 
 
 class Dd(Tool[DdSpec]):
-    """Runs dd on the first machine of a place, or on all at once."""
+    """Runs dd on the first machine of a place, or on all machines at the same time."""
 
     programs = ("dd", "timeout")
 
     @property
     def working_set(self) -> int:
-        """The file's bytes."""
+        """Bytes of the file of one machine."""
         return self.spec.total
 
     def prepare(self, place: Place) -> None:
-        """Remove the previous file; for reading, write the file durably, and empty this machine's caches."""
+        """Remove the file of an earlier run; for direction ``read``, write the file that dd will read, with fsync."""
         self.clean(place)
         if self.spec.direction == "read":
             layout = DdSpec(bs=self.spec.bs, count=self.spec.count, conv=("fsync",), deadline_s=self.spec.deadline_s)
             on_all(self._machines(place), lambda machine: self._dd(layout, machine, place))
 
     def run(self, place: Place) -> Sample:
-        """Copy, on all machines at once if requested: the rate is all bytes over the longest time.
+        """Run dd, and return its rate; of several machines, the sum of their bytes over the longest time.
 
         Raises:
-            RigError: dd failed, ran too long, copied less than requested, or its output cannot be parsed.
+            RigError: dd failed, exceeded its deadline, copied less than requested, or printed no valid last line.
         """
         machines, verb = self._machines(place), self.spec.direction
         if verb == "read":
@@ -164,7 +169,7 @@ class Dd(Tool[DdSpec]):
         )
 
     def clean(self, place: Place) -> None:
-        """Remove the file."""
+        """Remove the file of each machine."""
         on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-f", _path(machine, place)]))
 
     def _dd(self, spec: DdSpec, machine: Machine, place: Place) -> tuple[DdState, Completed]:
@@ -176,10 +181,10 @@ class Dd(Tool[DdSpec]):
 
 
 def read_ended(spec: DdSpec, ended: Completed) -> DdState:
-    """Return the result of a dd that ended.
+    """Return the bytes and seconds that an ended dd reports.
 
     Raises:
-        RigError: dd failed, or copied less than requested.
+        RigError: dd failed, or copied another number of bytes than requested.
     """
     try:
         state = parse_dd(ended.stderr)
@@ -188,7 +193,7 @@ def read_ended(spec: DdSpec, ended: Completed) -> DdState:
     if not ended.ok:
         raise RigError(f"{ended.where}: dd ended with status {ended.status}: {ended.stderr.strip()[-300:]}")
     if state.bytes != spec.total:
-        raise RigError(f"{ended.where}: dd copied {state.bytes} bytes, not {spec.total}")
+        raise RigError(f"{ended.where}: dd copied {state.bytes} bytes instead of {spec.total}")
     return state
 
 

@@ -1,4 +1,4 @@
-"""fio: patterns, presets and job files, and its JSON output with all jobs, groups and intervals."""
+"""The workload fio: its settings, commands and job files, and the parser of its JSON reports."""
 
 import json
 import os
@@ -33,35 +33,41 @@ from raidproof.workload.workload import (
 )
 
 DIRECTIONS = ("read", "write")
+"""The directions for which fio reports bytes, requests and times."""
 SHORTEST_INTERVAL_S = 0.3
-"""Shorter intervals give no rate: the remainder between fio's last periodic report and its end."""
+"""Minimum interval in seconds between two reports that gives a rate: the last report follows at an arbitrary time."""
 _BEGIN = re.compile(r"^\{", re.MULTILINE)
 
 NAME = "raidproof-fio"
+"""Beginning of the names of the directories of fio's files."""
 JOB_FILE = "/run/raidproof/job.fio"
+"""Path of the user's job file in the machine."""
 REPORTING = ("--output-format=json+", "--status-interval=1")
-"""json+ contains the latency histograms: unlike percentiles, histograms of several jobs can be added up."""
+"""Options for a report each second. json+ adds latency histograms: those of several jobs can be summed."""
 SYNCHRONOUS = ("psync", "sync", "pvsync", "mmap")
+"""Engines of fio that have one outstanding request per job."""
 FULL_TIME = 0.9
-"""A run that ended before this share of its time is not a measurement."""
+"""Minimum share of ``runtime_s`` that a time-based run must last to count as a measurement."""
 _WITH_A_JOB_FILE = {"tool", "job_file", "all_machines", "randseed", "deadline_s"}
+"""The settings that a plan may combine with a job file."""
 
 
 class FioResult(State):
-    """What fio measured, over all jobs and groups of one machine, or over several machines."""
+    """The measurements of fio, summed over the jobs and groups of one machine, or over several machines."""
 
     fio_version: str
     at_s: float
-    """Time of the report, on its machine's clock."""
+    """Time of the report in seconds since the epoch, by the machine's clock."""
     bytes_of: dict[str, int]
-    """By direction: ``read`` and ``write``."""
+    """Bytes transferred, by direction: ``read`` and ``write``."""
     ios_of: dict[str, int]
+    """Number of requests, by direction."""
     seconds_of: dict[str, float]
-    """As fio counts: the longest job of a group, summed over groups; includes ``end_fsync``."""
+    """Run time by direction: that of the longest job of each group, summed over the groups; includes ``end_fsync``."""
     seconds: float
-    """Seconds of both directions together."""
+    """Run time in which fio read or wrote, computed in the same way."""
     latencies: dict[str, dict[int, int]]
-    """By ``read``, ``write`` (completion) and ``fsync``: number of operations by latency in ns; json+ only."""
+    """Histograms: number of operations by latency in ns, for ``read``, ``write`` (completion) and ``fsync``."""
 
     @property
     def bytes(self) -> int:
@@ -70,12 +76,12 @@ class FioResult(State):
 
     @property
     def mb_per_s(self) -> float:
-        """10^6 bytes/s, both directions together, including the fsync."""
+        """Rate of reads and writes together in 10^6 bytes/s; the time includes ``end_fsync``."""
         return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
 
     @property
     def values(self) -> dict[str, float]:
-        """Every result under its name: MB/s, IOPS, and the 50th and 99th latency percentiles."""
+        """All values by name: rates in 10^6 bytes/s and IOPS, and the 50th and 99th percentiles of latency in ms."""
         values: dict[str, float] = {}
         for direction in DIRECTIONS:
             if seconds := self.seconds_of[direction]:
@@ -90,17 +96,21 @@ class FioResult(State):
 
 
 def percentile_ns(histogram: Mapping[int, int], percent: float) -> int:
-    """Return the least latency in ns that this percentage of operations did not exceed."""
+    """Return a percentile of a latency histogram in ns: ``percent`` of the operations took at most this long.
+
+    Raises:
+        ValueError: the histogram is empty.
+    """
     wanted, seen = sum(histogram.values()) * percent / 100, 0
     for nanoseconds in sorted(histogram):
         seen += histogram[nanoseconds]
         if seen >= wanted:
             return nanoseconds
-    raise ValueError("no latencies")
+    raise ValueError("the latency histogram is empty")
 
 
 def merged(results: Sequence[FioResult]) -> FioResult:
-    """Merge the results of machines that ran at the same time: the sum of bytes, over the longest time."""
+    """Return one result for machines that ran at the same time: the sums of bytes and requests, the longest time."""
     return FioResult(
         fio_version=results[0].fio_version,
         at_s=max(one.at_s for one in results),
@@ -113,29 +123,29 @@ def merged(results: Sequence[FioResult]) -> FioResult:
 
 
 def parse_fio(text: str) -> FioResult:
-    """Parse fio's JSON; of several reports, the last.
+    """Return the last report in fio's JSON output.
 
     Raises:
-        RigError: no report, a truncated report, a failed job, or a fio that was killed; with fio's messages.
+        RigError: the output has no report, a truncated report, a failed job, or the message that a signal ended fio.
     """
     return parse_fio_reports(text)[-1]
 
 
 def parse_fio_reports(text: str) -> tuple[FioResult, ...]:
-    """Parse every report of a fio that reports at intervals; each counts from the beginning.
+    """Return every report in fio's JSON output; each report covers the run from its beginning.
 
     Raises:
-        RigError: as ``parse_fio``.
+        RigError: as for `parse_fio`.
     """
     with _readable(text) as reports:
         return tuple(_result(report) for report in reports)
 
 
 def parse_fio_jobs(text: str) -> tuple[FioResult, ...]:
-    """Parse the last report of a fio whose jobs ran in sequence; jobs that ran at the same time are one result.
+    """Return the result of each group of jobs in fio's last report, in the order in which the groups ran.
 
     Raises:
-        RigError: as ``parse_fio``.
+        RigError: as for `parse_fio`.
     """
     with _readable(text) as reports:
         groups: dict[int, list[Any]] = {}
@@ -146,26 +156,30 @@ def parse_fio_jobs(text: str) -> tuple[FioResult, ...]:
 
 @contextmanager
 def _readable(text: str) -> Iterator[list[Any]]:
-    """Give the reports of a fio that succeeded; what the body cannot read in them becomes a RigError."""
+    """Yield the reports of a fio without errors; an error of the body while it reads them becomes a RigError.
+
+    Raises:
+        RigError: as for `parse_fio`, or a report lacks a value or has another form.
+    """
     reports, plain = _split(text)
     try:
         if errors := [said for job in reports[-1]["jobs"] if (said := _failure(job))]:
             raise RigError(f"fio: {'; '.join(errors)}{f': {plain}' if plain else ''}")
         if "terminating on signal" in plain:
-            raise RigError(f"fio was ended before its time: {plain}")
+            raise RigError(f"a signal ended fio before its end: {plain}")
         yield reports
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise RigError(f"fio's report cannot be read: {error!r}; it begins {text[:200]!r}") from error
+        raise RigError(f"fio's report cannot be parsed: {error!r}; the output begins with {text[:200]!r}") from error
 
 
 def last_report(text: str) -> str:
-    """Return fio's output without all reports but the last: each is as large, and the series already contains them."""
+    """Return fio's output without the earlier reports: all reports are large, and the series has their values."""
     begins = [match.start() for match in _BEGIN.finditer(text)]
     return text[: begins[0]] + text[begins[-1] :] if begins else text
 
 
 def after_ramp(reports: Sequence[FioResult], ramp_s: float) -> Sequence[FioResult]:
-    """Leave out the reports of fio's ramp time: fio counts from zero when it is over."""
+    """Return the reports after fio's ramp time; at its end, fio resets its counters."""
     if not ramp_s:
         return reports
     began = reports[-1].at_s - reports[-1].seconds
@@ -173,14 +187,14 @@ def after_ramp(reports: Sequence[FioResult], ramp_s: float) -> Sequence[FioResul
 
 
 def series(reports: Sequence[FioResult], directions: Iterable[str], unit: str) -> tuple[Point, ...]:
-    """Return the rate between reports, in ``mb_s`` or ``iops``."""
+    """Return the rate in each interval between two reports, in the unit ``mb_s`` or ``iops``."""
     points: list[Point] = []
     before, amount_before = 0.0, 0.0
     chosen = tuple(directions)
     for report in reports:
         amount = sum(report.bytes_of[of] / 1e6 if unit == "mb_s" else report.ios_of[of] for of in chosen)
         if report.seconds < before or amount < amount_before:
-            # The ramp of a job file is over: fio counts from zero again.
+            # fio resets its counters at the end of the ramp time that a job file sets.
             points, before, amount_before = [], 0.0, 0.0
         if (lasted := report.seconds - before) >= SHORTEST_INTERVAL_S:
             points.append(Point(at_s=report.seconds, value=(amount - amount_before) / lasted))
@@ -189,7 +203,7 @@ def series(reports: Sequence[FioResult], directions: Iterable[str], unit: str) -
 
 
 def added_series(of_machines: Sequence[tuple[Point, ...]]) -> tuple[Point, ...]:
-    """Add up the rates of machines that ran at the same time, interval by interval, as long as all of them ran."""
+    """Return the sum of the machines' rates, interval by interval, up to the end of the shortest series."""
     return tuple(
         Point(at_s=max(point.at_s for point in points), value=sum(point.value for point in points))
         for points in zip(*of_machines, strict=False)
@@ -197,7 +211,7 @@ def added_series(of_machines: Sequence[tuple[Point, ...]]) -> tuple[Point, ...]:
 
 
 def _split(text: str) -> tuple[list[Any], str]:
-    """Separate the reports from the plain lines: warnings come before, errors between."""
+    """Split fio's output into its JSON reports and its lines of text: warnings come before, errors between reports."""
     reports: list[Any] = []
     plain, at, decoder = "", 0, json.JSONDecoder()
     while match := _BEGIN.search(text, at):
@@ -205,16 +219,16 @@ def _split(text: str) -> tuple[list[Any], str]:
         try:
             report, at = decoder.raw_decode(text, match.start())
         except ValueError as error:
-            raise RigError(f"fio's report is truncated: {error}; fio said: {plain.strip() or 'nothing'}") from error
+            raise RigError(f"fio's report is truncated: {error}; fio's messages: {plain.strip() or 'none'}") from error
         reports.append(report)
     plain = "\n".join(line.strip() for line in (plain + text[at:]).splitlines() if line.strip())
     if not reports:
-        raise RigError(f"fio gave no report; it said: {plain[-500:] or 'nothing'}")
+        raise RigError(f"fio printed no report; its messages: {plain[-500:] or 'none'}")
     return reports, plain
 
 
 def _failure(job: Any) -> str:
-    # With continue_on_error, a failed job ends with error 0.
+    # With continue_on_error a job with errors ends with error 0; first_error has the first one.
     number = job["error"] or job.get("first_error", 0)
     return f"job {job['jobname']!r} reports error {number} ({os.strerror(number)})" if number else ""
 
@@ -225,7 +239,7 @@ def _result(report: Any) -> FioResult:
     for job in jobs:
         group = groups.setdefault(job["groupid"], dict.fromkeys(DIRECTIONS, 0.0))
         for of in DIRECTIONS:
-            # fio reports no time for a direction that did nothing.
+            # fio reports run time 0 for a direction without requests.
             group[of] = max(group[of], job[of]["runtime"] / 1e3)
     return FioResult(
         fio_version=report["fio version"],
@@ -254,46 +268,53 @@ def _added(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 class FioSpec(WorkloadSpec):
-    """One fio job, with the options of fio(1), or a job file."""
+    """The settings of one fio job, by the options of fio(1), or a job file of the user."""
 
     on_devices: ClassVar[bool] = True
 
     tool: Literal["fio"] = "fio"
     preset: str | None = None
-    """Preset with the defaults of all settings that are not given (workload/presets.py)."""
+    """Name of a preset (workload/presets.py): it sets the settings that the plan does not set."""
     job_file: JobFile | None = None
-    """Path of a job file, relative to where the harness runs; the field holds its content."""
+    """Path of a job file, relative to the working directory of raidproof; the field holds the file's content."""
     rw: Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"] = "write"
     bs: Annotated[ToolSize, Field(gt=0)] = MIB
+    """Bytes of one request."""
     size: Annotated[ToolSize, Field(gt=0)] = 128 * MIB
-    """Bytes of each of ``numjobs``, over all its files."""
+    """Bytes that each job accesses, over all its files."""
     numjobs: int = Field(default=1, ge=1)
+    """Number of jobs with these settings that run at the same time."""
     nrfiles: int = Field(default=1, ge=1)
+    """Number of files of each job."""
     iodepth: int = Field(default=1, ge=1)
+    """Requests that each job keeps outstanding."""
     ioengine: Literal["psync", "sync", "pvsync", "mmap", "libaio", "posixaio", "io_uring"] = "psync"
     direct: bool = False
     sync: Literal["none", "sync", "dsync"] = "none"
     fsync: int = Field(default=0, ge=0)
-    """Number of writes between two fsyncs; 0: none."""
+    """Number of writes after which a job calls fsync; 0: no fsync."""
     fdatasync: int = Field(default=0, ge=0)
+    """Number of writes after which a job calls fdatasync; 0: no fdatasync."""
     end_fsync: bool = True
-    """Make the data durable inside the timed part; without it a write measures the client's page cache."""
+    """Whether the timed part ends with fsync; without fsync, writes measure the client's page cache."""
     overwrite: bool = False
-    """Write the file out before, so that the timed part allocates nothing."""
+    """Whether the files are written before the timed part, so that the timed part allocates no blocks."""
     rwmixread: int = Field(default=50, ge=0, le=100)
+    """Percentage of reads among the requests of a mixed job."""
     runtime_s: float | None = Field(default=None, gt=0)
+    """Seconds after which the timed part ends at the latest."""
     time_based: bool | None = None
-    """Continue for ``runtime_s`` however small the file; default: true if ``runtime_s`` is given."""
+    """Whether fio accesses the files repeatedly until ``runtime_s`` is over; default: true if ``runtime_s`` is set."""
     ramp_s: float = Field(default=0, ge=0)
-    """Seconds of work before the timed part, so that it begins in the steady state."""
+    """Seconds of the same work before the timed part, so that the timed part begins in steady state."""
     randseed: int = Field(default=1, ge=1)
-    """Seed of random offsets: repetitions access the same offsets. Each further machine uses the next seed."""
+    """Seed of random offsets, so that repetitions access the same offsets. Machine number n (from 0) adds n to it."""
     reread: bool = False
-    """Read data that has just been read: measures caches, on purpose (unless ``direct``)."""
+    """Whether the timed part reads data that was read just before: this measures caches, unless ``direct`` is set."""
     all_machines: bool = False
-    """Run on all clients at the same time, each with its own files."""
+    """Whether all clients run fio at the same time, each with its own files; otherwise the first client runs it."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """Seconds that fio may take in addition to its timed part."""
+    """Seconds that fio may take in addition to the ramp and the timed part."""
 
     @model_validator(mode="before")
     @classmethod
@@ -302,7 +323,9 @@ class FioSpec(WorkloadSpec):
             return asked
         preset = PRESETS[one_of("preset", name, PRESETS)]
         if (rw := asked.get("rw", preset["rw"])) != preset["rw"]:
-            raise RequestError(f"preset {name!r} is rw={preset['rw']}, not rw={rw}", remedy="leave one of them out")
+            raise RequestError(
+                f"preset {name!r} has rw={preset['rw']}, but the plan sets rw={rw}", remedy="remove preset or rw"
+            )
         return {**preset, **asked}
 
     @model_validator(mode="after")
@@ -310,35 +333,41 @@ class FioSpec(WorkloadSpec):
         if self.job_file is not None:
             others = set(type(self).model_fields) - _WITH_A_JOB_FILE
             if also := [name for name in others if getattr(self, name) != type(self).model_fields[name].default]:
-                raise RequestError(f"beside a job file there is no {', '.join(sorted(also))}", remedy="write it there")
+                raise RequestError(
+                    f"job_file cannot be combined with {', '.join(sorted(also))}",
+                    remedy="set these options in the job file",
+                )
         if self.iodepth > 1 and self.ioengine in SYNCHRONOUS:
             raise RequestError(
-                f"ioengine={self.ioengine} does one access at a time: there is no iodepth of {self.iodepth}",
+                f"ioengine={self.ioengine} has one outstanding request, so iodepth={self.iodepth} has no effect",
                 remedy="set ioengine=libaio, or iodepth=1 with a larger numjobs",
             )
         if self.bs > self.size // self.nrfiles:
-            raise RequestError(f"bs={self.bs} is more than a file holds", remedy="ask for a larger size")
+            raise RequestError(
+                f"bs={self.bs} is larger than a file, which has {self.size // self.nrfiles} bytes",
+                remedy="set a larger size or a smaller nrfiles",
+            )
         if self.time_based and self.runtime_s is None:
-            raise RequestError("time_based without a time", remedy="say runtime_s")
+            raise RequestError("time_based needs a run time", remedy="set runtime_s")
         if self.ramp_s and not self.timed:
-            raise RequestError("a ramp belongs to a run of a given time", remedy="say runtime_s")
+            raise RequestError(f"ramp_s={self.ramp_s:g} needs a run time", remedy="set runtime_s")
         if self.reread and self.rw not in {"read", "randread"}:
-            raise RequestError(f"reread reads, and rw is {self.rw}")
+            raise RequestError(f"reread needs rw=read or rw=randread, not rw={self.rw}")
         return self
 
     @property
     def timed(self) -> bool:
-        """Whether a run time, not an amount, ends the job."""
+        """Whether the run time, and not the amount of data, ends the job."""
         return self.runtime_s is not None if self.time_based is None else self.time_based
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """``read``, ``write``, or both."""
+        """The directions of the job: ``read``, ``write``, or both."""
         return tuple(of for of in DIRECTIONS if of in self.rw) or DIRECTIONS
 
     @property
     def amount(self) -> int | None:
-        """Bytes that one machine must have moved at the end; None if time ends the run, or for a job file."""
+        """Bytes that the jobs of one machine read and write in total; None if a run time is set, or for a job file."""
         if self.job_file is not None or self.runtime_s is not None:
             return None
         return self.numjobs * self.nrfiles * (self.size // self.nrfiles // self.bs * self.bs)
@@ -348,7 +377,7 @@ class FioSpec(WorkloadSpec):
         return Fio(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
         if self.job_file is not None:
             return work_of_jobs(self.job_file, self.workload().working_set or None, everywhere=self.all_machines)
         interval = min((every for every in (self.fsync, self.fdatasync) if every), default=0)
@@ -358,14 +387,14 @@ class FioSpec(WorkloadSpec):
             writes="write" in self.directions,
             durable=durable_of(self.sync != "none", interval * self.bs, self.size, at_end=self.end_fsync),
             direct=self.direct,
-            # Without a run time fio touches each block once: random offsets too, because of fio's map of blocks.
+            # Without a run time fio accesses each block once, also at random offsets: fio keeps a map of blocks.
             once=not self.timed,
             warm=self.reread,
             everywhere=self.all_machines,
         )
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return the storage requests of the timed part, on this number of clients; None for a job file."""
+        """Return the storage requests of the timed part on this number of clients; None for a job file."""
         if self.job_file is not None:
             return None
         clients = clients if self.all_machines else 1
@@ -385,7 +414,7 @@ class FioSpec(WorkloadSpec):
 
 
 def fio_options(spec: FioSpec) -> dict[str, str]:
-    """Return the job as fio options, without its files."""
+    """Return the job as options of fio, without the option that names its files."""
     options: dict[str, object] = {
         "name": "job", "rw": spec.rw, "bs": spec.bs, "size": spec.size, "numjobs": spec.numjobs,
         "nrfiles": spec.nrfiles, "iodepth": spec.iodepth, "ioengine": spec.ioengine, "direct": int(spec.direct),
@@ -401,16 +430,16 @@ def fio_options(spec: FioSpec) -> dict[str, str]:
 
 
 def fio_command(spec: FioSpec, path: str, *, times: int = 1) -> list[str]:
-    """Return the command that works on one file, several times in sequence, and reports once.
+    """Return the command that runs the job ``times`` times in sequence, each time on a new file at ``path``.
 
-    Each time is a job of its own, on a new file: a start of fio takes longer than what a short job measures.
+    One process of fio runs all of them, because its start takes longer than a short job. It prints one report.
     """
     job = _words({**fio_options(spec), "filename": path, "unlink": "1", "stonewall": "1"})
     return ["fio", "--output-format=json+", *job[1:] * times]
 
 
 def fio_in_directory(spec: FioSpec, directory: str, *, layout: bool = False) -> list[str]:
-    """Return the command that works on files in a directory, or that only lays them out."""
+    """Return the command that runs the job in a directory, or, with ``layout``, only creates the job's files."""
     if spec.job_file is not None:
         return ["fio", *REPORTING, JOB_FILE]
     options = {**fio_options(spec), "directory": directory}
@@ -418,34 +447,34 @@ def fio_in_directory(spec: FioSpec, directory: str, *, layout: bool = False) -> 
 
 
 def fio_on_device(spec: FioSpec, device: str) -> list[str]:
-    """Return the command that works on the first bytes of a raw device.
+    """Return the command that runs the job on the first bytes of a raw device.
 
     Raises:
-        RequestError: for a job file, which names files.
+        RequestError: the settings have a job file, whose jobs work on files.
     """
     if spec.job_file is not None:
-        raise RequestError("a job file works in a directory, not on a raw device", remedy='say on = "server"')
+        raise RequestError("a fio job file runs in a directory, not on a raw device", remedy='set on = "server"')
     return [*_words({**fio_options(spec), "filename": device}), *REPORTING]
 
 
 def fio_job_file(spec: FioSpec, directory: str, *, layout: bool = False) -> str:
-    """Return the user's job file, with the directory of its files."""
+    """Return the content of the user's job file, with settings for the directory and the random seed."""
     settings = {"directory": directory, "randseed": str(spec.randseed)}
     return job_files.with_settings(spec.job_file or "", settings | ({"create_only": "1"} if layout else {}))
 
 
 def primary_of(spec: FioSpec, result: FioResult) -> str:
-    """Return the name of the primary value: IOPS for random or synced jobs, else MB/s."""
+    """Return the name of the primary value: IOPS for jobs with random offsets or fsyncs, otherwise MB/s."""
     moved = [of for of in DIRECTIONS if result.bytes_of[of]] if spec.job_file is not None else spec.directions
     by_operation = spec.job_file is None and (spec.rw.startswith("rand") or bool(spec.fsync or spec.fdatasync))
     return f"{moved[0] if len(moved) == 1 else 'total'}_{'iops' if by_operation else 'mb_s'}"
 
 
 def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
-    """Return the reports of a fio that ended.
+    """Return the reports of an ended fio.
 
     Raises:
-        RigError: fio failed, or did less than requested; with fio's messages.
+        RigError: fio failed, transferred no bytes or fewer than requested, or ended before ``runtime_s``.
     """
     said = f": {errors}" if (errors := ended.stderr.strip()[-500:]) else ""
     try:
@@ -456,36 +485,36 @@ def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
     if not ended.ok:
         raise RigError(f"{ended.where}: fio ended with status {ended.status}{said}")
     if not result.bytes or not result.seconds:
-        raise RigError(f"{ended.where}: fio neither read nor wrote{said}")
+        raise RigError(f"{ended.where}: fio read and wrote 0 bytes{said}")
     if spec.timed and result.seconds < FULL_TIME * (spec.runtime_s or 0):
-        raise RigError(f"{ended.where}: fio ended after {result.seconds:g} s of {spec.runtime_s:g}{said}")
+        raise RigError(f"{ended.where}: fio ended after {result.seconds:g} s instead of {spec.runtime_s:g} s{said}")
     if spec.amount is not None and result.bytes < spec.amount:
-        raise RigError(f"{ended.where}: fio moved {result.bytes} bytes of {spec.amount}{said}")
+        raise RigError(f"{ended.where}: fio read and wrote {result.bytes} bytes instead of {spec.amount}{said}")
     return reports
 
 
 class Fio(Tool[FioSpec]):
-    """Runs fio on the first machine of a place, or on all at once."""
+    """Runs fio on the first machine of a place, or on all machines at the same time."""
 
     programs = ("fio", "timeout")
 
     @property
     def working_set(self) -> int:
-        """Bytes of all jobs' files; 0 if a job file does not give them."""
+        """Bytes of the files of all jobs of one machine; 0 if a job file does not state them."""
         spec = self.spec
         return spec.size * spec.numjobs if spec.job_file is None else job_files.working_set_of(spec.job_file)
 
     @property
     def timed_s(self) -> float | None:
-        """The run time in seconds, without ramp; None if the amount of work ends the run."""
+        """The run time in seconds, without the ramp; None if the amount of work ends the run."""
         if self.spec.job_file is not None:
             return job_files.timed_s_of(self.spec.job_file)
         return self.spec.runtime_s if self.spec.timed else None
 
     def prepare(self, place: Place) -> None:
-        """Remove old files; lay out durably the files that are read or overwritten, and empty these machines' caches.
+        """Remove the files of an earlier run, and write the files that the job reads or overwrites.
 
-        A raw device exists already, with all its blocks.
+        With ``reread``, also empty the caches and read the files. A raw device needs no preparation.
         """
         if place.device is not None:
             return
@@ -498,10 +527,10 @@ class Fio(Tool[FioSpec]):
             self._fio(place)
 
     def run(self, place: Place) -> Sample:
-        """Run the job, on all machines at once if requested: rates are the sums over the longest time.
+        """Run the job, and return its values; of several machines, the sum of their bytes over the longest time.
 
         Raises:
-            RigError: fio failed, ran too long, did less than requested, or its output cannot be parsed.
+            RigError: fio failed, exceeded its deadline, did less than requested, or its output is malformed.
         """
         if not self.spec.reread:
             on_all(self._machines(place), empty_caches)
@@ -524,7 +553,7 @@ class Fio(Tool[FioSpec]):
         )
 
     def clean(self, place: Place) -> None:
-        """Remove the files."""
+        """Remove the job's files on each machine."""
         if place.device is not None:
             return
         on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-rf", _directory(machine, place)]))
@@ -546,7 +575,7 @@ class Fio(Tool[FioSpec]):
             ended = run_limited(machine, fio_in_directory(spec, directory, layout=layout), limit)
             if layout and not ended.ok:
                 parse_fio(f"{ended.stdout}\n{ended.stderr}")
-                raise RigError(f"{machine.name}: fio could not lay out its files: {ended.stderr.strip()[-300:]}")
+                raise RigError(f"{machine.name}: fio could not create its files: {ended.stderr.strip()[-300:]}")
             return ended
 
         return on_all(machines, fio)

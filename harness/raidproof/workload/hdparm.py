@@ -1,4 +1,4 @@
-"""hdparm -t and -T: sequential read rate at the beginning of a device, and rate of cached reads."""
+"""The workload hdparm: ``-t`` reads the beginning of a device sequentially, ``-T`` reads cached data."""
 
 import re
 from typing import ClassVar, Literal
@@ -17,77 +17,80 @@ _TIMING = re.compile(
     re.MULTILINE,
 )
 _UNITS = {"MB": MIB, "kB": KIB}
-"""hdparm counts buffers of 2 MiB and divides by 2^20 (hdparm.c, time_device): its MB are MiB, its kB are KiB."""
+"""Bytes in hdparm's units: MB is a MiB and kB a KiB, because hdparm divides by 2^20 (time_device in hdparm.c)."""
 _SECONDS = {"t": 3.0, "T": 2.0, "tT": 5.0}
-"""Seconds that hdparm reads, by hdparm(8)."""
+"""Seconds that hdparm reads, by option (hdparm(8))."""
 _REQUEST = 2048 * KIB
 """Bytes of one request of ``-t``."""
 _SPAN = 0.01
-"""Approximate share of the device that ``-t`` reads: the fastest part."""
+"""Approximate share of the device that ``-t`` reads, from its beginning, which is the fastest part of a disk."""
 _BUFFER = 2 * MIB
-"""Bytes that ``-T`` reads over and over (TIMING_BUF_MB in hdparm.c)."""
+"""Bytes that ``-T`` reads repeatedly (TIMING_BUF_MB in hdparm.c)."""
 
 
 class HdparmSpec(WorkloadSpec):
-    """One hdparm on the array, or on the device that the place names."""
+    """The options of one hdparm(8) on the array, or on another device of the server."""
 
     on_files: ClassVar[bool] = False
     on_devices: ClassVar[bool] = True
 
     tool: Literal["hdparm"] = "hdparm"
     timing: Literal["t", "T", "tT"] = "t"
-    """hdparm's options: t reads the device after a flush of its cached pages; T reads cached data (memory and CPU)."""
+    """Options of hdparm: ``t`` drops the device's cached pages and reads the device; ``T`` reads cached data."""
     direct: bool = False
-    """Use O_DIRECT, thus without the kernel's read-ahead."""
+    """Use O_DIRECT, which excludes the kernel's read-ahead."""
     deadline_s: float = Field(default=120.0, gt=0)
+    """Time limit of hdparm in seconds."""
 
     def workload(self) -> "Hdparm":
         """Return the tool with these settings, ready to run."""
         return Hdparm(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
         memory = self.timing == "T"
         return Work(_BUFFER if memory else None, reads=True, writes=False, direct=self.direct, once=not memory)
 
     def access(self, *, clients: int = 1) -> Access | None:  # noqa: ARG002
-        """Return the device requests of ``-t``, on the server; None for the others."""
+        """Return the requests of ``-t`` to the device; None for ``-T`` and ``-tT``."""
         if self.timing != "t":
             return None
-        # Three seconds from the beginning of the device.
+        # hdparm reads for three seconds from the beginning of the device.
         return Access(size=_REQUEST, read_share=1.0, remote=False, direct=self.direct, span=_SPAN)
 
 
 class Timing(State):
-    """One timing of hdparm."""
+    """One measurement of hdparm: the bytes that it read, the time and the rate."""
 
     bytes: int
     seconds: float
     mb_s: float
-    """10^6 bytes/s, from hdparm's MiB/s."""
+    """Rate in 10^6 bytes/s, converted from hdparm's MiB/s."""
 
 
 class HdparmState(State):
-    """What hdparm measured."""
+    """The measurements of one hdparm."""
 
     disk: Timing | None = None
+    """Measurement of ``-t``; None if the option was not given."""
     cached: Timing | None = None
+    """Measurement of ``-T``; None if the option was not given."""
 
 
 def hdparm_command(spec: HdparmSpec, device: str) -> list[str]:
-    """Return the command that times one device."""
+    """Return the hdparm command for one device."""
     return ["hdparm", f"-{spec.timing}", *(["--direct"] if spec.direct else []), device]
 
 
 def parse_hdparm(text: str) -> HdparmState:
-    """Parse ``Timing buffered disk reads: N MB in S seconds = R MB/sec``, converted from MiB to 10^6 bytes.
+    """Return the measurements in hdparm's lines ``Timing buffered disk reads: N MB in S seconds = R MB/sec``.
 
     Raises:
-        RigError: there is no timing line, or a line is not whole.
+        RigError: the output has no such line, or an incomplete line.
     """
     found = list(_TIMING.finditer(text))
     if not found or len(found) != text.count("Timing "):
-        raise RigError(f"hdparm's timing is missing from: {text.strip()[-300:] or 'nothing'}")
+        raise RigError(f"the timing is missing from hdparm's output: {text.strip()[-300:] or 'no output'}")
     return HdparmState.model_validate(
         {
             match["what"].split()[-1]: Timing(
@@ -107,16 +110,16 @@ class Hdparm(Tool[HdparmSpec]):
 
     @property
     def working_set(self) -> int:
-        """0 (unknown before): hdparm reads as much as it can in its seconds; the sample has the amount."""
+        """0: the number of bytes is not known before the run, because hdparm reads for a fixed time."""
         return 0
 
     @property
     def timed_s(self) -> float | None:
-        """Seconds by hdparm(8); less on a device that ends before."""
+        """Seconds that hdparm reads, by hdparm(8); it ends earlier at the end of a small device."""
         return _SECONDS[self.spec.timing]
 
     def prepare(self, place: Place) -> None:
-        """Refuse a place without a device; hdparm itself flushes the device's cached pages.
+        """Check that the place has a device. hdparm drops the device's cached pages itself.
 
         Raises:
             RequestError: the place has no device.
@@ -124,11 +127,11 @@ class Hdparm(Tool[HdparmSpec]):
         _device(place)
 
     def run(self, place: Place) -> Sample:
-        """Time the device.
+        """Run hdparm on the device, and return its rates.
 
         Raises:
             RequestError: the place has no device.
-            RigError: hdparm failed, ran too long, or its output cannot be parsed.
+            RigError: hdparm failed, exceeded its deadline, or its output is malformed.
         """
         machine = place.machines[0]
         ended = run_limited(machine, hdparm_command(self.spec, _device(place)), self.spec.deadline_s)
@@ -143,25 +146,25 @@ class Hdparm(Tool[HdparmSpec]):
         )
 
     def clean(self, place: Place) -> None:
-        """Do nothing: hdparm writes nothing."""
+        """Do nothing: hdparm writes no files."""
 
 
 def read_ended(spec: HdparmSpec, ended: Completed) -> HdparmState:
-    """Return the result of an hdparm that ended.
+    """Return the measurements of an ended hdparm.
 
     Raises:
-        RigError: hdparm failed, or a requested timing is missing.
+        RigError: hdparm failed, or its output lacks a requested measurement.
     """
     # hdparm may end with status 0 and report a read error on standard error only.
     if not ended.ok or ended.stderr.strip():
-        raise RigError(f"{ended.where}: hdparm, status {ended.status}: {ended.stderr.strip()[-300:]}")
+        raise RigError(f"{ended.where}: hdparm ended with status {ended.status}: {ended.stderr.strip()[-300:]}")
     state = parse_hdparm(ended.stdout)
     if ("t" in spec.timing and state.disk is None) or ("T" in spec.timing and state.cached is None):
-        raise RigError(f"{ended.where}: hdparm left out a timing: {ended.stdout.strip()[-300:]}")
+        raise RigError(f"{ended.where}: hdparm -{spec.timing} left out a timing: {ended.stdout.strip()[-300:]}")
     return state
 
 
 def _device(place: Place) -> str:
     if place.device is None:
-        raise RequestError("hdparm reads a device, and clients have none", remedy="run it on the server")
+        raise RequestError("hdparm reads a raw device, and clients have none", remedy="run hdparm on the server")
     return place.device

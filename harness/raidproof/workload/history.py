@@ -1,4 +1,4 @@
-"""The history of clients' operations with the host's time stamps, and the server's replies on the wire."""
+"""The history of a ledger: the operations of the clients with time stamps, and the times of the server's replies."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,24 +12,24 @@ from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, BLOCK, END, FRAME, ISSUE, KINDS, METADATA, TREES, WRITTEN
 
 STAMP = struct.Struct("<QI")
-"""Header of each chunk in the file: its arrival (CLOCK_MONOTONIC, ns) and its length in bytes."""
+"""Header of each chunk of a history file: the chunk's arrival (CLOCK_MONOTONIC, ns) and its length in bytes."""
 FORMAT = b"RAIDPROOF HISTORY 2\n"
-"""First bytes of a file whose frames have the client's own stamps; older files begin with their first chunk."""
+"""First bytes of a history file whose frames have the client's time stamps. Older files begin with a chunk."""
 FRAME_1 = struct.Struct("<BBHIIIi")
-"""Frame of older files."""
+"""Layout of a frame in older files: `ledger_writer.FRAME` without the client's time stamp."""
 LEAST_DELAY_NS = 10_000_000
-"""Uncertainty in ns of the computed beginning of an operation, which may lie so much earlier: see `parse`."""
+"""Uncertainty in ns of ``Operation.begun_ns``: the operation may have begun this much earlier (see `parse`)."""
 LONGEST_DELAY_NS = 1_000_000_000
-"""The same where the client's stamps are missing: the report may have been retransmitted twice.
+"""Uncertainty in ns of ``Operation.issued_ns``, the arrival of a report that TCP may have retransmitted twice.
 
-One lost packet costs at least 200 ms (TCP_RTO_MIN in Linux' include/net/tcp.h), the next 400 ms.
+The first lost packet costs at least 200 ms (TCP_RTO_MIN in include/net/tcp.h of Linux), the second 400 ms.
 """
 
-_ENTRY = struct.Struct("<IIQ")  # worker, sequence, CLOCK_MONOTONIC in ns
+_ENTRY = struct.Struct("<IIQ")  # worker, sequence, time of the reply (CLOCK_MONOTONIC, ns)
 
 
 class Ended(StrEnum):
-    """How an operation ended, from what its client received."""
+    """The result of an operation, as the client reported it; UNKNOWN if the client did not report the end."""
 
     OK = "ok"
     FAILED = "failed"
@@ -37,74 +37,85 @@ class Ended(StrEnum):
 
 
 class WorkerSpec(BaseModel):
-    """One worker of the ledger: what it does, and where."""
+    """The settings of one worker of the ledger: its operations, and its files."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int
     client: str
+    """Name of the machine on which the worker runs."""
     kind: str
+    """Kind of worker, from `ledger.WORKER_KINDS`."""
     path: str
+    """Path of the worker's file or directory below the ledger's folder."""
     file: int
-    """Identity of the worker's file (or directory of files) inside each block."""
+    """Number of the worker's file, or of its directory of files, which each block contains."""
     blocks: int = 256
+    """Number of operations in one round; with ``files``, also the number of files."""
     first: int = 0
-    """Index of the place of its first operation, for workers that share a file."""
+    """``place`` of the worker's first operation, for workers that share a file."""
     span: int = 1
     """Blocks that one operation writes."""
     step: int = 1
-    """One block in this number of blocks of the file is written."""
+    """Distance between two written blocks, in blocks; 1 if they are adjacent."""
     shift: int = 0
     """Offset of the first block in the file, in bytes."""
     files: bool = False
-    """Whether each operation of a round has its own file, below ``path``; ``blocks`` is the number of files."""
+    """Whether each operation of a round writes its own file, in the directory ``path``."""
     rounds: tuple[tuple[str, ...], ...] = ()
-    """For a worker that changes directories: the kinds of operation that each directory goes through, in turn."""
+    """For a worker that changes directories: lists of kinds of operation. Each new directory takes the next list."""
     operations: int | None = None
+    """Number of operations after which the worker ends; None: the worker continues until it is stopped."""
 
     @property
     def key(self) -> str:
-        """The key under which the agent's scan reports this worker's files."""
+        """The key of this worker's files in the result of a scan (`ledger_reader.read_back`)."""
         if self.kind in (*TREES, "close") or self.files:
             return self.path
         return f"{self.path}@{self.number if self.kind == 'o_append' else self.first}"
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operation that the worker carries out."""
+        """The kinds of operation that the worker carries out, each once."""
         return tuple(dict.fromkeys(kind for steps in self.rounds for kind in steps)) or (self.kind,)
 
     def bytes_of(self, kind: str) -> int:
-        """Return how many bytes one operation of a kind makes durable."""
+        """Return the number of bytes that one operation of a kind makes durable; 0 for metadata."""
         if kind in METADATA:
             return 0
         return BLOCK * (WRITTEN if self.kind in TREES else self.span)
 
 
 class Operation(NamedTuple):
-    """One operation of one worker."""
+    """One operation of one worker, with its times on the host's clock (CLOCK_MONOTONIC, ns)."""
 
     worker: int
     sequence: int
+    """Number of the operation among those of its worker, from 0 on."""
     kind: str
     place: int
+    """Number of the file, the directory, or the group of ``span`` blocks that the operation changes."""
     generation: int
+    """Number of the round; for a directory, number of the step in its list."""
     issued_ns: int
+    """Arrival of the report that the operation begins."""
     ended_ns: int | None
+    """Arrival of the report that the operation has ended; None if this report is missing."""
     ended: Ended
     error: int
+    """The operation's errno; 0 for success."""
     begun_ns: int | None = None
-    """When the operation began, on the client's clock; None: not reported. The report arrives later: ``issued_ns``."""
+    """Beginning of the operation, computed from the client's time stamp; None if the report has no time stamp."""
     replied_ns: int | None = None
-    """When the server's last reply to the operation crossed the network, if captured; ``ended_ns`` is later."""
+    """Time of the server's last reply to the operation on the network; None if the reply was not captured."""
 
     @property
     def promised_ns(self) -> int | None:
-        """The earliest known instant of acknowledgement: the server's reply, or else the client's report."""
+        """The earliest known time of the acknowledgement: the server's reply, or else the client's report."""
         return self.ended_ns if self.replied_ns is None else self.replied_ns
 
     def begun_before(self, instant_ns: int | None) -> bool:
-        """Whether the operation may have begun before an instant; None is the end of time."""
+        """Return whether the operation may have begun before an instant; always true for None."""
         if instant_ns is None:
             return True
         if self.begun_ns is None:
@@ -112,7 +123,7 @@ class Operation(NamedTuple):
         return self.begun_ns < instant_ns + LEAST_DELAY_NS
 
     def binds(self, before_ns: int | None = None) -> bool:
-        """Whether the operation was acknowledged as successful, before the instant if one is given."""
+        """Return whether the operation was acknowledged as successful; with ``before_ns``, before that instant."""
         promised_ns = self.promised_ns
         if self.ended is not Ended.OK or promised_ns is None:
             return False
@@ -120,23 +131,23 @@ class Operation(NamedTuple):
 
 
 class History:
-    """All operations of one run of the ledger, in order of issue."""
+    """All operations of one run of the ledger, in the order in which they were reported to begin."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self.operations = tuple(operations)
 
     def acknowledged(self, before_ns: int | None = None) -> Iterator[Operation]:
-        """Yield the operations that returned successfully and whose report arrived before an instant."""
+        """Yield the operations that were acknowledged as successful; with ``before_ns``, before that instant."""
         for operation in self.operations:
             if operation.binds(before_ns):
                 yield operation
 
     def of_worker(self, number: int) -> list[Operation]:
-        """Return one worker's operations in their order."""
+        """Return the operations of one worker in their order."""
         return [operation for operation in self.operations if operation.worker == number]
 
     def with_replies(self, replied: Mapping[tuple[int, int], int]) -> "History":
-        """Return this history with the instants of the server's replies, by worker and sequence."""
+        """Return this history with the time of the server's reply to each operation, given by worker and sequence."""
         known = (replied.get((one.worker, one.sequence)) for one in self.operations)
         return History(
             one if at is None else one._replace(replied_ns=at) for one, at in zip(self.operations, known, strict=True)
@@ -144,10 +155,10 @@ class History:
 
     @classmethod
     def read(cls, path: Path) -> "History":
-        """Read a recorded stream; a stream that ends early (a killed run) is read up to its end.
+        """Return the history in a file of a `Recorder`. The file of a killed run may end within a chunk.
 
         Raises:
-            RigError: the file is not such a stream.
+            RigError: the file is not a history.
         """
         data = path.read_bytes()
         stamped = data.startswith(FORMAT)
@@ -161,14 +172,14 @@ class History:
         try:
             return cls(parse(chunks, stamped=stamped))
         except (IndexError, KeyError) as error:
-            raise RigError(f"not a ledger's history: {path}: {error!r}") from error
+            raise RigError(f"{path} is not the history of a ledger: {error!r}") from error
 
 
 def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[Operation]:
-    """Pair the issues and acknowledgements of a stream; operations without an acknowledgement are UNKNOWN.
+    """Return the operations in the frames of a history; an operation without acknowledgement is UNKNOWN.
 
-    The clocks of client and harness have the same rate and an unknown offset. The fastest report of a worker bounds
-    the offset, except for its own transit time: an operation began at most that transit time before ``begun_ns``.
+    The clocks of client and host have the same rate and an unknown offset, which is estimated from the report with the
+    shortest transit time. An operation began at most this transit time before ``begun_ns``.
     """
     operations: dict[tuple[int, int], Operation] = {}
     offsets: dict[int, int] = {}
@@ -186,7 +197,7 @@ def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[
             ended = Ended.FAILED if error else Ended.OK
             operations[key] = operations[key]._replace(ended_ns=arrival, ended=ended, error=error)
         elif what != END:
-            raise IndexError(f"frame of type {what}")
+            raise IndexError(f"unknown frame type {what}")
     return [
         one if one.begun_ns is None else one._replace(begun_ns=one.begun_ns + offsets[one.worker])
         for one in operations.values()
@@ -194,7 +205,7 @@ def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[
 
 
 def frames(chunks: Iterable[tuple[int, bytes]], layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each frame of a stream with its arrival; skip an incomplete frame at the end of a chunk."""
+    """Yield the arrival and the fields of each frame; skip an incomplete frame at the end of a chunk."""
     for arrival, data in chunks:
         whole = len(data) - len(data) % layout.size
         for frame in layout.iter_unpack(data[:whole]):
@@ -202,7 +213,7 @@ def frames(chunks: Iterable[tuple[int, bytes]], layout: struct.Struct) -> Iterat
 
 
 class Recorder:
-    """Writes the stream of a running ledger to disk as it arrives, whole frames only."""
+    """Writes the reports of a running ledger to a history file as they arrive, complete frames only."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb", buffering=1 << 16)
@@ -210,7 +221,7 @@ class Recorder:
         self._rest: dict[int, bytes] = {}
 
     def add(self, connection: int, stamp_ns: int, data: bytes) -> bytes:
-        """Append the data that a connection received; return the frames that are now complete."""
+        """Append data that a connection received at ``stamp_ns``; return the frames that are now complete."""
         data = self._rest.pop(connection, b"") + data
         whole = len(data) - len(data) % FRAME.size
         if whole < len(data):
@@ -230,17 +241,17 @@ class Recorder:
 
 
 def write_replies(path: Path, replied: Mapping[tuple[int, int], int]) -> None:
-    """Write the instants of the server's replies, by worker and sequence."""
+    """Write the times of the server's replies, by worker and sequence, to a file."""
     path.write_bytes(b"".join(_ENTRY.pack(*key, at_ns) for key, at_ns in sorted(replied.items())))
 
 
 def read_replies(path: Path) -> dict[tuple[int, int], int]:
-    """Read the file that `write_replies` wrote.
+    """Return the times of the server's replies in a file of `write_replies`.
 
     Raises:
-        RigError: the file is something else.
+        RigError: the file has another format.
     """
     try:
         return {(worker, sequence): at_ns for worker, sequence, at_ns in _ENTRY.iter_unpack(path.read_bytes())}
     except struct.error as error:
-        raise RigError(f"not the instants of replies: {path}: {error}") from error
+        raise RigError(f"{path} is not a file of reply times: {error}") from error

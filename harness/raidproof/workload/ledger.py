@@ -1,4 +1,4 @@
-"""The ledger: clients write blocks and names; each acknowledgement is recorded outside of what may crash."""
+"""The ledger: the workload whose operations and acknowledgements raidproof records on the host while clients work."""
 
 import json
 import selectors
@@ -24,35 +24,40 @@ from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
 WRITER = "/run/raidproof/ledger_writer.py"
+"""Path of the writer in a client."""
 READER = "/run/raidproof/ledger_reader.py"
+"""Path of the reader in a machine."""
 START_DEADLINE_S = 60.0
+"""Seconds within which all workers must have connected to the host."""
 ENOUGH_DEADLINE_S = 30.0
-"""Seconds that clients may continue until each kind of operation was done often enough to be judged."""
+"""Seconds beyond the requested time that clients may work until `LEAST` operations of each kind have ended."""
 SCAN_DEADLINE_S = 120.0
+"""Seconds for reading back all files on one machine."""
 LEAST = 4
-"""Operations of each kind for which a cut waits; below three that could show a loss, the promise is not judged."""
+"""Number of operations of each kind that must end before a cut: the verdict needs three that could show a loss."""
 SO_TIMESTAMPNS = 35
-"""Lets the kernel stamp received data, also on TCP sockets (asm-generic/socket.h; not in Python's socket)."""
+"""Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
 _TIMESPEC = struct.Struct("@qq")
 
 Found = dict[str, dict[str, object]]
-"""Result of a scan: for each worker's files, block generations and names."""
+"""Result of a scan: by `WorkerSpec.key`, the generations of the blocks and the names of the files."""
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
     "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append",
 )  # fmt: skip
-"""The default workers of each client, one per entry.
+"""The kinds of the default workers of each client, one worker per entry.
 
-Kinds with many operations have several workers, because a cut waits until each operation was done often enough.
+Kinds that have many kinds of operation occur several times, so that `LEAST` operations of each kind end soon.
 """
 
-# How the blocks of each kind of worker lie: pages that are not adjacent need several WRITEs, which the client sends as
-# UNSTABLE, plus a COMMIT; it sends data that fits into one WRITE as FILE_SYNC (nfs_generic_flush in fs/nfs).
+# Settings of the kinds of worker that write several blocks per operation. For pages that are not adjacent the client
+# sends several UNSTABLE WRITEs and a COMMIT; it sends data that fits into one WRITE as FILE_SYNC (nfs_generic_flush in
+# fs/nfs).
 LAYOUTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "close": {"files": True},
-        # Not a default: Linux' client does not resend what a restarted server lost of it (docs/findings.md).
+        # Not a default: the Linux client does not resend all data that a restarted server lost (docs/findings.md).
         "close_pages": {"files": True, "span": 2, "step": 2, "kind": "close"},
         "pages": {"files": True, "span": 8, "step": 2},
         "unaligned": {"files": True, "span": 4, "step": 2, "shift": 1000},
@@ -74,7 +79,10 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
         ),
     }
 )
-"""The rounds of each worker that changes directories, in turn: a loss can be seen in what changes last."""
+"""The rounds of each kind of worker that changes directories; a worker takes one round for each new directory.
+
+Each operation is the last of its kind in some round, because a later change of the same file may hide a loss.
+"""
 WORKER_KINDS = (
     "fsync",
     "fdatasync",
@@ -87,64 +95,73 @@ WORKER_KINDS = (
     *LAYOUTS,
     *ROUNDS,
 )
+"""All kinds of ledger worker."""
 SINCE_4_2 = ("setxattr", "extents")
-"""RFC 7862 has ALLOCATE, DEALLOCATE, COPY and CLONE, RFC 8276 extended attributes: both extend NFSv4.2."""
+"""Kinds that need NFSv4.2: RFC 7862 has ALLOCATE, DEALLOCATE, COPY and CLONE, RFC 8276 extended attributes."""
 
 
 class LedgerSpec(BaseModel):
-    """Which operations each client carries out, and how many."""
+    """The settings of a ledger: the kinds of worker on each client, and the number of files and blocks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kinds: tuple[str, ...] = KINDS
-    """One worker each. ``shared`` writes and fsyncs this client's region of one file that all clients share."""
-    omit: tuple[str, ...] = ("setxattr",)
-    """Kinds of operations and of workers that are left out.
+    """The kinds of worker on each client, one worker per entry.
 
-    Linux' nfsd acknowledges SETXATTR before it is durable (docs/findings.md): a cut shows this only by chance.
+    A worker of kind ``shared`` writes its client's region of one file that all clients share, with fsync.
+    """
+    omit: tuple[str, ...] = ("setxattr",)
+    """Kinds of operation and of worker that are left out.
+
+    The default is ``setxattr``: Linux nfsd acknowledges SETXATTR before the attribute is durable (docs/findings.md),
+    and a cut shows this loss only by chance.
     """
     blocks: int = 16
-    """Blocks of each file that is written block by block, round after round; each is overwritten again and again."""
+    """Blocks of the file of a worker that writes one file; each round overwrites every block."""
     files: int = 16
-    """Files of each worker that writes several."""
+    """Files of a worker that writes several files."""
     seed: int = 1
+    """Number in every block, which distinguishes the blocks of this run from those of others."""
     tolerated_errnos: tuple[int, ...] = Field(default=(), validation_alias=AliasChoices("tolerated_errnos", "endured"))
-    """Errors (errno) after which a worker continues with the next operation; after any other error it ends.
+    """Errors (errno) after which a worker continues with the next operation; any other error ends the worker.
 
-    Older records call it ``endured``.
+    Older records have the name ``endured`` for this field.
     """
     quiet_s: float = 0.0
-    """If not 0: only the first client works, one operation at a time, with a pause of this many seconds after each."""
+    """Pause in seconds after each operation; if not 0, only the first client works, one operation at a time."""
 
     def fitting(self, vers: str, filesystem: str) -> tuple["LedgerSpec", dict[str, str]]:
-        """Return the spec without what NFS version and file system do not support, and the reason for each."""
+        """Return the spec without the kinds that NFS version or file system do not support; and the reason by kind."""
         reasons: dict[str, str] = {}
         if vers != "4.2":
-            reasons |= dict.fromkeys(SINCE_4_2, f"NFSv{vers} has no such operation, NFSv4.2 has")
+            reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
         if vers == "3":
-            reasons["o_append"] = "it needs a lock that outlives the server's restart: NFSv3 leaves that to statd"
+            reasons["o_append"] = "the lock must survive a restart of the server, and NFSv3 depends on statd for this"
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         reasons = {kind: why for kind, why in reasons.items() if kind in self.doing()}
         return self.model_copy(update={"omit": (*self.omit, *reasons)}), reasons
 
     def doing(self) -> set[str]:
-        """Return the kinds of workers and operations that are carried out."""
+        """Return the kinds of worker and of operation that the spec contains, without those that it omits."""
         rounds = (kind for worker in self.kinds for steps in ROUNDS.get(worker, ()) for kind in steps)
         return {*self.kinds, *rounds} - {*self.omit}
 
     def workers(self, clients: Sequence[str]) -> list[WorkerSpec]:
-        """Distribute the workers over the clients.
+        """Return the workers of all clients, with numbers, paths and rounds.
 
         Raises:
-            RequestError: there is no such kind of worker or operation.
+            RequestError: ``kinds`` or ``omit`` contains an unknown kind.
         """
         for kind in self.kinds:
             if kind not in WORKER_KINDS:
-                raise RequestError(f"no such ledger worker: {kind!r}", remedy=nearest(kind, WORKER_KINDS))
+                raise RequestError(f"unknown kind of ledger worker: {kind!r}", remedy=nearest(kind, WORKER_KINDS))
         for kind in self.omit:
             if kind not in (known := (*WORKER_KINDS, *ledger_writer.KINDS)):
-                raise RequestError(f"the ledger has no {kind!r} to leave out", remedy=nearest(kind, known))
+                raise RequestError(
+                    f"the ledger cannot omit {kind!r}, which is no kind of worker or operation",
+                    remedy=nearest(kind, known),
+                )
         workers: list[WorkerSpec] = []
         for place, client in enumerate(clients[:1] if self.quiet_s else clients):
             for turn, kind in enumerate(self.kinds):
@@ -163,44 +180,49 @@ class LedgerSpec(BaseModel):
             more |= {"blocks": self.files, **LAYOUTS[kind]}
         elif kind in ROUNDS:
             rounds = [tuple(one for one in steps if one not in self.omit) for steps in ROUNDS[kind]]
-            # Workers of one kind begin with different rounds, so that each operation soon was done by some worker.
+            # Workers of one kind begin with different rounds, so that every kind of operation is done soon.
             first = 2 * number % len(rounds)
             more |= {"rounds": (*rounds[first:], *rounds[:first])}
         return worker.model_copy(update=more)
 
 
 SHARED_FILE = 1 << 16
-"""Identity of the file that the workers of kind ``shared`` of all clients write."""
+"""`WorkerSpec.file` of the file that the workers of kind ``shared`` of all clients write."""
 
 
 class AckListener(Protocol):
-    """Where the harness receives the reports of the clients."""
+    """The part of a lab that accepts connections from its machines, here those with the reports of the clients."""
 
     def listen(self) -> socket.socket:
-        """Return a listening socket that receives the reports of the clients."""
+        """Return a listening socket to which the machines can connect."""
 
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return the host and port to which a client connects to reach the listener."""
+        """Return the host and port with which a client reaches the listening socket."""
 
 
 class Ledger:
-    """One run of the ledger on the clients of a lab."""
+    """One run of the ledger on the clients of a lab.
 
-    def __init__(self, spec: LedgerSpec, clients: Sequence[Machine], ear: AckListener, root: str, path: Path) -> None:
+    ``root``: directory of all workers' files on the mounts. ``path``: the history file on the host.
+    """
+
+    def __init__(
+        self, spec: LedgerSpec, clients: Sequence[Machine], ack_listener: AckListener, root: str, path: Path
+    ) -> None:
         self.spec = spec
         self.clients = {client.name: client for client in clients}
         self.workers = spec.workers([client.name for client in clients])
         self.root = root
         self.path = path
-        self._ear = ear
+        self._ack_listener = ack_listener
         self._commands: dict[str, RemoteCommand] = {}
         self._boots: dict[str, str | None] = {}
         self._receiver: Receiver | None = None
 
     def config(self, client: str | None, callback_address: tuple[str, int] = ("", 0)) -> str:
-        """Return the agent's orders: for one client, with the address for its reports, or for a scan of everything."""
+        """Return the configuration (JSON) of the writer on one client, or, for ``client`` None, of the reader."""
         workers = [worker.model_dump() for worker in self.workers if client in (None, worker.client)]
-        orders = {
+        config = {
             "root": self.root,
             "seed": self.spec.seed,
             "tolerated_errnos": self.spec.tolerated_errnos,
@@ -209,41 +231,55 @@ class Ledger:
             "port": callback_address[1],
             "workers": workers,
         }
-        return json.dumps(orders)
+        return json.dumps(config)
 
     @contextmanager
     def running(self) -> Iterator["Ledger"]:
-        """Run the workers on all clients while the body runs; then each client has stopped or is known to be dead."""
-        with self._ear.listen() as listener:
+        """Start the workers on all clients, and record their reports until the body ends; the body stops the workers.
+
+        Raises:
+            DeadlineExceeded: not all workers connect in time.
+            RigError: the writer on a client ended.
+        """
+        with self._ack_listener.listen() as listener:
             self._receiver = receiver = Receiver(listener, Recorder(self.path))
             receiver.start()
             try:
                 for client in self.clients.values():
-                    install(client, self.config(client.name, self._ear.callback_address(listener, client)))
+                    address = self._ack_listener.callback_address(listener, client)
+                    install(client, self.config(client.name, address))
                 for name, client in self.clients.items():
                     self._boots[name] = client.boot_id
                     self._commands[name] = client.start_command(["python3", WRITER, f"{WRITER}.json"])
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
                     Deadline.after(START_DEADLINE_S),
-                    "the ledger's workers to report",
+                    "the ledger's workers to connect to the host",
                 )
                 yield self
             finally:
                 receiver.stop()
 
     def require_recorded(self) -> None:
-        """Raise RigError if the clients' reports could not be recorded."""
+        """Check that all reports of the clients were written to the history file.
+
+        Raises:
+            RigError: a write failed, for example because the file system is full.
+        """
         if self._receiver is not None and self._receiver.failure is not None:
             raise RigError(
-                f"the ledger cannot be recorded: {self.path}: {self._receiver.failure.strerror}",
-                remedy="free some space, or give --results another place",
+                f"the history of the ledger cannot be written to {self.path}: {self._receiver.failure.strerror}",
+                remedy="free space on that file system, or set --results to another folder",
             )
 
     def work(self, seconds: float) -> None:
-        """Let clients work for so long, and on a slow machine until each kind of operation was done often enough.
+        """Let clients work for a time, and then until `LEAST` operations of each kind have ended.
 
-        If faults prevent this, clients have `ENOUGH_DEADLINE_S` for it: kinds that are then missing are not judged.
+        The second wait ends after `ENOUGH_DEADLINE_S`, because a fault may prevent operations. Kinds with too few
+        operations are not judged.
+
+        Raises:
+            RigError: the clients' reports could not be recorded.
         """
         pause(seconds)
         receiver = self._receiver
@@ -252,23 +288,23 @@ class Ledger:
                 wait_until(
                     lambda: self._enough(receiver),
                     Deadline.after(ENOUGH_DEADLINE_S),
-                    f"{LEAST} operations of each kind",
+                    f"{LEAST} operations of each kind to end",
                 )
         self.require_recorded()
 
     def _enough(self, receiver: "Receiver") -> bool:
-        """Whether each kind of operation was reported often enough, if a worker that is not done carries it out."""
+        """Return whether `LEAST` operations have ended of each kind that a working worker carries out."""
         working = [one for one in self.workers if one.number not in receiver.done]
         ended = receiver.ended
         return receiver.failure is not None or all(ended[kind] >= LEAST for one in working for kind in one.kinds)
 
     def heard_since(self, instant_ns: int) -> int | None:
-        """Return when the last report of a client arrived, if that was after an instant."""
+        """Return the arrival of the last report of any client in ns; None if it arrived before ``instant_ns``."""
         last = self._receiver.last_ns if self._receiver else 0
         return last if last > instant_ns else None
 
     def all_began_since(self, instant_ns: int) -> bool:
-        """Return whether every client began an operation after an instant, except clients whose workers have ended."""
+        """Return whether each client has begun an operation after an instant; ignore clients whose workers ended."""
         receiver = self._receiver
         if receiver is None:
             return False
@@ -282,15 +318,15 @@ class Ledger:
     def _all_alive(self) -> bool:
         for name, command in self._commands.items():
             if command.ended:
-                raise RigError(f"{name}: the ledger's agent ended: {command.wait(Deadline.after(2)).stderr}")
+                raise RigError(f"{name}: the ledger writer ended too early: {command.wait(Deadline.after(2)).stderr}")
         return True
 
     def stop(self, deadline: Deadline) -> None:
-        """Let every worker finish its operation, and wait for it. Skip clients without power.
+        """Stop the workers after their current operation; skip clients that went down or booted again.
 
         Raises:
-            DeadlineExceeded: a worker hangs in an operation.
-            RigError: an agent failed.
+            DeadlineExceeded: an operation did not return in time.
+            RigError: a writer failed, or the clients' reports could not be recorded.
         """
         running = {
             name: one for name, one in self._commands.items() if self.clients[name].boot_id == self._boots[name]
@@ -301,60 +337,65 @@ class Ledger:
         for name, command in running.items():
             ended: Completed = command.wait(deadline)
             if not ended.ok:
-                raise RigError(f"{name}: the ledger's agent failed: {ended.stderr}")
-        self._hear_out({*running}, deadline)
+                raise RigError(f"{name}: the ledger writer failed with status {ended.status}: {ended.stderr}")
+        self._receive_rest({*running}, deadline)
 
-    def _hear_out(self, clients: set[str], deadline: Deadline) -> None:
-        """Wait for the last reports of clients that have ended: TCP retransmits slowly after a network fault."""
+    def _receive_rest(self, clients: set[str], deadline: Deadline) -> None:
+        """Wait for the last reports of the clients: after a network fault, TCP retransmits them late."""
         receiver = self._receiver
         if receiver is not None:
             lost = sum(worker.client not in clients for worker in self.workers)
-            wait_until(lambda: receiver.open_connections <= lost, deadline, "the clients' last words")
+            wait_until(lambda: receiver.open_connections <= lost, deadline, "the clients' last reports")
 
     def history(self) -> History:
-        """Return all recorded operations, from the file on disk."""
+        """Return the recorded operations, read from the history file."""
         return History.read(self.path)
 
     def scan(self, machine: Machine, root: str) -> Found:
-        """Read everything back on a machine that has the file system mounted at ``root``."""
-        orders = json.loads(self.config(None)) | {"root": root}
-        install(machine, json.dumps(orders))
+        """Return the content of all workers' files, read on a machine where they are below the directory ``root``."""
+        config = json.loads(self.config(None)) | {"root": root}
+        install(machine, json.dumps(config))
         machine.put(Path(ledger_reader.__file__).read_bytes(), READER)
         found: Found = json.loads(machine.succeed(["python3", READER, f"{WRITER}.json"], deadline_s=SCAN_DEADLINE_S))
         return found
 
 
 def install(machine: Machine, config: str) -> None:
-    """Put the agent and its orders into a machine's memory."""
+    """Copy the writer and its configuration into a machine, to the tmpfs /run."""
     machine.put(Path(ledger_writer.__file__).read_bytes(), WRITER)
     machine.put(config, f"{WRITER}.json")
 
 
 class Receiver(threading.Thread):
-    """Records the agents' reports, stamped by the kernel at their arrival: this thread may be scheduled much later."""
+    """Thread that records the reports of the clients.
+
+    The kernel stamps the arrival of a report, because this thread may run much later.
+    """
 
     def __init__(self, listener: socket.socket, recorder: Recorder) -> None:
         super().__init__(name="ledger-receiver", daemon=True)
         self.connections = 0
+        """Connections accepted so far; each worker has its own."""
         self.open_connections = 0
         self.ended: Counter[str] = Counter()
-        """Operations that were reported to have ended, by kind."""
+        """Number of operations that were reported to have ended, by kind."""
         self.begun_ns: dict[int, int] = {}
-        """The arrival of the last report that an operation begins, by worker."""
+        """Arrival in ns of the last report that an operation begins, by worker."""
         self.done: set[int] = set()
-        """Workers that have reported their end."""
+        """Numbers of the workers that have reported their end."""
         self.last_ns = 0
+        """Arrival of the last report of any worker in ns; 0 if there is none."""
         self.failure: OSError | None = None
-        """The error that prevented the recording, after which nothing can be judged."""
+        """The first error of a write to the history file; the run cannot be judged after it."""
         self._listener = listener
-        # Accepted connections inherit the option.
+        # Accepted connections inherit this option.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._recorder = recorder
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
 
     def run(self) -> None:
-        """Receive until stopped."""
+        """Receive reports until `stop` is called."""
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         while True:
@@ -398,7 +439,7 @@ class Receiver(threading.Thread):
                 self.done.add(worker)
 
     def stop(self) -> None:
-        """End the thread and close the file."""
+        """End the thread, and close the connections and the history file."""
         self._wake_write.send(b"!")
         self.join()
         for key in list(self._selector.get_map().values()):
@@ -410,12 +451,12 @@ class Receiver(threading.Thread):
 
 
 def arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-    """Return when the last segment of received data arrived (CLOCK_MONOTONIC, ns); now if the kernel gave no stamp."""
+    """Return the kernel's stamp of received data (CLOCK_MONOTONIC, ns); the present time if there is no stamp."""
     now, ahead_ns = now_ns(), realtime_ahead_ns()
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
             seconds, ns = _TIMESPEC.unpack_from(data)
             stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
-            # A real-time clock that was set meanwhile must not yield a stamp in the future.
+            # If the real-time clock was set since, the computed arrival could lie in the future.
             return min(now, stamp)
     return now

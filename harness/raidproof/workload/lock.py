@@ -1,4 +1,4 @@
-"""A process of a client that holds files open and locked, to test that faults preserve or report lost locks."""
+"""A process in a client that holds files open and locked: after a fault, its locks are preserved or reported lost."""
 
 import json
 import socket
@@ -16,18 +16,22 @@ from raidproof.machine.machine import Machine
 from raidproof.workload.ledger import AckListener
 
 AGENT = "/run/raidproof/lock_agent.py"
+"""Path of the agent in the client."""
 START_DEADLINE_S = 20.0
+"""Seconds within which the agent must connect to the host."""
 ANSWER_DEADLINE_S = 60.0
+"""Default time limit in seconds for the answer to a request."""
 CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a system call returned in the client."""
+    """The result of a system call in the client."""
 
     value: Any
+    """Return value; None if the call failed."""
     error: str | None = None
-    """Name of its errno, as ``EAGAIN``; None if it succeeded."""
+    """Name of the errno, for example ``EAGAIN``; None if the call succeeded."""
 
     @property
     def ok(self) -> bool:
@@ -35,10 +39,10 @@ class Answer:
         return self.error is None
 
     def require(self, what: str) -> Any:
-        """Return the value.
+        """Return the value of a call that succeeded.
 
         Raises:
-            RigError: the call failed.
+            RigError: the call failed; the message begins with ``what``.
         """
         if self.error is not None:
             raise RigError(f"{what}: {self.error}")
@@ -46,42 +50,43 @@ class Answer:
 
 
 class LockHolder:
-    """One process in a client, which is one owner of locks. It carries out one order at a time.
+    """One process in a client: one owner of POSIX locks, which carries out one request at a time.
 
-    ``begin`` and ``ended`` are for orders that may wait for the server: the harness can do something else in between.
+    `do` sends a request and waits for the answer. `begin` and `ended` do this in two steps, for a request that blocks
+    until the server answers, while the harness does something else.
     """
 
     def __init__(self, client: Machine, connection: socket.socket) -> None:
         self.client = client
         self._connection = connection
-        self._heard = b""
+        self._received = b""
         self._under_way: str | None = None
 
-    def begin(self, order: str, *arguments: Any) -> None:
-        """Send an order and return at once; `raidproof.guest.lock_agent` lists the orders.
+    def begin(self, call: str, *arguments: Any) -> None:
+        """Send a request, and return at once; `raidproof.guest.lock_agent` lists the calls.
 
         Raises:
-            RigError: an earlier order has not returned, or the agent is gone.
+            RigError: the earlier request has no answer yet, or the connection to the agent is broken.
         """
         if self._under_way is not None:
-            raise RigError(f"{self.client.name} has not yet returned from {self._under_way}")
-        self._under_way = f"{order} {arguments}"
+            raise RigError(f"{self.client.name}: the earlier request {self._under_way} has not yet returned")
+        self._under_way = f"{call} {arguments}"
         try:
-            self._connection.sendall(json.dumps({"do": order, "with": arguments}).encode() + b"\n")
+            self._connection.sendall(json.dumps({"do": call, "with": arguments}).encode() + b"\n")
         except OSError as error:
-            raise RigError(f"{self.client.name}: the lock agent is gone: {error}") from error
+            raise RigError(f"{self.client.name}: the connection to the lock agent is broken: {error}") from error
 
     def ended(self, deadline_s: float = ANSWER_DEADLINE_S) -> Answer:
-        """Wait until the order has returned.
+        """Wait for the answer to the request that `begin` sent.
 
         Raises:
-            DeadlineExceeded: the order has not returned; call again.
-            RigError: the agent is gone, or no order was sent.
+            DeadlineExceeded: there is no answer yet; `ended` may be called again.
+            RigError: the connection to the agent is broken, or `begin` was not called.
         """
         if self._under_way is None:
-            raise RigError(f"{self.client.name}: nothing was begun")
+            raise RigError(f"{self.client.name}: the lock agent has no request to answer")
         deadline = Deadline.after(deadline_s)
-        while b"\n" not in self._heard:
+        while b"\n" not in self._received:
             self._connection.settimeout(max(0.001, deadline.remaining_s))
             try:
                 data = self._connection.recv(CHUNK)
@@ -90,21 +95,21 @@ class LockHolder:
                     f"{self.client.name}: {self._under_way} has not returned in {deadline_s:g} s"
                 ) from error
             except OSError as error:
-                raise RigError(f"{self.client.name}: the lock agent is gone: {error}") from error
+                raise RigError(f"{self.client.name}: the connection to the lock agent is broken: {error}") from error
             if not data:
-                raise RigError(f"{self.client.name}: the lock agent has ended")
-            self._heard += data
-        line, _, self._heard = self._heard.partition(b"\n")
+                raise RigError(f"{self.client.name}: the lock agent has ended without an answer to {self._under_way}")
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
         self._under_way = None
         return read_answer(line)
 
-    def do(self, order: str, *arguments: Any, deadline_s: float = ANSWER_DEADLINE_S) -> Answer:
-        """Send an order, and wait for the answer. Raises as `begin` and `ended`."""
-        self.begin(order, *arguments)
+    def do(self, call: str, *arguments: Any, deadline_s: float = ANSWER_DEADLINE_S) -> Answer:
+        """Send a request, and wait for the answer; raise the errors of `begin` and `ended`."""
+        self.begin(call, *arguments)
         return self.ended(deadline_s)
 
     def open(self, path: str, how: str = "write") -> int:
-        """Open a file, and return its descriptor in that process.
+        """Open a file in the client, and return its descriptor in the agent's process.
 
         Raises:
             RigError: the file cannot be opened.
@@ -113,35 +118,37 @@ class LockHolder:
 
 
 def read_answer(line: bytes) -> Answer:
-    """Parse the agent's answer to one order.
+    """Return the agent's answer to one request.
 
     Raises:
-        RigError: the line is not an answer.
+        RigError: the line is not JSON with ``errno`` and ``value``.
     """
     try:
-        said = json.loads(line)
-        number, value = int(said["errno"]), said["value"]
+        reply = json.loads(line)
+        number, value = int(reply["errno"]), reply["value"]
     except (ValueError, KeyError, TypeError) as error:
-        raise RigError(f"not an answer of the lock agent: {line[:200]!r}") from error
+        raise RigError(f"the lock agent sent a malformed answer: {line[:200]!r}") from error
     return Answer(value, errorcode.get(number, str(number)) if number else None)
 
 
 @contextmanager
-def lock_holder(client: Machine, ear: AckListener) -> Iterator[LockHolder]:
-    """Run such a process in a client while the body runs; at the end its files and locks are released.
+def lock_holder(client: Machine, ack_listener: AckListener) -> Iterator[LockHolder]:
+    """Run a lock agent in a client while the body runs; then end the agent, which releases its files and locks.
 
     Raises:
-        RigError: the process does not start.
+        RigError: the agent does not connect within `START_DEADLINE_S`.
     """
     client.put(Path(lock_agent.__file__).read_bytes(), AGENT)
-    with ear.listen() as listener:
-        host, port = ear.callback_address(listener, client)
+    with ack_listener.listen() as listener:
+        host, port = ack_listener.callback_address(listener, client)
         command = client.start_command(["python3", AGENT, host, str(port)])
         listener.settimeout(START_DEADLINE_S)
         try:
             connection, _ = listener.accept()
         except TimeoutError as error:
-            said = command.wait(Deadline.after(1)).stderr if command.ended else "no output"
-            raise RigError(f"{client.name}: the lock agent did not start: {said}") from error
+            output = command.wait(Deadline.after(1)).stderr if command.ended else "it runs and prints nothing"
+            raise RigError(
+                f"{client.name}: the lock agent did not connect within {START_DEADLINE_S:g} s: {output}"
+            ) from error
     with connection:
         yield LockHolder(client, connection)

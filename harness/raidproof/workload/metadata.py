@@ -1,6 +1,6 @@
-"""Files created, looked up and removed per second: the metadata work of a server.
+"""The workload metadata: rates at which files are created, looked up and removed.
 
-No tool of a distribution does only that for a given time, so the agent is part of raidproof.
+No tool of the Linux distributions does only this for a given time, so raidproof has its own agent.
 """
 
 import json
@@ -26,53 +26,60 @@ from raidproof.workload.workload import (
 )
 
 SHORTEST_S = 0.5
-"""Seconds; shorter phases are not measured: the 10 ms steps of the guest's clock would be more than 2 % of them."""
+"""Minimum duration of a phase in seconds, of which the 10 ms resolution of the guest's clock is 2 %."""
 DEFAULT_S = 6.0
+"""Seconds of all phases together if the plan sets neither ``seconds`` nor ``files``."""
 PHASES = 3
+"""Number of phases: create, stat, remove."""
 CLUSTER = 4 * KIB
-"""Bytes that a file occupies at least, with its inode."""
+"""Minimum number of bytes that a file occupies in the file system, including its inode."""
 RATES = {"create": "creates_s", "stat": "stats_s", "remove": "removes_s"}
+"""Name of the rate of each phase."""
 PRIMARY = "creates_s"
+"""Name of the primary value."""
 
 
 class MetadataSpec(WorkloadSpec):
-    """A number of files, or as many as a time allows; distributed round-robin over directories."""
+    """The settings: a number of files, or a time in which files are created; files go round-robin to directories."""
 
     tool: Literal["metadata"] = "metadata"
     files: int | None = Field(default=None, ge=1)
-    """Files on each machine, however long they take. None: as many as ``seconds`` allow."""
+    """Number of files on each machine. None: as many files as can be created in a third of ``seconds``."""
     seconds: float | None = Field(default=None, gt=0, le=3600)
-    """Seconds of all three phases; each gets a third. None: 6, unless ``files`` is given."""
+    """Seconds of all three phases together, a third for each. None: 6 seconds, unless ``files`` is set."""
     directories: int = Field(default=10, ge=1, le=500)
-    """Directories on each machine; each is held open."""
+    """Number of directories on each machine; the agent keeps each open."""
     size: Annotated[ToolSize, Field(ge=0, le=1024 * KIB)] = 0
-    """Bytes that are written to each file."""
+    """Bytes of each file."""
     fsync_file: bool = False
-    """fsync each file before it is closed."""
+    """Whether the agent calls fsync on each file before it closes the file."""
     fsync_directory: bool = False
-    """fsync the directory after each create and each remove."""
+    """Whether the agent calls fsync on the directory after it creates or removes a file."""
     cold: bool = True
-    """Drop cached names and attributes before each round of stat, untimed: a client must ask the server."""
+    """Whether the agent drops cached names and attributes before each round of stat, so that a client asks the server.
+
+    The time for dropping does not count.
+    """
     deadline_s: float = Field(default=600.0, gt=0)
-    """Seconds in addition to the timed part."""
+    """Seconds that the agent may take in addition to the timed part."""
 
     @model_validator(mode="after")
     def _one_end(self) -> Self:
         if self.files is not None and self.seconds is not None:
             raise RequestError(
-                f"metadata: {self.files} files in {self.seconds:g} s is a result, not a request",
-                remedy="files or seconds",
+                f"metadata: files = {self.files} and seconds = {self.seconds:g} exclude each other",
+                remedy="set only files or only seconds",
             )
         if self.seconds is not None and self.seconds < PHASES * SHORTEST_S:
             raise RequestError(
-                f"metadata: a third of {self.seconds:g} s is too short for the guest's clock",
-                remedy=f"at least {PHASES * SHORTEST_S:g} s",
+                f"metadata: seconds = {self.seconds:g} is too short: the guest's clock has a resolution of 10 ms",
+                remedy=f"set seconds to at least {PHASES * SHORTEST_S:g}",
             )
         return self
 
     @property
     def timed_s(self) -> float | None:
-        """Seconds of all phases together; None if the number of files is given."""
+        """Seconds of all phases together; None if the number of files is set."""
         return None if self.files else self.seconds or DEFAULT_S
 
     def workload(self) -> "Metadata":
@@ -80,8 +87,8 @@ class MetadataSpec(WorkloadSpec):
         return Metadata(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
-        # For the primary value: creating.
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        # Of the phase with the primary value, which creates files.
         return Work(
             self.files * (self.size + CLUSTER) if self.files else None,
             reads=False,
@@ -93,19 +100,20 @@ class MetadataSpec(WorkloadSpec):
 
 
 class Phase(State):
-    """The result of one phase."""
+    """The result of one phase of the agent: the number of operations, and the time."""
 
     done: int = Field(ge=0)
+    """Number of operations."""
     seconds: float = Field(ge=0)
 
     @property
     def rate(self) -> float | None:
-        """Files per second; None if the phase was too short to be measured."""
+        """Operations per second; None if the phase was shorter than `SHORTEST_S`."""
         return self.done / self.seconds if self.seconds >= SHORTEST_S else None
 
 
 class MetadataState(State):
-    """The results of the agent."""
+    """The results of the agent on one machine: one field for each phase."""
 
     create: Phase
     stat: Phase
@@ -113,49 +121,52 @@ class MetadataState(State):
 
     @property
     def phases(self) -> dict[str, Phase]:
-        """All phases, by the name of their rate."""
+        """The phases, by the name of their rate."""
         return {RATES[name]: getattr(self, name) for name in RATES}
 
     @property
     def values(self) -> dict[str, float]:
-        """The rates that could be measured."""
+        """The rates of the phases that lasted at least `SHORTEST_S`, by name."""
         return {name: rate for name, phase in self.phases.items() if (rate := phase.rate) is not None}
 
 
 def metadata_command(spec: MetadataSpec, directory: str) -> list[str]:
-    """Return the command; the program itself comes through standard input."""
-    orders = {
+    """Return the command that runs the agent in a directory; the agent's source comes through standard input."""
+    config = {
         "directory": directory,
         "phase_s": spec.timed_s and spec.timed_s / PHASES,
         **spec.model_dump(include={"files", "directories", "size", "fsync_file", "fsync_directory", "cold"}),
     }
-    return ["python3", "-", json.dumps(orders)]
+    return ["python3", "-", json.dumps(config)]
 
 
 def parse_metadata(text: str) -> MetadataState:
-    """Parse the agent's output.
+    """Return the results in the agent's output.
 
     Raises:
-        RigError: the output is not whole, or files that were created were missing.
+        RigError: the output is truncated or malformed, or counts more removed than created files.
     """
     try:
         state = MetadataState.model_validate_json(text)
     except ValidationError as error:
-        raise RigError(f"the metadata agent's answer is not whole: {text[-300:]!r}") from error
+        raise RigError(f"the output of the metadata agent is malformed: {text[-300:]!r}") from error
     if state.remove.done > state.create.done or not text.endswith("\n"):
-        raise RigError(f"the metadata agent's answer cannot be: {text[-300:]!r}")
+        raise RigError(
+            "the output of the metadata agent is truncated, or counts more removed than created files: "
+            f"{text[-300:]!r}"
+        )
     return state
 
 
 def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[str, str]) -> Sample:
-    """Add up the rates of all machines; leave out a rate that one of them could not measure.
+    """Return the rates of all machines together; leave out a rate that a machine lacks.
 
     Raises:
-        RigError: the primary rate is missing.
+        RigError: a machine lacks the primary rate.
     """
     values = added([state.values for state in states.values()])
     if PRIMARY not in values:
-        raise RigError(f"metadata: creating took less than {SHORTEST_S:g} s", remedy="more files")
+        raise RigError(f"metadata: the phase create took less than {SHORTEST_S:g} s", remedy="set more files")
     return Sample(
         primary=PRIMARY,
         values=values,
@@ -172,41 +183,45 @@ class Metadata(DirectoryTool[MetadataSpec]):
 
     @property
     def working_set(self) -> int:
-        """Bytes of all files; 0 if their number is not known before."""
+        """Bytes of all files of one machine; 0 if the number of files is not known before the run."""
         return (self.spec.files or 0) * self.spec.size
 
     @property
     def clean_deadline_s(self) -> float:
-        """Seconds to remove all files."""
+        """Time limit in seconds for the removal of one machine's files."""
         return self.spec.deadline_s
 
     @property
     def timed_s(self) -> float | None:
-        """None if the number of files is given."""
+        """Seconds of all phases together; None if the number of files is set."""
         return self.spec.timed_s
 
     def room(self) -> int:
-        """Return the bytes of a given number of files."""
+        """Return the bytes that the files of one machine occupy; 0 if their number is not known before the run."""
         return (self.spec.files or 0) * (self.spec.size + CLUSTER)
 
     def prepare(self, place: Place) -> None:
-        """Create an empty directory, and check the free space."""
+        """Create an empty directory on each machine, and check the free space.
+
+        Raises:
+            RigError: the file system has too little free space.
+        """
         self.clean(place)
         super().prepare(place)
 
     def run(self, place: Place) -> Sample:
-        """Create, stat and remove.
+        """Run the phases create, stat and remove on all machines at the same time.
 
         Raises:
-            DeadlineExceeded: the agent took too long.
-            RigError: the agent failed, its answer cannot be parsed, or creating was too short.
+            DeadlineExceeded: the agent did not end within its deadline.
+            RigError: the agent failed, its output is malformed, or the phase create was too short.
         """
         output = self.run_everywhere(place)
         states = {name: parse_metadata(text) for name, text in output.items()}
         return metadata_sample(states, self.spec.size, output)
 
     def run_on(self, machine: Machine, directory: str) -> str:
-        """Run the agent on one machine, and return its answer."""
+        """Run the agent on one machine, and return its output."""
         command = metadata_command(self.spec, directory)
         limit_s = self.spec.deadline_s + (self.timed_s or 0)
         ended = run_limited(machine, command, limit_s, stdin=Path(metadata_agent.__file__).read_text())

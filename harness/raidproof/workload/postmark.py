@@ -1,8 +1,9 @@
-"""postmark: many small short-lived files, as on a mail server; results from its report.
+"""The workload postmark: many small files that exist for a short time, as on a mail server.
 
-Pitfalls of Debian's postmark 1.53 (which prints 1.51): its clock has whole seconds; it ends with status 0 whatever
-happened; it counts writes that failed for lack of room; with a bias far from 5 it runs out of files or fills its
-table, after which transactions do nothing. All of these are refused here.
+Debian's postmark 1.53 (which prints 1.51) has defects: its clock has whole seconds; it ends with status 0 after every
+error; it counts writes that failed because the file system was full. With a bias far from 5 it runs out of files, or
+fills its table of files; later transactions then do nothing. This module reports an error in each of these cases, and
+states the uncertainty of the clock.
 """
 
 import re
@@ -24,63 +25,70 @@ from raidproof.workload.workload import (
 )
 
 SLOWEST_PER_S = 5
-"""Operations per second below which postmark is assumed to loop; a single disk of 2001 did 17 transactions/s."""
+"""Operations per second below which postmark is assumed to loop; one disk of 2001 reached 17 transactions/s."""
 SHORTEST_DEADLINE_S = 60.0
+"""Minimum deadline in seconds that is computed from `SLOWEST_PER_S`."""
 EVEN = 5
-"""The bias at which both sides are equally likely."""
+"""The bias at which both kinds of transaction are equally likely."""
 CLUSTER = 4 * KIB
-"""Bytes that a file occupies at least."""
+"""Minimum number of bytes that a file occupies in the file system."""
 _UNITS = {"bytes": 1, "kilobytes": KIB, "megabytes": KIB**2, "gigabytes": KIB**3, "terabytes": KIB**4}
+"""Bytes in each unit that postmark prints."""
 
 
 class PostmarkSpec(WorkloadSpec):
-    """Options of postmark; the defaults are those of the published RAID5 test of 2001."""
+    """The options of postmark; the defaults are those of a published test of RAID5 from 2001."""
 
     tool: Literal["postmark"] = "postmark"
     smallest: Size = Field(default=10 * KIB, ge=1)
+    """Bytes of the smallest file (``set size``)."""
     largest: Size = Field(default=20 * KIB, ge=1)
-    """``set size``: the range of file sizes."""
+    """Bytes of the largest file (``set size``)."""
     number: int = Field(default=10_000, ge=1)
-    """Files that exist when the transactions begin; postmark's table holds twice as many."""
+    """Number of files that exist when the transactions begin; postmark's table holds twice this number."""
     transactions: int = Field(default=100_000, ge=10)
-    """postmark divides by a tenth of them: fewer than ten cause a floating point exception."""
+    """Number of transactions; fewer than 10 cause a division by zero in postmark."""
     subdirectories: int = Field(default=10, ge=0)
+    """Number of directories for the files; 0: all files are in one directory."""
     read: Size = Field(default=512, ge=1)
+    """Bytes of one read."""
     write: Size = Field(default=512, ge=1)
+    """Bytes of one write."""
     bias_read: int = Field(default=EVEN, ge=-1, le=10)
-    """Tenths of transactions that read rather than append; -1: neither."""
+    """Share of reads among the transactions that read or append, in tenths; -1: postmark neither reads nor appends."""
     bias_create: int = Field(default=EVEN, ge=-1, le=10)
-    """Tenths of transactions that create rather than delete; -1: neither."""
+    """Share of creates among the transactions that create or delete a file, in tenths; -1: postmark does neither."""
     buffering: bool = True
-    """Use stdio rather than read(2) and write(2)."""
+    """Whether postmark uses stdio instead of read(2) and write(2)."""
     seed: int = Field(default=42, ge=0)
+    """Seed of postmark's random numbers."""
     deadline_s: float | None = Field(default=None, gt=0)
-    """None: the time for 5 operations per second."""
+    """Seconds after which postmark is ended. None: the time that 5 operations per second take, at least 60 s."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.smallest > self.largest:
             raise RequestError(
-                f"postmark: files from {self.smallest} to {self.largest} bytes; the smaller comes first"
+                f"postmark: smallest ({self.smallest} bytes) must not exceed largest ({self.largest} bytes)"
             )
         if self.bias_create >= 0:
             growth = (2 * self.bias_create - 10) * self.transactions // 10
             if abs(growth) >= self.number:
-                how = "would run out of files" if growth < 0 else "would fill its table and then do nothing"
+                how = "would run out of files" if growth < 0 else "would fill its table of files and then do nothing"
                 raise RequestError(
-                    f"postmark: {self.biases}, {self.transactions} transactions, {self.number} files: it {how}",
-                    remedy=f"bias_create {EVEN}, or more than {abs(growth)} files",
+                    f"postmark {how}: {self.biases}, {self.transactions} transactions, {self.number} files",
+                    remedy=f"set bias_create = {EVEN}, or number to more than {abs(growth)}",
                 )
         return self
 
     @property
     def biases(self) -> str:
-        """The biases, for messages."""
+        """The values of both biases, for messages."""
         return f"bias_read {self.bias_read}, bias_create {self.bias_create}"
 
     @property
     def limit_s(self) -> float:
-        """Seconds after which postmark is assumed to loop."""
+        """Seconds after which postmark is ended, because it is assumed to loop."""
         work = 2 * self.number + self.transactions
         return self.deadline_s or max(SHORTEST_DEADLINE_S, work / SLOWEST_PER_S)
 
@@ -89,35 +97,46 @@ class PostmarkSpec(WorkloadSpec):
         return Postmark(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
-        # postmark reads and appends to files that it has just written, and closes each.
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        # postmark reads and extends files that it has just written, and closes each.
         working_set = self.workload().working_set
         return Work(working_set, reads=self.bias_read > 0, writes=True, once=False, closes=True, everywhere=True)
 
 
 class PostmarkState(State):
-    """The figures of postmark's report. Its byte counts have two decimals of the unit that postmark prints."""
+    """The results in postmark's report."""
 
     transactions_s: int
+    """Transactions per second, truncated."""
     total_seconds: int
+    """Duration of the whole run in seconds."""
     transaction_seconds: int
+    """Duration of the transactions in seconds."""
     created_mixed: int
+    """Number of files that transactions created."""
     deleted_mixed: int
+    """Number of files that transactions deleted."""
     read_files: int
+    """Number of transactions that read a file."""
     appended_files: int
+    """Number of transactions that appended to a file."""
     created: int
+    """Number of files created in the whole run."""
     deleted: int
+    """Number of files deleted in the whole run."""
     read_bytes: int
+    """Bytes read, rounded to two decimals of the unit that postmark prints."""
     written_bytes: int
+    """Bytes written, rounded in the same way."""
 
 
 def postmark_command() -> list[str]:
-    """Return the command; postmark reads its settings from standard input."""
+    """Return the postmark command, which reads its settings from standard input."""
     return ["postmark"]
 
 
-def postmark_orders(spec: PostmarkSpec, directory: str) -> str:
-    """Return the orders for postmark's standard input."""
+def postmark_input(spec: PostmarkSpec, directory: str) -> str:
+    """Return the commands for postmark's standard input."""
     lines = {
         "size": f"{spec.smallest} {spec.largest}",
         "number": spec.number,
@@ -136,28 +155,30 @@ def postmark_orders(spec: PostmarkSpec, directory: str) -> str:
 
 
 def parse_postmark(text: str, biases: str = "") -> PostmarkState:
-    """Parse a verbose report.
+    """Return the figures in a verbose report of postmark; ``biases`` is for messages.
 
     Raises:
-        RigError: postmark ran out of files or failed, or its report is not whole; names the biases if they are the
-            cause.
+        RigError: postmark ran out of files or printed an error, or the report is truncated or malformed.
     """
     if "out of files!" in text:
-        raise RigError(f"postmark ran out of files ({biases})", remedy="bias_create 5, more files, fewer transactions")
+        raise RigError(
+            f"postmark ran out of files ({biases})",
+            remedy="set bias_create = 5, a larger number, or fewer transactions",
+        )
     if complaint := re.search(r"^(?:pm>)*(Error:.*|Eh\?)$", text, re.MULTILINE):
         raise RigError(f"postmark: {complaint.group(1)}")
-    # The prompt after the report marks its end.
+    # postmark prints its prompt after the complete report.
     if not re.search(r"written \([\d.]+ \w+ per second\)\n(?:pm>)", text):
-        raise RigError(f"postmark's report is not whole ({biases}): {text[-200:]!r}")
+        raise RigError(f"postmark's report is truncated ({biases}): {text[-200:]!r}")
 
     def number(pattern: str) -> int:
         return int(found_in(pattern, text, "a figure of postmark's report"))
 
     def volume(what: str) -> int:
         pattern = rf"^\t([\d.]+ \w+) {what} \("
-        size, unit = found_in(pattern, text, f"what postmark has {what}").split()
+        size, unit = found_in(pattern, text, f"the number of bytes {what} in postmark's report").split()
         if unit not in _UNITS:
-            raise RigError(f"postmark counts in {unit!r}")
+            raise RigError(f"postmark's report has the unknown unit {unit!r}")
         return round(float(size) * _UNITS[unit])
 
     creating, deleting = (
@@ -180,33 +201,33 @@ def parse_postmark(text: str, biases: str = "") -> PostmarkState:
 
 
 def require_all_done(spec: PostmarkSpec, state: PostmarkState) -> None:
-    """Check that every transaction did what it counts as.
+    """Check that no transaction that postmark counts did nothing, and that postmark deleted all of its files.
 
     Raises:
-        RigError: some did nothing, because the table was full, or no file could be removed.
+        RigError: transactions did nothing, because the table of files was full, or a file was not deleted.
     """
     done = state.created_mixed + state.deleted_mixed
     if spec.bias_create >= 0 and done != spec.transactions:
         raise RigError(
             f"postmark: {spec.transactions - done} of {spec.transactions} transactions created or deleted no file"
             f" ({spec.biases}): its table of {2 * spec.number} files was full",
-            remedy="bias_create 5, or more files",
+            remedy="set bias_create = 5, or a larger number",
         )
     if state.created != state.deleted:
-        raise RigError(f"postmark created {state.created} files and deleted {state.deleted}")
+        raise RigError(f"postmark created {state.created} files, but deleted {state.deleted} files")
 
 
 def postmark_sample(states: dict[str, PostmarkState], transactions: int, output: dict[str, str]) -> Sample:
-    """Join the reports of all machines; rates add up, because the machines ran at the same time."""
+    """Return the sums of the rates of all machines, which ran postmark at the same time."""
     seconds = max(state.transaction_seconds for state in states.values())
     read = sum(state.read_bytes for state in states.values())
     written = sum(state.written_bytes for state in states.values())
     values = {
-        # postmark truncates its own rate to a whole number: a slow array's 17.9 would be 17.
+        # Not postmark's own rate, which is truncated to a whole number: 17.9 becomes 17.
         "transactions_s": sum(transactions / state.transaction_seconds for state in states.values()),
         "read_mb_s": sum(state.read_bytes / state.total_seconds for state in states.values()) / 1e6,
         "write_mb_s": sum(state.written_bytes / state.total_seconds for state in states.values()) / 1e6,
-        # The clock has whole seconds: the share of one second of the whole.
+        # postmark's clock has whole seconds: the share of one second in the shortest time.
         "uncertainty_percent": 100.0 / min(state.transaction_seconds for state in states.values()),
     }
     return Sample(
@@ -226,19 +247,19 @@ class Postmark(DirectoryTool[PostmarkSpec]):
 
     @property
     def working_set(self) -> int:
-        """Bytes of the files that exist at a time; appends make them at most as large as the largest."""
+        """Bytes of the files of one machine that exist at a time, at the mean of the smallest and the largest size."""
         return self.spec.number * (self.spec.smallest + self.spec.largest) // 2
 
     def room(self) -> int:
-        """Return the most bytes of its files; postmark does not notice a full disk."""
+        """Return the maximum number of bytes of one machine's files; postmark ignores a full file system."""
         most = 2 * self.spec.number if self.spec.bias_create > EVEN else self.spec.number * 3 // 2
         return most * (self.spec.largest + CLUSTER)
 
     def run(self, place: Place) -> Sample:
-        """Run postmark to its end.
+        """Run postmark on all machines at the same time.
 
         Raises:
-            RigError: postmark looped, crashed, ran out of files, or its report cannot be parsed; names the biases.
+            RigError: postmark exceeded its deadline, crashed or ran out of files, or its report is malformed.
         """
         output = self.run_everywhere(place)
         states = {name: parse_postmark(text, self.spec.biases) for name, text in output.items()}
@@ -247,17 +268,17 @@ class Postmark(DirectoryTool[PostmarkSpec]):
         return postmark_sample(states, self.spec.transactions, output)
 
     def run_on(self, machine: Machine, directory: str) -> str:
-        """Run postmark on one machine, and return its report."""
-        orders = postmark_orders(self.spec, directory)
+        """Run postmark on one machine, and return its report and its first error message."""
+        stdin = postmark_input(self.spec, directory)
         try:
-            ended = run_limited(machine, postmark_command(), self.spec.limit_s, stdin=orders)
+            ended = run_limited(machine, postmark_command(), self.spec.limit_s, stdin=stdin)
         except DeadlineExceeded as error:
             raise RigError(
                 f"{machine.name}: postmark did not end in {self.spec.limit_s:g} s ({self.spec.biases})",
-                remedy="it is known to loop with biases far from 5; or give a deadline_s",
+                remedy="set biases near 5, because postmark may loop with others, or set a longer deadline_s",
             ) from error
         try:
-            # Its errors, thousands of them, go to standard error; the status is 0 all the same.
+            # postmark prints thousands of errors to standard error, and still ends with status 0.
             return "\n".join([require_ended_well(ended, "postmark"), *ended.stderr.splitlines()[:1]])
         except RigError as error:
             raise RigError(f"{error} ({self.spec.biases})") from error

@@ -1,4 +1,4 @@
-"""Presets of fio settings by purpose, and the user's own job files."""
+"""Presets: named settings of fio, each for one purpose; and the parser of the user's fio job files."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,16 @@ from raidproof.core.units import KIB, MIB
 from raidproof.workload.workload import Durable, Work, parse_tool_size
 
 GLOBAL = "global"
+"""Name of the section of a job file whose settings apply to the following jobs."""
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""Seconds in each unit of time that fio accepts."""
 
 Job = Mapping[str, str | None]
+"""The settings of one job by option; None for an option without a value."""
 
 _SEQUENTIAL = {"bs": MIB}
 _RANDOM = {"bs": 4 * KIB, "direct": True, "ioengine": "libaio", "iodepth": 16}
-# As iozone -I: O_DIRECT, one record at a time. Like iozone, fio accesses each record of a random pass once.
+# As iozone -I: O_DIRECT, one request at a time. Like iozone, fio accesses each record of a random pass once.
 _RECORDS = {"bs": 128 * KIB, "direct": True, "ioengine": "psync"}
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -30,7 +33,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "random-read": {"rw": "randread", **_RANDOM},
         "random-write": {"rw": "randwrite", "overwrite": True, **_RANDOM},
         "mixed": {"rw": "randrw", "rwmixread": 70, "overwrite": True, **_RANDOM},
-        # Like a database or a mail server: each small write is made durable before the next.
+        # As a database or a mail server: each small write is durable before the next.
         "fsync-heavy": {"rw": "randwrite", "bs": 4 * KIB, "fsync": 1, "overwrite": True},
         "many-clients": {"rw": "write", "all_machines": True, **_SEQUENTIAL},
         "iozone-write": {"rw": "write", **_RECORDS},
@@ -41,12 +44,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "iozone-random-write": {"rw": "randwrite", "overwrite": True, **_RECORDS},
     }
 )
-"""By name. ``bs`` sets the record size, ``size`` the file size."""
+"""The settings of `FioSpec` in each preset. A plan sets the record size with ``bs``, the file size with ``size``."""
 _WEAKEST_FIRST: tuple[Durable, ...] = ("no", "end", "each")
+"""The values of `Durable`, in the order of increasing durability."""
 
 
 def _read(value: Any) -> Any:
-    """Return the content of a job file; a single line is the path of the file."""
+    """Return the content of a job file. A value of one line is the path of the file; other values are its content.
+
+    Raises:
+        RequestError: the file cannot be read, or is not a job file.
+    """
     if not isinstance(value, str | Path):
         return value
     if "\n" in str(value):
@@ -56,38 +64,40 @@ def _read(value: Any) -> Any:
         content = Path(value).read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"fio job file {str(value)!r} cannot be read: {error}") from error
-    # The final newline marks content, as opposed to a path, when a stored value is read again.
+    # The final newline distinguishes content from a path when a stored value is validated again.
     content = content if content.endswith("\n") else f"{content}\n"
     jobs_of(content)
     return content
 
 
 JobFile = Annotated[str, BeforeValidator(_read)]
-"""A pydantic field: the path of a job file becomes its content."""
+"""A pydantic field of a job file: it accepts the path of the file, and holds the content."""
 
 
 def jobs_of(content: str) -> list[Job]:
-    """Return each job's settings, including those of the ``[global]`` sections before it.
+    """Return the settings of each job, including those of the ``[global]`` sections before the job.
 
     Raises:
-        RequestError: the text is not a job file, has no job, or names a directory for its files.
+        RequestError: the text is not a job file, has no job, or sets ``directory``.
     """
     jobs: list[Job] = []
     common: dict[str, str | None] = {}
     for name, settings in _sections(content):
         if "directory" in settings:
-            raise RequestError("the job file names a directory", remedy="leave it out: files go where the cell runs")
+            raise RequestError(
+                "the fio job file sets directory", remedy="remove directory: raidproof sets the directory of the cell"
+            )
         if name == GLOBAL:
             common |= settings
         else:
             jobs.append({**common, **settings})
     if not jobs:
-        raise RequestError("the job file has no job", remedy="write a section [NAME] for each")
+        raise RequestError("the fio job file has no job", remedy="add a section [NAME] for each job")
     return jobs
 
 
 def _sections(content: str) -> Iterator[tuple[str, dict[str, str | None]]]:
-    # fio allows repeated sections, and each [global] applies to the jobs after it: parse section by section.
+    # fio allows repeated sections, and each [global] applies to the jobs after it, so each section is parsed alone.
     for part in re.split(r"^(?=[ \t]*\[)", content, flags=re.MULTILINE):
         parser = ConfigParser(
             allow_no_value=True, interpolation=None, delimiters=("=",), comment_prefixes=("#", ";"), strict=False,
@@ -96,13 +106,13 @@ def _sections(content: str) -> Iterator[tuple[str, dict[str, str | None]]]:
         try:
             parser.read_string(part)
         except BadFile as error:
-            raise RequestError(f"this is no fio job file: {error.message}") from error
+            raise RequestError(f"the fio job file cannot be parsed: {error.message}") from error
         for name in parser.sections():
             yield name, dict(parser.items(name))
 
 
 def working_set_of(content: str) -> int:
-    """Return the bytes of all jobs' files; 0 if one of them gives no size in bytes."""
+    """Return the bytes of the files of all jobs; 0 if a job does not set its size in bytes."""
     total = 0
     for job in jobs_of(content):
         try:
@@ -113,7 +123,10 @@ def working_set_of(content: str) -> int:
 
 
 def timed_s_of(content: str) -> float | None:
-    """Return the seconds that time-based jobs take; jobs after a ``stonewall`` run after the others. Else None."""
+    """Return the run time of the jobs in seconds; None if a job is not time-based.
+
+    Jobs run at the same time, except that a job with ``stonewall`` starts after the jobs before it.
+    """
     groups = [0.0]
     for job in jobs_of(content):
         runtime = _seconds(job.get("runtime"))
@@ -131,13 +144,16 @@ def _seconds(text: str | None) -> float | None:
 
 
 def with_settings(content: str, settings: Mapping[str, str]) -> str:
-    """Insert settings at the beginning of a job file; settings in the file take precedence."""
+    """Return a job file with additional global settings at its beginning; the file's own settings take precedence."""
     lines = [f"[{GLOBAL}]", *(f"{name}={value}" for name, value in settings.items())]
     return "\n".join([*lines, content])
 
 
 def work_of_jobs(content: str, working_set: int | None, *, everywhere: bool) -> Work:
-    """Return the requests of a file's jobs that matter to caches: of several jobs, the most cacheable values."""
+    """Return the properties of a job file's jobs that decide which caches can serve their reads and writes.
+
+    If the jobs differ in a property, the value that allows more caches counts.
+    """
     jobs = jobs_of(content)
     directions = [_word(job, "rw", _word(job, "readwrite", "read")) for job in jobs]
     writing = [job for job, rw in zip(jobs, directions, strict=True) if "write" in rw or "rw" in rw or "trim" in rw]
@@ -147,14 +163,14 @@ def work_of_jobs(content: str, working_set: int | None, *, everywhere: bool) -> 
         writes=bool(writing),
         durable=min((_job_durable(job) for job in writing), key=_WEAKEST_FIRST.index, default="no"),
         direct=all(_on(job, "direct") for job in jobs),
-        # Jobs may share a file, so only a single one certainly accesses each block once.
+        # Several jobs may share a file, and then access a block several times.
         once=len(jobs) == 1 and not (_on(jobs[0], "time_based") or _on(jobs[0], "norandommap") or "loops" in jobs[0]),
         everywhere=everywhere,
     )
 
 
 def _job_durable(job: Job) -> Durable:
-    # How many bytes lie between two fsyncs is not computed here: only fsync after each write is certain.
+    # Only fsync after each write counts as "each": the bytes between two fsyncs are not computed here.
     each = any(_word(job, name, "0") == "1" for name in ("fsync", "fdatasync"))
     synchronous = _word(job, "sync", "none") not in {"none", "0"}
     return "each" if each or synchronous else "end" if _on(job, "end_fsync") else "no"
@@ -165,5 +181,5 @@ def _word(job: Job, name: str, default: str) -> str:
 
 
 def _on(job: Job, name: str) -> bool:
-    """Whether a switch is on; its name without a value means on."""
+    """Return whether a switch of a job is on: it has no value, or a value other than 0."""
     return name in job and (job[name] or "1").strip() != "0"

@@ -1,4 +1,4 @@
-"""What a workload measured: which cache, if any, and whether the run was in steady state (SNIA SSS PTS 2.0)."""
+"""What a run measured: a cache or the disks; and whether the run reached steady state (SNIA SSS PTS 2.0)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,42 +12,47 @@ from raidproof.core.units import format_size
 from raidproof.workload.workload import CLIENTS, Durable, Point, Work
 
 WINDOW = 5
-"""Points that are judged together."""
+"""Number of consecutive points in a window, by the standard."""
 EXCURSION = 0.20
-"""Allowed distance between the largest and the smallest value of a window, as a share of its mean."""
+"""Allowed difference of the largest and the smallest value of a window, as a share of the window's mean."""
 SLOPE = 0.10
-"""Allowed rise or fall of the least-squares line over a window, as a share of its mean."""
+"""Allowed rise or fall of the least-squares line over a window, as a share of the window's mean."""
 Shape = tuple[float | None, float | None]
-"""Excursion and slope of a window, as shares of its mean."""
+"""Excursion and slope of a window, as shares of its mean; None if the mean is 0."""
 Cache = Literal["client cache", "server cache", "controller cache", "drive cache"]
+"""The caches between an application and the disks, the nearest to the application first."""
 
 
 class Steady(State):
-    """Whether a run ended in steady state, and since when."""
+    """Whether a run ended in steady state, and from which time on."""
 
     steady: bool | None
-    """None: too few points."""
+    """Whether the last window is steady; None if the series has too few points for a window."""
     since_s: float | None
-    """Seconds from the beginning of the run; from here to its end every window is steady."""
+    """Time from which on every window is steady, in seconds since the run began; None if the last window is not."""
     window: int
+    """Number of points in a window."""
     excursion: float | None
-    """Of the last window, as a share of its mean; None if there is no window or nothing moved."""
+    """Difference of the largest and the smallest value of the last window, as a share of its mean.
+
+    None if there is no window, or its mean is 0.
+    """
     slope: float | None
-    """Rise of the line over the last window, negative if it falls, as a share of its mean."""
+    """Rise of the least-squares line over the last window, as a share of its mean; negative for a fall."""
     reason: str
 
 
 def find_steady(series: Sequence[Point]) -> Steady:
-    """Judge a series by its windows of five points.
+    """Return whether the last window of a series is steady, and from which time on all windows are.
 
-    The standard stops at the first steady window. Here the run continues, so the last window decides: with a cache
-    that fills up late the run looks steady twice, and only the second time counts.
+    The standard ends the run at the first steady window. A run of raidproof continues, so the last window decides: a
+    cache that fills late makes the run steady first at the cache's rate, then at the disks' rate.
 
     Raises:
-        RigError: the points are not in the order of time.
+        RigError: the times of the points do not increase.
     """
     if any(late.at_s <= early.at_s for early, late in pairwise(series)):
-        raise RigError("the points of a series are not in the order of time")
+        raise RigError("the times of the points of a series do not increase")
     if len(series) < WINDOW:
         return _found(None, None, (None, None), f"{len(series)} points are fewer than a window of {WINDOW}")
     windows = [series[first : first + WINDOW] for first in range(len(series) - WINDOW + 1)]
@@ -58,7 +63,7 @@ def find_steady(series: Sequence[Point]) -> Steady:
     while first and not _unsteady(_shape(windows[first - 1])):
         first -= 1
     since_s = series[first - 1].at_s if first else 0.0
-    return _found(True, since_s, last, f"steady since {since_s:g} s")
+    return _found(True, since_s, last, f"steady from {since_s:g} s on")
 
 
 def _shape(window: Sequence[Point]) -> Shape:
@@ -73,11 +78,11 @@ def _shape(window: Sequence[Point]) -> Shape:
 def _unsteady(shape: Shape) -> str:
     excursion, slope = shape
     if excursion is None or slope is None:
-        return "nothing moved"
+        return "no data was transferred in the last window"
     if excursion > EXCURSION:
-        return f"values {excursion:.0%} of their mean apart, more than {EXCURSION:.0%}"
+        return f"the values of a window differ by {excursion:.0%} of their mean, more than {EXCURSION:.0%}"
     if abs(slope) > SLOPE:
-        return f"{'rising' if slope > 0 else 'falling'} by {abs(slope):.0%} in a window, more than {SLOPE:.0%}"
+        return f"the values {'rise' if slope > 0 else 'fall'} by {abs(slope):.0%} in a window, more than {SLOPE:.0%}"
     return ""
 
 
@@ -87,36 +92,40 @@ def _found(steady: bool | None, since_s: float | None, last: Shape, reason: str)
 
 @dataclass(frozen=True)
 class Memory:
-    """Sizes of the caches, in bytes."""
+    """Sizes of the caches between an application and the disks, in bytes."""
 
     server: int
+    """Page cache of the server."""
     client: int
-    """Of one client."""
+    """Page cache of one client."""
     controller: int = 0
-    """Write caches of all controllers that acknowledge from them, with or without a working battery."""
+    """Write caches of all controllers that acknowledge writes from the cache, with or without a working battery."""
     drives: int = 0
     """Caches of all drives that the workload reaches."""
     drives_protected: bool = False
-    """The drives' caches survive a power cut (flash with capacitors), so a flush does not empty them."""
+    """Whether the drives' caches survive a power cut (flash with capacitors), so that a flush does not empty them."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The path of a workload's data."""
+    """The path of a workload's data: where the workload runs, and the options of export and mount."""
 
     on: str
-    """``clients``, ``server``, or anything else for a bare device of the server."""
+    """``clients``, ``server``, or another word for a raw device of the server."""
     machines: int = 1
+    """Number of machines that run the workload."""
     export_sync: bool = True
+    """Whether the export has the option ``sync`` (exports(5))."""
     mount_sync: bool = False
+    """Whether the mount has the option ``sync`` (nfs(5))."""
     delegations: bool = False
-    """The server grants write delegations: then a client need not write back when it closes a file.
+    """Whether the server grants write delegations, with which a client need not write back at close.
 
-    Enabled leases are not sufficient: Linux 6.12 granted none for a file opened for writing only (dd), and close
-    committed it.
+    Enabled leases are not sufficient: Linux 6.12 granted no delegation for a file opened for writing only (dd), and
+    the client committed its data at close.
     """
     emptied: bool = True
-    """All caches were empty when the timed part began."""
+    """Whether all caches were empty when the timed part began."""
 
     @property
     def over_nfs(self) -> bool:
@@ -125,21 +134,21 @@ class Route:
 
 
 class Regime(State):
-    """What a result measures."""
+    """What a result measures: a cache or the disks."""
 
     cache: Cache | None
-    """None: the disks."""
+    """The cache that the result measures; None if it measures the disks, or the working set is not known."""
     reason: str
     accepted: bool
-    """Whether the result counts as a throughput: it is not that of a cache, or a cache was requested."""
+    """Whether the result counts: it does not measure a cache, or the plan allows caches (``allow_cache``)."""
 
 
 def regime_of(work: Work, memory: Memory, route: Route, *, allow_cache: bool = False) -> Regime:
-    """Return the cache nearest to the application that holds all data that a workload reads, or all that it writes."""
+    """Return the nearest cache to the application that can hold all data that a workload reads, or that it writes."""
     if work.working_set is None:
-        return Regime(cache=None, reason="the working set is not known in advance", accepted=True)
+        return Regime(cache=None, reason="the working set is not known before the run", accepted=True)
     on_all = work.working_set * (route.machines if work.everywhere else 1)
-    # The client cache holds the working set of one client; all behind the network holds that of all clients.
+    # Each client caches its own working set; server, controllers and drives cache those of all clients.
     sizes: dict[Cache, tuple[int, int]] = {
         "client cache": (work.working_set, memory.client),
         "server cache": (on_all, memory.server),
@@ -157,11 +166,11 @@ def regime_of(work: Work, memory: Memory, route: Route, *, allow_cache: bool = F
 
 
 def _may_serve_reads(work: Work, route: Route) -> set[Cache]:
-    """Return the caches that answer reads if all data fits: it is cached already, or is read again."""
+    """Return the caches that can serve reads if all data fits: data that is cached before the run, or read again."""
     if route.emptied and work.once and not work.warm:
         return set()
     caches: set[Cache] = {"drive cache"}
-    # On a client, O_DIRECT bypasses the client's cache only: nfsd reads through the server's.
+    # O_DIRECT on a client bypasses the client's cache only: nfsd reads through the server's page cache.
     if route.over_nfs or not work.direct:
         caches.add("server cache")
     if route.over_nfs and not work.direct:
@@ -170,9 +179,9 @@ def _may_serve_reads(work: Work, route: Route) -> set[Cache]:
 
 
 def _may_keep_writes(work: Work, memory: Memory, route: Route) -> set[Cache]:
-    """Return the caches that can absorb all writes of the timed part if they are large enough."""
+    """Return the caches that can keep all writes of the timed part from the disks if they are large enough."""
     kept = _stay(_made_durable(work, route), once=work.once)
-    # A controller with a battery acknowledges flushes, too.
+    # A controller with a write cache also acknowledges flushes from the cache.
     caches: set[Cache] = {"controller cache"}
     if route.over_nfs:
         if kept and not work.direct:
@@ -187,20 +196,20 @@ def _may_keep_writes(work: Work, memory: Memory, route: Route) -> set[Cache]:
 
 
 def _made_durable(work: Work, route: Route) -> Durable:
-    """Return when the machine that runs the workload makes writes durable, requested or not."""
+    """Return when writes become durable, by the workload's own calls or by the NFS client."""
     if not route.over_nfs:
         return work.durable
     # An O_DIRECT write over NFS returns after its COMMIT (fs/nfs/direct.c); close writes back and commits, unless the
     # client holds a write delegation (nfs4_file_flush).
-    unasked = work.direct or route.mount_sync or (work.closes and not route.delegations)
-    return "each" if unasked else work.durable
+    by_client = work.direct or route.mount_sync or (work.closes and not route.delegations)
+    return "each" if by_client else work.durable
 
 
 def _stay(durable: Durable, *, once: bool) -> bool:
-    """Return whether writes stay in memory: they are never flushed, or are overwritten there before the last flush."""
+    """Return whether writes can stay in memory: no flush follows, or later writes replace them before the flush."""
     return durable == "no" or (durable == "end" and not once)
 
 
 def _why_disks(work: Work, touched: int) -> str:
     what = " and ".join(name for name, does in (("reads", work.reads), ("writes", work.writes)) if does)
-    return f"{what} of {format_size(touched)} pass through every cache, or fit into none that could hold them"
+    return f"{what} of {format_size(touched)} bypass the caches or do not fit into them"

@@ -1,4 +1,4 @@
-"""Several clients write their parts of one file at the same time; another client checks each part."""
+"""The workload shared_file: clients write parts of one file at the same time; then each checks another part."""
 
 import json
 from collections.abc import Sequence
@@ -24,39 +24,43 @@ from raidproof.workload.workload import (
 )
 
 NAME = "raidproof-shared"
+"""Name of the shared file."""
 AGENT = "/run/raidproof/shared_agent.py"
+"""Path of the agent in a client."""
 SHARE = 0.5
-"""Share of the shortest writer's time during which all must have been writing."""
+"""Minimum time in which all clients write at the same time, as a share of the writing time of the fastest client."""
 
 
 class WrongContent(ProductError):
-    """A client reads other data than another one wrote, made durable, and closed."""
+    """A client reads other data than another client wrote with fsync and closed."""
 
 
 class SharedFileSpec(WorkloadSpec):
-    """One file, a part for each client."""
+    """The settings: one file, of which each client writes its own part."""
 
     tool: Literal["shared_file"] = "shared_file"
     layout: Literal["interleaved", "blocks"] = "interleaved"
-    """A part is every n-th record of the file, or one contiguous region."""
+    """The part of a client: every n-th record of the file for n clients, or one contiguous region."""
     record: Annotated[ToolSize, Field(gt=0)] = 64 * KIB
-    """Bytes of one write: whole pages, because a client may write back whole pages."""
+    """Bytes of one write: a multiple of the page size, because a client may write back whole pages."""
     size: Annotated[ToolSize, Field(gt=0)] = 32 * MIB
     """Bytes of one client's part."""
     rounds: int = Field(default=2, ge=1)
-    """How often each part is written, each time with fsync; from 2 on, data of an earlier round is recognised."""
+    """Number of times that each client writes its part and calls fsync. From 2 on, the check detects stale data."""
     seed: int = Field(default=1, ge=1, lt=2**63)
+    """Number in each unit of the data, which distinguishes this run's data from older data."""
     deadline_s: float = Field(default=600.0, gt=0)
+    """Time limit in seconds for the writers, and again for the readers."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.record % PAGE_SIZE:
             raise RequestError(
-                f"a record of {self.record} bytes: NFS keeps no promise to clients that write to one page",
-                remedy=f"a multiple of {PAGE_SIZE}",
+                f"shared_file: record is {self.record} bytes; NFS promises nothing to clients that write to one page",
+                remedy=f"set record to a multiple of {PAGE_SIZE}",
             )
         if self.size % self.record:
-            raise RequestError(f"{self.size} bytes are no whole number of records of {self.record}")
+            raise RequestError(f"shared_file: size ({self.size} bytes) is no multiple of record ({self.record} bytes)")
         return self
 
     def workload(self) -> "SharedFile":
@@ -64,34 +68,37 @@ class SharedFileSpec(WorkloadSpec):
         return SharedFile(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
-        # Every round ends with fsync; the check is not timed.
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        # Each round ends with fsync; the check is not timed.
         return Work(self.size, reads=False, writes=True, durable="each", everywhere=True)
 
 
 class WriterState(State):
-    """The report of one writer: durations on its own clock, instants on the server's."""
+    """The report of one writer, with a duration by the client's clock, and times by the server's clock."""
 
     seconds: float
+    """Duration from the first write to the close."""
     begun_ns: int
-    """The server's time before the first write."""
+    """Time before the first write (ns since the epoch)."""
     ended_ns: int
-    """The server's time after the file was closed."""
+    """Time after the file was closed (ns since the epoch)."""
     bytes: int
+    """Bytes written, over all rounds."""
 
 
 class CheckState(State):
     """The result of the check of one writer's part."""
 
     bytes: int
+    """Bytes that were checked."""
     wrong: dict[str, int]
-    """Number of wrong units of 32 bytes, by kind."""
+    """Number of wrong units of 32 bytes, by kind of error."""
     first: tuple[int, str] | None
-    """Offset in the file, and kind, of the first wrong unit."""
+    """Offset in the file of the first wrong unit, and its kind of error; None if all units are correct."""
 
 
-def orders(spec: SharedFileSpec, path: str, writer: int, writers: int) -> dict[str, str | int | bool]:
-    """Return the agent's orders for one writer's part."""
+def agent_config(spec: SharedFileSpec, path: str, writer: int, writers: int) -> dict[str, str | int | bool]:
+    """Return the agent's configuration for the part of one writer."""
     return {
         "path": path,
         "writer": writer,
@@ -105,30 +112,31 @@ def orders(spec: SharedFileSpec, path: str, writer: int, writers: int) -> dict[s
 
 
 def shared_command(verb: Literal["write", "check"], spec: SharedFileSpec, path: str, part: int, of: int) -> list[str]:
-    """Return the command that writes or checks one part."""
-    return ["python3", AGENT, verb, json.dumps(orders(spec, path, part, of))]
+    """Return the command that writes or checks part number ``part`` of ``of`` parts."""
+    return ["python3", AGENT, verb, json.dumps(agent_config(spec, path, part, of))]
 
 
 S = TypeVar("S", bound=State)
 
 
-def parse_said(model: type[S], text: str) -> S:
-    """Parse the agent's output.
+def parse_agent(model: type[S], text: str) -> S:
+    """Return the agent's output as an object of ``model``.
 
     Raises:
-        RigError: the output is not whole.
+        RigError: the output is truncated or malformed.
     """
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise RigError(f"the shared file's agent should say JSON: {text[-300:]!r}") from error
+        raise RigError(f"the output of the agent of shared_file is malformed: {text[-300:]!r}") from error
 
 
 def overlap_s(writers: Sequence[WriterState]) -> float:
-    """Return for how many seconds all were certainly writing; negative if there was a gap.
+    """Return the seconds in which all writers were certainly writing; negative if the writers did not overlap.
 
-    Both stamps of a writer lie outside of its writing, by the duration of a call to the server. A writer that took s
-    seconds between them had begun s before the later stamp, and had not ended until s after the earlier one.
+    A writer gets its two times from the server shortly before and shortly after it writes. A writer that wrote for s
+    seconds therefore began at the latest s seconds before the later time, and ended at the earliest s seconds after
+    the earlier time.
     """
     begun = max(one.ended_ns / 1e9 - one.seconds for one in writers)
     ended = min(one.begun_ns / 1e9 + one.seconds for one in writers)
@@ -136,40 +144,40 @@ def overlap_s(writers: Sequence[WriterState]) -> float:
 
 
 def require_overlap(writers: Sequence[WriterState]) -> None:
-    """Check that the writers wrote at the same time.
+    """Check that all writers wrote at the same time for a share of `SHARE`.
 
     Raises:
-        RigError: they did not, or it is not certain.
+        RigError: the common time is shorter.
     """
     together, shortest = overlap_s(writers), min(one.seconds for one in writers)
     if not shortest or together < SHARE * shortest:
         raise RigError(
-            f"the writers were together for {max(0.0, together):.2f} s, the shortest took {shortest:.2f} s: "
-            "they did not share the file",
-            remedy="a larger size, or more rounds",
+            f"shared_file: all clients wrote at the same time for {max(0.0, together):.2f} s only; "
+            f"the fastest client wrote for {shortest:.2f} s",
+            remedy="set a larger size, or more rounds",
         )
 
 
 def require_content(found: CheckState, spec: SharedFileSpec, writer: str, reader: str) -> None:
-    """Check that a part holds what its writer wrote last.
+    """Check that a part contains the data of its writer's last round.
 
     Raises:
-        WrongContent: it does not.
-        RigError: not all of it was read.
+        WrongContent: a unit of the part has other data.
+        RigError: the reader did not check the whole part.
     """
     if found.bytes != spec.size:
-        raise RigError(f"{reader}: {found.bytes} bytes of {writer}'s part were checked, not {spec.size}")
+        raise RigError(f"{reader}: {found.bytes} bytes of the part of {writer} were checked instead of {spec.size}")
     if found.first is not None or found.wrong:
         offset, kind = found.first or (-1, "unknown")
         counts = ", ".join(f"{count} x {what}" for what, count in found.wrong.items())
         raise WrongContent(
-            f"{reader} reads {kind} at offset {offset}, which {writer} wrote and closed; "
-            f"in all, units of {shared_agent.UNIT} bytes: {counts}"
+            f"{reader} reads wrong data ({kind}) at offset {offset}, which {writer} wrote and closed; "
+            f"number of wrong units of {shared_agent.UNIT} bytes: {counts}"
         )
 
 
 class SharedFile(Tool[SharedFileSpec]):
-    """Runs writers on all machines of a place, and then readers, each on its neighbour's part."""
+    """Runs a writer on each machine of a place; then a reader on each machine checks the next machine's part."""
 
     programs = ("python3", "timeout")
 
@@ -179,13 +187,15 @@ class SharedFile(Tool[SharedFileSpec]):
         return self.spec.size
 
     def prepare(self, place: Place) -> None:
-        """Create the empty file and the writers' markers, and put the agent into the machines.
+        """Create the empty file and the writers' marker files, and copy the agent to the machines.
 
         Raises:
-            RequestError: there are fewer than two machines.
+            RequestError: the place has fewer than two machines.
         """
         if len(place.machines) < 2:
-            raise RequestError("a file is shared by two clients or more", remedy="more clients")
+            raise RequestError(
+                f"shared_file needs at least 2 clients, not {len(place.machines)}", remedy="use more clients"
+            )
         self.clean(place)
         place.machines[0].succeed(["touch", *_paths(place)])
         source = Path(shared_agent.__file__).read_text()
@@ -193,20 +203,20 @@ class SharedFile(Tool[SharedFileSpec]):
         on_all(place.machines, lambda machine: machine.put(source, AGENT))
 
     def run(self, place: Place) -> Sample:
-        """Write on all machines at the same time; when all have closed the file, check every byte.
+        """Run all writers at the same time; when all have closed the file, check every byte.
 
         Raises:
-            RigError: a writer failed, ran too long, or it is not certain that they wrote at the same time.
-            WrongContent: a client reads other data than was written.
+            RigError: a writer or a reader failed or exceeded its deadline, or the writers did not overlap enough.
+            WrongContent: a client reads other data than another client wrote.
         """
         names = [machine.name for machine in place.machines]
-        said = self._on_all("write", place, dict(zip(names, range(len(names)), strict=True)))
-        writers = {name: parse_said(WriterState, text) for name, text in said.items()}
+        written_by = self._on_all("write", place, dict(zip(names, range(len(names)), strict=True)))
+        writers = {name: parse_agent(WriterState, text) for name, text in written_by.items()}
         require_overlap([*writers.values()])
         neighbours = {name: (turn + 1) % len(names) for turn, name in enumerate(names)}
         found = self._on_all("check", place, neighbours)
         for reader, text in found.items():
-            require_content(parse_said(CheckState, text), self.spec, names[neighbours[reader]], reader)
+            require_content(parse_agent(CheckState, text), self.spec, names[neighbours[reader]], reader)
         seconds = max(one.seconds for one in writers.values())
         written = sum(one.bytes for one in writers.values())
         return Sample(
@@ -215,11 +225,11 @@ class SharedFile(Tool[SharedFileSpec]):
             seconds=seconds,
             read_bytes=self.spec.size * len(names),
             written_bytes=written,
-            output={name: said[name] + found[name] for name in names},
+            output={name: written_by[name] + found[name] for name in names},
         )
 
     def clean(self, place: Place) -> None:
-        """Remove the file and the markers."""
+        """Remove the shared file and the marker files."""
         place.machines[0].succeed(["rm", "-f", *_paths(place)])
 
     def _on_all(self, verb: Literal["write", "check"], place: Place, parts: dict[str, int]) -> dict[str, str]:
@@ -227,7 +237,9 @@ class SharedFile(Tool[SharedFileSpec]):
 
         def one(machine: Machine) -> str:
             command = shared_command(verb, self.spec, path, parts[machine.name], len(parts))
-            return require_ended_well(run_limited(machine, command, self.spec.deadline_s), f"the {verb}")
+            return require_ended_well(
+                run_limited(machine, command, self.spec.deadline_s), f"the {verb} of shared_file"
+            )
 
         return on_all(place.machines, one)
 

@@ -1,6 +1,6 @@
-"""The interface of every workload: the request, which registers its tool; the tool; its access pattern.
+"""The interface of every workload: its settings in a plan, the tool that runs, and the requests that the tool issues.
 
-And what tools need on their machines: a deadline, empty caches, sizes, free space.
+Also the functions that several tools use: run with a deadline, empty caches, parse sizes, check free space.
 """
 
 import re
@@ -23,21 +23,22 @@ CLIENTS, SERVER = "clients", "server"
 _LETTERS = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
 
 KILL_AFTER_S = 5
-"""Seconds between SIGTERM and SIGKILL of a tool."""
+"""Seconds between SIGTERM and SIGKILL for a tool that exceeds its deadline."""
 GRACE_S = 20.0
-"""Seconds that the harness waits beyond that, for a tool that hangs in the kernel."""
+"""Seconds that the harness waits after SIGKILL for a tool that hangs in the kernel."""
 TIMED_OUT, KILLED = 124, 137
+"""Exit statuses of timeout(1) after SIGTERM and after SIGKILL."""
 CACHES_DEADLINE_S = 300.0
-"""Seconds; the dirty pages of a client with much memory may take this long to reach a slow server."""
+"""Time limit in seconds for emptying caches: a client may have many dirty pages to send to a slow server."""
 T = TypeVar("T")
 M = TypeVar("M", bound=Machine)
 S = TypeVar("S", bound="WorkloadSpec")
 Durable = Literal["each", "end", "no"]
-"""When the timed part makes its writes durable: each write before the next ones, all at its end, or not at all."""
+"""When writes of the timed part become durable: each before the next write, all at the end, or not in that time."""
 
 
 class Point(BaseModel):
-    """The primary value over one interval; ``at_s`` is its end, in seconds from the beginning of the run."""
+    """The primary value over one interval of a run; ``at_s`` is the interval's end in seconds since the run began."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,22 +47,23 @@ class Point(BaseModel):
 
 
 class Sample(BaseModel):
-    """What a tool measured in one run. The names of values carry their unit: ``write_mb_s``, ``read_iops``."""
+    """The measurements of a tool in one run. The name of a value ends with its unit: ``write_mb_s``, ``read_iops``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     primary: str
-    """Name of the value by which configurations are ranked; more is better."""
+    """Name of the value by which configurations are ranked; a larger value is better."""
     values: dict[str, float]
     seconds: float
     """Duration of the timed part."""
     read_bytes: int = 0
     """Bytes that the application read, over all machines; 0 if the tool does not report them."""
     written_bytes: int = 0
+    """Bytes that the application wrote, over all machines; 0 if the tool does not report them."""
     series: tuple[Point, ...] = ()
-    """The primary value over time, if the tool reports it."""
+    """The primary value over time; empty if the tool does not report a series."""
     output: dict[str, str] = Field(default_factory=dict, exclude=True)
-    """The tool's own output, by machine; kept as files beside the record."""
+    """Output of the tool by name of the machine; stored as files beside the record."""
 
     @property
     def value(self) -> float:
@@ -77,26 +79,26 @@ class Place:
     directory: str
     """Directory of the workload's files, the same on each machine."""
     device: str | None = None
-    """The array (or disk) below, for tools that read raw devices; only on the server."""
+    """Path of the server's array or disk, for tools that read raw devices; None on clients."""
 
 
 class Workload(Protocol):
-    """One tool with its settings, ready to run. ``prepare`` and ``clean`` are not timed."""
+    """One tool with its settings, ready to run. Only ``run`` is timed, not ``prepare`` and ``clean``."""
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The programs that the machines must have."""
+        """Names of the programs that each machine must have."""
 
     @property
     def working_set(self) -> int:
-        """Bytes that one machine accesses; compared with cache sizes to find out what is measured."""
+        """Bytes that one machine accesses. If they fit into a cache, a run may measure the cache, not the disks."""
 
     @property
     def timed_s(self) -> float | None:
-        """Seconds of the timed part; None if the amount of work is fixed instead."""
+        """Duration of the timed part in seconds; None if a fixed amount of work ends the timed part."""
 
     def prepare(self, place: Place) -> None:
-        """Lay out the files that the timed part needs, on disk, and outside of caches where that matters."""
+        """Write the files that the timed part reads or overwrites to the disks; empty the machines' caches."""
 
     def run(self, place: Place) -> Sample:
         """Run the timed part.
@@ -106,81 +108,88 @@ class Workload(Protocol):
         """
 
     def clean(self, place: Place) -> None:
-        """Remove the files that the workload wrote."""
+        """Remove the files that the workload has written."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """The requests of the timed part of a workload that matter to caches."""
+    """The properties of a workload's timed part that decide which caches can serve its reads and writes."""
 
     working_set: int | None
-    """Bytes that one machine accesses; None if not known before."""
+    """Bytes that one machine accesses; None if the number is not known before the run."""
     reads: bool
     writes: bool
     durable: Durable = "no"
     direct: bool = False
-    """O_DIRECT: bypasses the page cache of the machine that runs the workload."""
+    """Whether requests bypass the page cache of the machine that runs the workload (O_DIRECT)."""
     once: bool = True
-    """Whether the timed part accesses no byte twice."""
+    """Whether the timed part accesses each byte at most once."""
     closes: bool = False
-    """The time includes closing each file, or names are created and removed: an NFS client makes that durable."""
+    """Whether the timed part closes files, or creates and removes names: an NFS client makes both durable."""
     warm: bool = False
-    """The data was read just before, on purpose: caches must not be emptied in between."""
+    """Whether the data is read just before the timed part, on purpose; the caches are not emptied in between."""
     everywhere: bool = False
-    """Runs on all machines at the same time, each with its own files; else on one."""
+    """Whether all machines run the workload at the same time, each with its own files; otherwise the first one."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """A stream of requests in its steady state, as the application issues them."""
+    """The storage requests of a workload in steady state, as the application issues them."""
 
     size: int
     """Bytes of one request."""
     read_share: float = 0.0
-    """Share of the requests, 0 to 1; the rest are writes."""
+    """Share of reads among the requests, 0 to 1; the other requests are writes."""
     sequential: bool = True
     depth: int = 1
-    """Outstanding requests of one stream; without ``direct`` the page cache issues more of them."""
+    """Requests that one stream keeps outstanding; without ``direct``, the page cache issues additional requests."""
     streams: int = 1
-    """Streams of all clients together; each has its own file, or part of one."""
+    """Streams of all clients together; each has its own file, or its own part of a shared file."""
     clients: int = 1
     sync_every: int | None = None
-    """Bytes after which a stream waits until they are durable (fsync, or O_SYNC with the request's size)."""
+    """Bytes between two fsyncs of a stream; with O_SYNC, the size of a request. None: no fsync."""
     span: float = 1.0
-    """Share of the array, from its beginning, over which the requests are spread; limits the seek distance."""
+    """Share of the array, from its beginning, over which the requests are spread. A small share means short seeks."""
     working_set: int | None = None
-    """Bytes that are written in total, or again and again; a write cache that holds them hides the disks."""
+    """Bytes that all streams together access; a write cache of at least this size hides the disks. None: not known."""
     direct: bool = False
-    """Bypasses the page cache of the client."""
+    """Whether requests bypass the page cache of the client (O_DIRECT)."""
     remote: bool = True
-    """Over NFS; otherwise on the server itself."""
+    """Whether requests go over NFS; otherwise the workload runs on the server."""
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.depth < 1 or self.streams < 1 or self.clients < 1:
-            raise ValueError("size, depth, streams and clients are at least 1")
+            raise ValueError(
+                f"size {self.size}, depth {self.depth}, streams {self.streams}, clients {self.clients}: "
+                "each must be at least 1"
+            )
         if not 0 <= self.read_share <= 1 or not 0 < self.span <= 1:
-            raise ValueError("read_share is 0 to 1, span more than 0 and at most 1")
+            raise ValueError(
+                f"read_share must be from 0 to 1, not {self.read_share:g}; "
+                f"span must be more than 0 and at most 1, not {self.span:g}"
+            )
         if self.sync_every is not None and self.sync_every < 1:
-            raise ValueError("sync_every is at least 1")
+            raise ValueError(f"sync_every must be at least 1 byte, not {self.sync_every}")
 
 
 WORKLOADS: Registry[type["WorkloadSpec"]] = Registry("workload", "raidproof.workload", "raidproof.workloads")
-"""Every kind of workload by the name of its tool."""
+"""Registry of all kinds of workload, by the name of their tool."""
 
 
 class WorkloadSpec(Spec):
-    """The settings of one tool in a plan. A subclass with a default for ``tool`` registers itself."""
+    """The settings of one tool in a plan. A subclass is a kind of workload, and registers its default for ``tool``."""
 
     on_files: ClassVar[bool] = True
-    """Whether the tool works on files in a directory."""
+    """Whether the tool can work on files in a directory."""
     on_devices: ClassVar[bool] = False
-    """Whether the tool works on a bare device of the server."""
+    """Whether the tool can work on a raw device of the server."""
 
     tool: str
+    """Name of the kind of workload, in plans and records."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Register the kind."""
+        """Register the subclass by the name of its tool."""
         WORKLOADS.add(cls.model_fields["tool"].default, cls)
 
     @abstractmethod
@@ -189,12 +198,13 @@ class WorkloadSpec(Spec):
 
     @abstractmethod
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return the storage requests of the timed part, on this number of clients; None if no formula applies.
+        """Return the storage requests of the timed part on this number of clients; None if no formula predicts rates.
 
-        Tools with files of many sizes, or with phases, have none: their results are only compared with each other.
+        No formula applies to a tool that has files of many sizes, or several phases. The results of such a tool are
+        compared only with each other.
         """
 
 
@@ -203,37 +213,43 @@ AnyWorkload = Annotated[WorkloadSpec, OneOf(WORKLOADS, key="tool")]
 
 
 def durable_of(synchronous: bool, interval: int, size: int, *, at_end: bool) -> Durable:
-    """Return when writes become durable: fsync comes after ``interval`` bytes (0: never), or only at the end."""
+    """Return when the writes to a file of ``size`` bytes become durable.
+
+    ``synchronous``: the file is opened with O_SYNC or O_DSYNC. ``interval``: bytes between two fsyncs, 0 if there are
+    none. ``at_end``: an fsync follows the last write.
+    """
     if synchronous or 0 < interval < size:
         return "each"
     return "end" if interval or at_end else "no"
 
 
 def parse_tool_size(text: str | int) -> int:
-    """Parse ``4k``, ``1M`` or ``4g`` as the tools do, and anything else as a size of raidproof (``64KiB``, ``64kB``).
+    """Return a size in bytes: ``4k``, ``1M`` and ``4g`` are powers of 1024, as for the tools.
+
+    Other texts are sizes as elsewhere in raidproof: ``64KiB`` (65536), ``64kB`` (64000).
 
     Raises:
         RequestError: the text is not a size.
     """
     if isinstance(text, str) and (match := re.fullmatch(r"(\d+)([kmgt])", text.strip(), re.IGNORECASE)):
         return int(match.group(1)) * _LETTERS[match.group(2).lower()]
-    # pydantic ignores a trailing rest: fio's 50% would be 50 bytes.
+    # pydantic ignores trailing characters: fio's 50% would be 50 bytes.
     if isinstance(text, str) and not re.fullmatch(r"[\w.\s]+", text):
         raise RequestError(f"not a size: {text!r}", remedy="write for example 4k or 64KiB")
     return parse_size(text)
 
 
 ToolSize = Annotated[int, BeforeValidator(parse_tool_size)]
-"""A pydantic field in bytes that reads ``4k`` as 4096."""
+"""A pydantic field of a number of bytes; it accepts the tools' notation, ``4k`` for 4096."""
 
 
 def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, stdin: str | None = None) -> Completed:
-    """Run a tool with a deadline that its machine enforces: a leftover tool would disturb the next measurement.
+    """Run a tool under timeout(1), in the C locale (English messages), and return its output and status.
 
-    Its messages are in English whatever the machine's language.
+    timeout(1) ends the tool in the machine: a tool that kept running would disturb the next measurement.
 
     Raises:
-        DeadlineExceeded: the tool ran too long.
+        DeadlineExceeded: the tool did not end within ``deadline_s``.
     """
     seconds = ceil(deadline_s)
     limit = ["timeout", f"--kill-after={KILL_AFTER_S}", str(seconds)]
@@ -241,26 +257,26 @@ def run_limited(machine: Machine, argv: Sequence[str], deadline_s: float, *, std
     ended = machine.run(["env", "LC_ALL=C", *limit, *argv], stdin=stdin, deadline_s=waited_s)
     if ended.status in {TIMED_OUT, KILLED}:
         said = (ended.stderr.strip() or ended.stdout.strip())[-300:]
-        raise DeadlineExceeded(f"{machine.name}: {argv[0]} was still running after {seconds} s: {said or 'silent'}")
+        raise DeadlineExceeded(f"{machine.name}: {argv[0]} was still running after {seconds} s: {said or 'no output'}")
     return ended
 
 
 def on_all(machines: Sequence[M], action: Callable[[M], T]) -> dict[str, T]:
-    """Run an action on all machines at the same time; return the results by name, in the order of the machines.
+    """Run an action on all machines at the same time; return the results by machine name, in the machines' order.
 
     Raises:
-        ExceptionGroup: the action failed on several; a single failure is raised as it is.
+        ExceptionGroup: the action failed on more than one machine. The error of a single machine is raised unchanged.
     """
     with ThreadPoolExecutor(max(1, len(machines))) as pool:
         running = {machine.name: pool.submit(action, machine) for machine in machines}
     failed = [error for future in running.values() if isinstance(error := future.exception(), Exception)]
     if len(failed) > 1:
-        raise ExceptionGroup("failed on several machines", failed)
+        raise ExceptionGroup(f"failed on {len(failed)} of {len(machines)} machines", failed)
     return {name: future.result() for name, future in running.items()}
 
 
 def empty_caches(machine: Machine) -> None:
-    """Write back dirty pages and drop clean ones, so that the next read does not come from this machine's caches."""
+    """Write back a machine's dirty pages and drop its clean pages, so that its caches do not serve the next read."""
     machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S)
     machine.succeed(["sysctl", "-q", "-w", "vm.drop_caches=3"], deadline_s=CACHES_DEADLINE_S)
 
@@ -269,7 +285,7 @@ def require_ended_well(ended: Completed, tool: str) -> str:
     """Return the standard output of a tool that ended with status 0.
 
     Raises:
-        RigError: the status is not 0; 128 and above is a signal.
+        RigError: the tool ended with another status; 128 and above stands for a signal.
     """
     if ended.ok:
         return ended.stdout
@@ -278,48 +294,52 @@ def require_ended_well(ended: Completed, tool: str) -> str:
 
 
 def own_directory(machine: Machine, root: str, tool: str) -> str:
-    """Return the directory of one machine: clients that share an export must not share names."""
+    """Return the path of one machine's directory below ``root``: clients of one export must use different names."""
     return f"{root}/{tool}-{machine.name}"
 
 
 def free_bytes(machine: Machine, directory: str) -> int:
-    """Return the free bytes of the file system.
+    """Return the free bytes of the file system that contains a directory.
 
     Raises:
-        RigError: stat printed something else.
+        RigError: stat(1) failed, or did not print two numbers.
     """
     return parse_free(machine.succeed(["stat", "--file-system", "--format=%a %S", directory]))
 
 
 def parse_free(text: str) -> int:
-    """Parse ``stat --file-system --format='%a %S'``: free blocks and the block size."""
+    """Return the free bytes in the output of ``stat --file-system --format='%a %S'``: free blocks and the block size.
+
+    Raises:
+        RigError: the output is not two numbers.
+    """
     words = text.split()
     if len(words) != 2 or not all(word.isdecimal() for word in words) or not text.endswith("\n"):
-        raise RigError(f"stat --file-system should print two numbers: {text!r}")
+        raise RigError(f"stat --file-system printed {text!r} instead of two numbers")
     return int(words[0]) * int(words[1])
 
 
 def require_room(machine: Machine, directory: str, needed: int, tool: str) -> None:
-    """Check that the workload fits into the file system.
+    """Check that the file system of a directory has the free bytes that a tool needs.
 
     Raises:
-        RigError: there is not enough room.
+        RigError: fewer bytes are free.
     """
     if (free := free_bytes(machine, directory)) < needed:
         raise RigError(
-            f"{tool} on {machine.name} needs {needed} bytes below {directory}, where {free} are free",
-            remedy="fewer or smaller files, or larger disks",
+            f"{tool} on {machine.name} needs {needed} bytes below {directory}, where {free} bytes are free",
+            remedy="use fewer or smaller files, or larger disks",
         )
 
 
 def added(of_machines: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sums of the values of several machines, without a value that one of them lacks."""
+    """Return the sum of each value over several machines; leave out a value that a machine lacks."""
     everywhere = [name for name in of_machines[0] if all(name in values for values in of_machines)]
     return {name: sum(values[name] for values in of_machines) for name in everywhere}
 
 
 class Tool(Generic[S]):
-    """A workload that runs a program with the settings of a plan; by default its amount of work is fixed."""
+    """Base class of the workloads that run a program with the settings of a plan."""
 
     programs: tuple[str, ...] = ()
 
@@ -328,28 +348,32 @@ class Tool(Generic[S]):
 
     @property
     def timed_s(self) -> float | None:
-        """None: the amount is fixed."""
+        """None: a fixed amount of work ends the timed part. A tool with a run time overrides this."""
         return None
 
 
 class DirectoryTool(Tool[S], ABC):
-    """A tool that runs on all machines at the same time, on each in its own directory."""
+    """Base class of the tools that run on all machines at the same time, on each in its own directory."""
 
     @property
     def clean_deadline_s(self) -> float:
-        """Seconds to remove a directory."""
+        """Time limit in seconds for the removal of one machine's directory."""
         return DEFAULT_DEADLINE_S
 
     @abstractmethod
     def room(self) -> int:
-        """Return the bytes that one machine needs in the file system."""
+        """Return the bytes that the files of one machine occupy at most."""
 
     @abstractmethod
     def run_on(self, machine: Machine, directory: str) -> str:
-        """Run the tool on one machine, and return its output."""
+        """Run the tool on one machine, and return the tool's output."""
 
     def prepare(self, place: Place) -> None:
-        """Create the directories, and check the free space."""
+        """Create the directory of each machine, and check the free space.
+
+        Raises:
+            RigError: the file system has too little free space.
+        """
         needed = self.room() * len(place.machines)
         for machine in place.machines:
             machine.succeed(["mkdir", "-p", self._directory(machine, place)])
@@ -357,11 +381,11 @@ class DirectoryTool(Tool[S], ABC):
         on_all(place.machines, lambda machine: machine.succeed(["sync"], deadline_s=CACHES_DEADLINE_S))
 
     def run_everywhere(self, place: Place) -> dict[str, str]:
-        """Return the output of the tool by machine."""
+        """Run the tool on all machines at the same time, and return its output by machine name."""
         return on_all(place.machines, lambda machine: self.run_on(machine, self._directory(machine, place)))
 
     def clean(self, place: Place) -> None:
-        """Remove what an interrupted run has left."""
+        """Remove the directory of each machine, with the files of an interrupted run."""
 
         def remove(machine: Machine) -> None:
             machine.succeed(["rm", "-rf", self._directory(machine, place)], deadline_s=self.clean_deadline_s)

@@ -1,4 +1,4 @@
-"""Test suites that others wrote, run on a stack of raidproof: their commands, and their results test by test."""
+"""External test suites on a stack of raidproof: the commands of each suite, and the result of each test."""
 
 from raidproof_suites.cthon import Cthon
 from raidproof_suites.fsstress import Fsstress

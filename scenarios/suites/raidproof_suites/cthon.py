@@ -1,8 +1,7 @@
-"""Connectathon's suite of 2004 (cthon04): basic, special and lock tests on an NFS mount.
+"""The Connectathon suite of 2004 (cthon04): basic, special and lock tests on an NFS mount.
 
-Its ``runtests`` copies the special tests with ``make``, which the image does not have; so raidproof runs them from its
-own copy of their folder. The general tests compile and format with cc, make, tbl and nroff: they are skipped if these
-are missing.
+The suite's script ``runtests`` copies the special tests with make(1), which the image lacks; therefore raidproof
+copies their folder. The general tests run cc, make, tbl and nroff; they are skipped if the image lacks one of these.
 """
 
 import re
@@ -22,8 +21,9 @@ ENDS: dict[str, str] = {
     "special": "Special tests complete",
     "lock": "Congratulations, you passed the locking tests!",
 }
-"""The last line that a group prints; each group stops at its first failure."""
+"""The last line that each group of tests prints; a group ends at its first failure."""
 NO_TOOLS = 77
+"""Exit status of the command for the group ``general`` if a tool is missing."""
 _NOT_HERE = "not available on this platform"
 _BASIC = re.compile(r"^\s*\./(test\w+) ok\.$", re.MULTILINE)
 _BASIC_BEGUN = re.compile(r"^\s*\./(test\w+): ", re.MULTILINE)
@@ -32,30 +32,31 @@ _SPECIAL = re.compile(r"^(check for .*|test .*|second check .*|write/read .*)$",
 
 
 class Cthon(Suite):
-    """The suite after its build: a folder with ``basic``, ``special`` and ``lock``."""
+    """The built Connectathon suite: a folder with ``basic``, ``special`` and ``lock``."""
 
     entries: ClassVar[tuple[str, ...]] = ("basic/test1", "special/op_unlk", "lock/tlocklfs")
-    remedy: ClassVar[str] = "build the Connectathon suite (cthon04) and give its folder"
+    remedy: ClassVar[str] = "build the Connectathon suite (cthon04)"
 
     suite: Literal["cthon"] = "cthon"
     groups: tuple[Group, ...] = ("basic", "special", "lock")
+    """The groups of tests to run."""
     deadline_s: float = Field(default=900.0, gt=0)
-    """Seconds for each group."""
+    """Time limit in seconds of each group."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
         """Return one command per group.
 
         Raises:
-            RequestError: no group is requested.
+            RequestError: ``groups`` is empty.
         """
         if not self.groups:
-            raise RequestError("cthon: no group of tests is asked for", remedy=f"valid: {', '.join(ENDS)}")
+            raise RequestError("cthon: the setting groups is empty", remedy=f"set one or more of {', '.join(ENDS)}")
         return tuple(_step(group, place) for group in self.groups)
 
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
-        """Parse the output of a group: its tests, and whether it reached its end."""
+        """Return the result of each test in the output of a group, and of the group as a whole."""
         if name == "general" and ended.status == NO_TOOLS:
-            return skipped(name, "the image has no compiler, make, tbl or nroff")
+            return skipped(name, "the image lacks one of cc, make, tbl, nroff and time")
         read = {"basic": _basic, "lock": _lock, "special": _special}
         tests = read[name](ended) if name in read else SuiteOutcome()
         if ended.ok and ENDS[name] in ended.stdout:
@@ -64,7 +65,7 @@ class Cthon(Suite):
             return tests
         said = tail(f"{ended.stdout} {ended.stderr}")
         if not ended.stdout.strip() or ended.ok:
-            return joined([tests, unknown(name, f"status {ended.status}, not at its end: {said}")])
+            return joined([tests, unknown(name, f"status {ended.status}, incomplete output: {said}")])
         return joined([tests, failed(name, f"status {ended.status}: {said}")])
 
 
@@ -98,7 +99,7 @@ def _basic(ended: Completed) -> SuiteOutcome:
 def _lock(ended: Completed) -> SuiteOutcome:
     judged: dict[str, tuple[str, str]] = {}
     for number, what, end in _LOCK.findall(ended.stdout):
-        # The 32-bit and the 64-bit program use the same test numbers: the worse result counts.
+        # The 32-bit and the 64-bit program have the same test numbers: a failure of one of them counts.
         if judged.get(number, ("", ""))[1] != "FAILED!":
             judged[number] = (what, end)
     return joined(

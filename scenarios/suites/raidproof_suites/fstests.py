@@ -1,4 +1,4 @@
-"""fstests (xfstests): its generic group on NFS. fstests mounts the export itself, on its own mount point."""
+"""The suite fstests (xfstests): its generic tests on NFS. fstests mounts the export on its own mount point."""
 
 import re
 from typing import ClassVar, Literal
@@ -11,32 +11,35 @@ from raidproof.record.suite import SuiteOutcome
 from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, joined, passed, skipped, tail, unknown
 
 DIRECTORY = "/mnt/fstests"
+"""Mount point of fstests in the client."""
 _BEGUN = re.compile(r"^((?:generic|nfs|shared)/\d+)\s(.*)$", re.MULTILINE)
 _LIST = re.compile(r"^(Ran|Not run|Failures): (.*)$", re.MULTILINE)
 
 
 class Fstests(Suite):
-    """fstests after its build: a folder with ``check``."""
+    """The built fstests: a folder with ``check``."""
 
     entries: ClassVar[tuple[str, ...]] = ("check", "ltp/fsstress")
-    remedy: ClassVar[str] = "build fstests and give its folder; the image needs bc"
+    remedy: ClassVar[str] = "build fstests, and install bc in the image"
     directories: ClassVar[tuple[str, ...]] = (DIRECTORY,)
 
     suite: Literal["fstests"] = "fstests"
     tests: tuple[str, ...] = ("-g", "quick")
-    """Tests and groups, as arguments of ``check``; of ``generic`` only those that support NFS run."""
+    """Tests and groups, as arguments of ``check``; ``check`` skips the tests that do not support NFS."""
     exclude: tuple[str, ...] = ()
+    """Names of tests that are left out."""
     deadline_s: float = Field(default=3600.0, gt=0)
+    """Time limit in seconds of all tests together."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the one command.
+        """Return the command.
 
         Raises:
-            RequestError: no test is requested.
+            RequestError: ``tests`` is empty.
         """
         if not self.tests:
-            raise RequestError("fstests: no test is asked for", remedy="as -g quick, or generic/001")
-        # TEST_DIR must exist, and a folder below the export separates it from other files.
+            raise RequestError("fstests: the setting tests is empty", remedy='set for example ("-g", "quick")')
+        # A folder below the export, so that fstests sees no other files.
         environment = {
             "FSTYP": "nfs",
             "TEST_DEV": f"{place.server}:{place.exported}",
@@ -50,23 +53,23 @@ class Fstests(Suite):
         return (SuiteStep(name=self.suite, argv=argv, directory=place.path, environment=environment),)
 
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
-        """Parse the line of each test, and the lists at the end, which must be there."""
+        """Return the results of the tests; unknown if the output lacks the lists at its end."""
         text = ended.stdout
         lists = {word: tests.split() for word, tests in _LIST.findall(text)}
-        said: dict[str, str] = dict(_BEGUN.findall(text))
+        lines: dict[str, str] = dict(_BEGUN.findall(text))
         if "Ran" not in lists or "Interrupted!" in text:
-            begun = [unknown(test, "the suite did not come to its end") for test in said]
+            begun = [unknown(test, "fstests ended before its last test") for test in lines]
             return joined([*begun, unknown(name, f"status {ended.status}: {tail(f'{text} {ended.stderr}')}")])
         not_run, bad = lists.get("Not run", []), lists.get("Failures", [])
         ran = [test for test in lists["Ran"] if test not in {*not_run, *bad}]
         return joined(
             [
-                *(passed(test) if test in said else unknown(test, "no line about it in the output") for test in ran),
-                *(failed(test, _reason(said.get(test, ""))) for test in bad),
-                *(skipped(test, _reason(said.get(test, ""))) for test in not_run),
+                *(passed(test) if test in lines else unknown(test, "no line in the output") for test in ran),
+                *(failed(test, _reason(lines.get(test, ""))) for test in bad),
+                *(skipped(test, _reason(lines.get(test, ""))) for test in not_run),
             ]
         )
 
 
 def _reason(line: str) -> str:
-    return re.sub(r"^(?:\d+s \.\.\.\s*)?(?:\[not run\]\s*)?", "", line.strip()).strip() or "no reason is given"
+    return re.sub(r"^(?:\d+s \.\.\.\s*)?(?:\[not run\]\s*)?", "", line.strip()).strip() or "fstests states no reason"

@@ -1,4 +1,4 @@
-"""fsx, the file system exerciser, built from its crate: a suite of one test, and a workload of plans."""
+"""fsx, the file system exerciser, as a suite of one test and as a workload of plans; built from the crate fsx."""
 
 import os
 import re
@@ -23,30 +23,34 @@ from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, Target, failed,
 
 CRATE = "fsx"
 VERSION = "0.3.1"
+"""Version of the crate."""
 TARGET = "x86_64-unknown-linux-gnu"
-"""The target of every guest.
+"""The Rust target for all guests.
 
-It must be named: only then cargo does not pass the flag to its plug-ins, which cannot be static.
+With an explicit target, cargo applies RUSTFLAGS to the program only, not to procedural macros, which cannot be static.
 """
 STATIC = "-C target-feature=+crt-static"
+"""Flag of rustc for a static program."""
 BUILD_DEADLINE_S = 900.0
-REMEDY = f"{install_named(['cargo'])}; or say where a fsx is: --suite-path fsx=PATH"
+REMEDY = f"{install_named(['cargo'])}; or use another fsx: --suite-path fsx=PATH"
 _NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query)|[Cc]ould not (?:connect|resolve)")
 
 LTP_NAME = "fsx-linux"
+"""Name of LTP's fsx, whose options differ from those of the others."""
 FILE_SIZE = 256 * KIB
-"""Maximum size of the file in bytes; the default of fsx."""
+"""Maximum size of the file in bytes, by default of fsx."""
 DONE = "A-OK!"
+"""Last words of an fsx that passed."""
 DUMPED = "LOG DUMP"
-"""Printed by every fsx that found a difference or a failed operation; not printed after misuse."""
+"""Heading that every fsx prints after wrong data or a failed operation, and not after an invalid option."""
 _FOUND = re.compile(r"BAD DATA|[Ss]ize error|miscompare|^short |[Ss]hort (?:read|write)|: [A-Z][a-z ]+$")
 
 
 def _compile(partial: Path) -> None:
     cargo = shutil.which("cargo")
     if cargo is None:
-        raise RequirementMissing(f"there is no cargo to compile {CRATE} with", remedy=REMEDY)
-    step(f"compiling {CRATE} {VERSION} with cargo: takes a minute, and is done once")
+        raise RequirementMissing(f"this host lacks cargo, which compiles {CRATE}", remedy=REMEDY)
+    step(f"compiling {CRATE} {VERSION} with cargo: takes a minute; later runs use the result")
     scratch = partial / cache.SCRATCH
     scratch.mkdir()
     root = scratch / "root"
@@ -62,7 +66,7 @@ def _compile(partial: Path) -> None:
 
 
 def compile_command(cargo: str, root: Path, target: Path) -> list[str | Path]:
-    """Return the command that fetches fsx, compiles it in ``target``, and installs it into ``root``."""
+    """Return the command that downloads fsx, compiles it in ``target``, and installs it in ``root``."""
     return [
         *(cargo, "install", CRATE, "--version", f"={VERSION}", "--locked", "--target", TARGET),
         *("--root", root, "--target-dir", target),
@@ -70,34 +74,35 @@ def compile_command(cargo: str, root: Path, target: Path) -> list[str | Path]:
 
 
 def explain(ended: Completed, where: Path) -> RaidproofError:
-    """Return an error with cargo's messages."""
-    said = f"{ended.stdout}\n{ended.stderr}"
-    if "No space left on device" in said or "Disk quota exceeded" in said:
+    """Return the error for a failed cargo: no space, no network, or a failed compilation, with cargo's message."""
+    output = f"{ended.stdout}\n{ended.stderr}"
+    if "No space left on device" in output or "Disk quota exceeded" in output:
         return cache.no_room(where)
-    found = said.find("error")
-    why = " ".join(said[max(found, 0) :].split())[:400]
-    if _NETWORK.search(said):
-        return RigError(f"{CRATE} {VERSION} could not be fetched: {why}", remedy="check the network")
-    return RequirementMissing(f"this host's cargo does not compile {CRATE} {VERSION}: {why}", remedy=REMEDY)
+    found = output.find("error")
+    why = " ".join(output[max(found, 0) :].split())[:400]
+    if _NETWORK.search(output):
+        return RigError(f"{CRATE} {VERSION} could not be downloaded: {why}", remedy="check the network")
+    return RequirementMissing(f"the cargo of this host cannot compile {CRATE} {VERSION}: {why}", remedy=REMEDY)
 
 
 class Fsx(Suite):
-    """One fsx on one file."""
+    """One run of fsx on one file."""
 
     programs: ClassVar[tuple[str, ...]] = ("fsx", LTP_NAME)
-    remedy: ClassVar[str] = "build that of fstests (ltp/fsx) or of LTP (fsx-linux), or install the crate fsx"
+    remedy: ClassVar[str] = "build the fsx of fstests (ltp/fsx) or of LTP (fsx-linux), or install the crate fsx"
 
     suite: Literal["fsx"] = "fsx"
     operations: int = Field(default=10_000, ge=1)
+    """Number of operations."""
     seed: int = Field(default=1, ge=1)
-    """Seed of the sequence of operations; 0 would mean the time of day."""
+    """Seed of the sequence of operations. fsx takes 0 as the time of day, so 0 is excluded."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the one command."""
+        """Return the command."""
         return (self.step(place.path, place.directory),)
 
     def step(self, path: str, directory: str) -> SuiteStep:
-        """Return the command for a program of fsx and a directory for its file."""
+        """Return the command for the fsx at ``path``, with its file in ``directory``."""
         argv: tuple[str, ...] = (path, "-N", str(self.operations))
         if PurePosixPath(path).name == LTP_NAME:
             return SuiteStep(name=self.suite, argv=argv, directory="/", environment={"TMPDIR": directory})
@@ -105,32 +110,32 @@ class Fsx(Suite):
         return SuiteStep(name=self.suite, argv=argv, directory=directory)
 
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
-        """Judge the run: passed if the output and the status agree, failed if fsx dumped its operations."""
-        said = f"{ended.stdout}\n{ended.stderr}"
-        if "TINFO: LTP version" in said:
+        """Return the result: passed if fsx reports success with status 0, failed if it printed its operations."""
+        output = f"{ended.stdout}\n{ended.stderr}"
+        if "TINFO: LTP version" in output:
             return parse_ltp(name, ended)
         if ended.ok and DONE in ended.stdout:
             return passed(name)
-        if not ended.ok and DUMPED in said:
-            lines = [line.strip() for line in said.partition(DUMPED)[0].splitlines()]
-            told = (line for line in lines if _FOUND.search(line))
-            first = next(told, tail(" ".join(lines)))
+        if not ended.ok and DUMPED in output:
+            lines = [line.strip() for line in output.partition(DUMPED)[0].splitlines()]
+            findings = (line for line in lines if _FOUND.search(line))
+            first = next(findings, tail(" ".join(lines)))
             return failed(name, f"{first} (status {ended.status})")
-        return unknown(name, f"status {ended.status}: {tail(said)}")
+        return unknown(name, f"status {ended.status}: {tail(output)}")
 
     def built(self) -> Path:
-        """Return the program; compile it at the first request.
+        """Return the path of the program; download and compile it at the first call.
 
         Raises:
-            RequirementMissing: there is no cargo, or this cargo does not compile fsx.
-            RigError: the crate cannot be fetched, or no room is left.
-            DeadlineExceeded: the build took too long.
+            RequirementMissing: this host lacks cargo, or its cargo cannot compile fsx.
+            RigError: the crate cannot be downloaded, or the file system is full.
+            DeadlineExceeded: the build exceeded `BUILD_DEADLINE_S`.
         """
         return cache.build("suite", cache.digest("1", CRATE, VERSION, TARGET, STATIC), _compile) / CRATE
 
 
 class FsxSpec(Fsx, WorkloadSpec):
-    """fsx in a plan: each machine runs one, on a file of its own."""
+    """fsx as a workload of plans: each machine runs one fsx, on its own file."""
 
     tool: Literal["fsx"] = "fsx"
 
@@ -139,7 +144,7 @@ class FsxSpec(Fsx, WorkloadSpec):
         return FsxWorkload(self)
 
     def work(self) -> Work:
-        """Return the requests of the timed part that matter to caches."""
+        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
         return Work(FILE_SIZE, reads=True, writes=True, once=False, everywhere=True)
 
 
@@ -155,22 +160,22 @@ class FsxWorkload:
         self._paths: dict[str, str] = {}
 
     def prepare(self, place: Place) -> None:
-        """Install fsx and create the directories.
+        """Install fsx on each machine, and create the directory of its file.
 
         Raises:
-            RequirementMissing: fsx is nowhere, and cannot be built.
+            RequirementMissing: neither host nor machine has fsx, and it cannot be built.
         """
         for machine in place.machines:
-            # A lab's machines accept bytes, too.
+            # The machines of a lab accept bytes on standard input.
             self._paths[machine.name] = install(self.spec, cast("Target", machine))
             machine.succeed(["mkdir", "-p", own_directory(machine, place.directory, self.spec.tool)])
 
     def run(self, place: Place) -> Sample:
-        """Run fsx to its end.
+        """Run fsx on all machines at the same time.
 
         Raises:
-            ProductError: a read did not return what was written, or an operation failed.
-            RigError: fsx ran too long, or did not come to its end.
+            ProductError: a read returned other data than was written, or an operation failed.
+            RigError: fsx exceeded its deadline, or ended without a result.
         """
         begun = now_ns()
         ended = on_all(place.machines, lambda machine: self._run_on(machine, place.directory))
@@ -193,6 +198,6 @@ class FsxWorkload:
         return run_limited(machine, step.command, self.spec.deadline_s)
 
     def clean(self, place: Place) -> None:
-        """Remove the directories."""
+        """Remove the directory of each machine."""
         for machine in place.machines:
             machine.succeed(["rm", "-rf", own_directory(machine, place.directory, self.spec.tool)])

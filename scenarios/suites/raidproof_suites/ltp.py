@@ -1,4 +1,4 @@
-"""The NFS tests of the Linux Test Project, and the results of its programs."""
+"""The suite ltp: tests of the Linux Test Project that run on an NFS mount."""
 
 import re
 from typing import ClassVar, Literal
@@ -7,7 +7,7 @@ from raidproof.core.command import Completed
 from raidproof.record.suite import SuiteOutcome
 from raidproof_suites.suite import Suite, SuitePlace, SuiteStep, failed, passed, skipped, tail, unknown
 
-# include/tst_res_flags.h of LTP.
+# Bits of the exit status of an LTP program (include/tst_res_flags.h).
 TFAIL, TBROK, TWARN, TCONF = 1, 2, 4, 32
 _SUMMARY = re.compile(r"^(passed|failed|broken|skipped|warnings) +(\d+)$", re.MULTILINE)
 _SAID = r"(?:^|[ :])({word})(?:[ :]+)(.*)$"
@@ -18,11 +18,11 @@ CASES: dict[str, tuple[str, ...]] = {
     "fsx": ("fsx-linux", "-N", "5000"),
     "fsstress": ("fsstress", "-d", ".", "-n", "500", "-p", "4", "-s", "1"),
 }
-"""Program and arguments by LTP's name of the test."""
+"""Program and arguments of each default test, by LTP's name of the test."""
 
 
 def parse_ltp(name: str, ended: Completed) -> SuiteOutcome:
-    """Judge one program: a broken test (TBROK) shows nothing about the product, so its result is unknown."""
+    """Return the result of one LTP program; unknown for a broken test (TBROK), which proves nothing."""
     text = f"{ended.stdout}\n{ended.stderr}"
     counts = {word: int(number) for word, number in _SUMMARY.findall(text)}
     if ended.status >= 128:
@@ -36,7 +36,7 @@ def parse_ltp(name: str, ended: Completed) -> SuiteOutcome:
     if ended.status != 0:
         return unknown(name, f"status {ended.status}: {tail(text)}")
     if counts and not counts.get("passed"):
-        return unknown(name, "it ended well and counts nothing as passed")
+        return unknown(name, "status 0, but the summary counts no passed test")
     return passed(name)
 
 
@@ -46,23 +46,23 @@ def _line(word: str, text: str) -> str:
 
 
 class Ltp(Suite):
-    """LTP as it is installed: a folder with ``testcases/bin``."""
+    """An installed LTP: a folder with ``testcases/bin``."""
 
     entries: ClassVar[tuple[str, ...]] = ("testcases/bin",)
-    remedy: ClassVar[str] = "install LTP and give its folder"
+    remedy: ClassVar[str] = "install LTP on this host"
 
     suite: Literal["ltp"] = "ltp"
     cases: dict[str, tuple[str, ...]] = CASES
-    """Other programs of testcases/bin can be named, with their arguments."""
+    """Program of testcases/bin and its arguments, by name of the test."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return one command per case, each in the directory on the mount."""
+        """Return one command per test, each in the suite's directory on the mount."""
         programs = f"{place.path}/testcases/bin"
         environment = {
             "LTPROOT": place.path,
             "TMPDIR": place.directory,
             "PATH": f"{programs}:/usr/sbin:/usr/bin",
-            # A user-mode kernel is slower than LTP's deadlines assume; raidproof's deadline ends the test.
+            # User-mode Linux is too slow for LTP's own time limits; raidproof ends a test after ``deadline_s``.
             "LTP_TIMEOUT_MUL": "10",
         }
         return tuple(
@@ -76,5 +76,5 @@ class Ltp(Suite):
         )
 
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
-        """Judge one case."""
+        """Return the result of one test."""
         return parse_ltp(name, ended)

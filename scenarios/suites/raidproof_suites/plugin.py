@@ -1,4 +1,4 @@
-"""The pytest plugin: the option ``--suite-path``, and the fixture ``suite``, which runs a suite on a new stack."""
+"""The pytest plugin raidproof-suites: the option ``--suite-path``, and the fixture ``suite``."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -26,19 +26,19 @@ from raidproof_suites.suite import Suite, run_suite
 
 
 class SuiteEnded:
-    """The result of a suite, with assertions for scenarios."""
+    """The result of one run of a suite, with assertions for scenarios."""
 
     def __init__(self, record: SuiteRecord, run: Path) -> None:
         self.record = record
         self.run = run
 
     def must_pass(self) -> Self:
-        """Assert that every applicable test passed, except known failures.
+        """Assert that no test failed except known failures, and that at least one test passed.
 
         Raises:
-            ProductError: a test failed, or a layer is not what was asked.
+            ProductError: a test failed, or an effective setting of the stack differs from the requested one.
             RigError: the rig failed.
-            RequirementMissing: the suite is not there, or none of its tests applies here.
+            RequirementMissing: the suite is missing, or all of its tests were skipped.
             Inconclusive: the result of a test is unknown.
         """
         __tracebackhide__ = True
@@ -47,17 +47,18 @@ class SuiteEnded:
         return self
 
     def must_fail(self) -> Self:
-        """Assert that a test failed, for a suite on a deliberately broken stack.
+        """Assert that at least one test failed, for a suite on a deliberately broken stack.
 
         Raises:
-            Inconclusive: all passed; and all that `must_pass` raises but for the failure.
+            Inconclusive: all tests passed, or the result of a test is unknown.
+            ProductError, RigError, RequirementMissing: as for `must_pass`, except for failed tests.
         """
         __tracebackhide__ = True
         if self.record.outcome is Outcome.PASS:
-            raise self._as(Inconclusive, f"nothing failed: {self.record.reason}")
+            raise self._as(Inconclusive, f"no test failed: {self.record.reason}")
         if not self.record.outcomes.failed:
             raise self._as(ERRORS[self.record.outcome], self.record.reason)
-        # An expected failure is no failure of the run.
+        # The expected failures must not make the verdict of the run FAIL.
         self.record.known = sorted({*self.record.known, *(case.name for case in self.record.outcomes.failed)})
         judge_suite_record(self.record)
         return self
@@ -67,7 +68,7 @@ class SuiteEnded:
 
 
 class Suites:
-    """Runs suites for one scenario, under the scenario's name, each on a new stack on blank disks."""
+    """Runs suites for one scenario, each on a new stack on blank disks; the records have the scenario's name."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Suites:
         keep: Callable[[SuiteRecord], None] = lambda _: None,
         paths: Mapping[str, str] | None = None,
     ) -> None:
-        """Set the lab, the run's directory and the suites' paths; ``keep`` adds a record to the run's record."""
+        """Set the lab, the run's folder and the paths of suites by name; ``keep`` adds a record to the run."""
         self._lab = lab
         self._run = run
         self._name = name
@@ -94,10 +95,10 @@ class Suites:
         known: Collection[str] = (),
         meanwhile: Callable[[Lab, Stack], Callable[[], object]] | None = None,
     ) -> SuiteEnded:
-        """Build the stack, run the suite on the first client, judge it, and take the stack down.
+        """Build a stack, run the suite on the first client, remove the stack, and return the judged result.
 
-        ``known`` are tests whose failure is expected. ``meanwhile`` begins something in the lab, and returns what
-        ends it.
+        ``known``: names of tests whose failure is expected. ``meanwhile``: starts an activity in the lab before the
+        suite, and returns the function that ends the activity after it.
         """
         self._turns += 1
         name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
@@ -111,7 +112,7 @@ class Suites:
         )
         self._keep(record)
         try:
-            self._visit(stack, suite, record, meanwhile)
+            self._build_and_run(stack, suite, record, meanwhile)
         except NotEffective as error:
             record.not_effective = str(error)
         except RequirementMissing as error:
@@ -122,7 +123,7 @@ class Suites:
         judge_suite_record(record)
         return SuiteEnded(record, self._run)
 
-    def _visit(
+    def _build_and_run(
         self,
         spec: StackSpec,
         suite: Suite,
@@ -151,19 +152,19 @@ class Suites:
                 end()
             record.outcomes, record.seconds, record.path = done.outcome, done.seconds, done.path
             record.commands = [list(argv) for argv in done.commands]
-            record.files = {step: self._keep_output(record, step, said) for step, said in done.output.items()}
+            record.files = {step: self._keep_output(record, step, text) for step, text in done.output.items()}
         finally:
             stack.deactivate()
 
-    def _keep_output(self, record: SuiteRecord, step: str, said: str) -> str:
+    def _keep_output(self, record: SuiteRecord, step: str, text: str) -> str:
         path = Path(record.name) / f"{record.suite}-{step.replace('/', '-')}.txt"
         (self._run / path).parent.mkdir(parents=True, exist_ok=True)
-        (self._run / path).write_text(said)
+        (self._run / path).write_text(text)
         return str(path)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option."""
+    """Add the option ``--suite-path``."""
     parser.getgroup("raidproof").addoption(
         "--suite-path",
         action="append",
@@ -174,20 +175,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def suite(current_run: Run, lab: Lab, request: pytest.FixtureRequest) -> Suites:
-    """Runs an external test suite on a new stack: ``suite(stack_of("5"), Fsx()).must_pass()``."""
+    """Return the object that runs external test suites: ``suite(stack_of("5"), Fsx()).must_pass()``."""
     paths = paths_of(request.config.option.suite_path or ())
     keep = current_run.record.suites.append
     return Suites(lab, current_run.store.path, name_of(request.node.name), keep=keep, paths=paths)
 
 
 def paths_of(words: Iterable[str]) -> dict[str, str]:
-    """Read ``fsx=/usr/local/bin/fsx``: where suites are, by name.
+    """Return the paths of suites by name, from values of ``--suite-path`` such as ``fsx=/usr/local/bin/fsx``.
 
     Raises:
-        RequestError: a word has another form.
+        RequestError: a value is not NAME=PATH.
     """
     pairs = {word: word.partition("=") for word in words}
     for word, pair in pairs.items():
         if not all(pair):
-            raise RequestError(f"--suite-path {word!r}: not NAME=PATH", remedy="for example fsx=/usr/local/bin/fsx")
+            raise RequestError(f"--suite-path {word!r} is not NAME=PATH", remedy="for example fsx=/usr/local/bin/fsx")
     return {name: path for name, _, path in pairs.values()}

@@ -1,8 +1,8 @@
-"""pynfs: hand-made NFSv4.0 and NFSv4.1+ requests, sent directly to a server, without a mount.
+"""The suite pynfs: a client in Python sends NFSv4 requests directly to a server, without a mount.
 
-Its ``testserver.py`` ends with status 0 even if tests fail, so results come from the summary and the line of each
-test. pynfs needs the full Python library, and ``xdrlib``, which Python 3.13 no longer has; an ``xdrlib3`` beside the
-suite's folders is found.
+The program ``testserver.py`` ends with status 0 even if tests fail, so the results come from the summary and from the
+line of each test. pynfs needs the full Python library and xdrlib, which Python 3.13 lacks; a module xdrlib3 in the
+suite's folder replaces it.
 """
 
 import re
@@ -25,27 +25,31 @@ _SUMMARY = re.compile(
 
 
 class Pynfs(Suite):
-    """The suite after its build: a folder with ``nfs4.0`` and ``nfs4.1``."""
+    """The built pynfs: a folder with ``nfs4.0`` and ``nfs4.1``."""
 
     entries: ClassVar[tuple[str, ...]] = ("nfs4.1/testserver.py", "nfs4.1/xdrdef/nfs4_pack.py")
-    remedy: ClassVar[str] = "build pynfs (its setup.py makes xdrdef) and give its folder"
+    remedy: ClassVar[str] = "build pynfs (setup.py creates xdrdef)"
 
     suite: Literal["pynfs"] = "pynfs"
     vers: Literal["4.0", "4.1", "4.2"] | None = None
-    """None: the mount's version."""
+    """NFS version of the tests; None: the mount's version."""
     tests: tuple[str, ...] = ("all",)
-    """Flags and codes of pynfs; ``no`` before one leaves it out."""
+    """Flags and codes that select tests; the prefix ``no`` excludes tests."""
     deadline_s: float = Field(default=900.0, gt=0)
+    """Time limit in seconds of all tests together."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the one command; the export must allow ports above 1023 (``insecure``), or --secure needs root.
+        """Return the command. It uses a port below 1024 (--secure, as root), for exports without ``insecure``.
 
         Raises:
             RequestError: the mount is NFSv3, for which pynfs has no tests.
         """
         vers = self.vers or place.vers
         if not vers.startswith("4."):
-            raise RequestError(f"pynfs tests NFSv4 only, and the mount is NFSv{vers}", remedy="give it a vers")
+            raise RequestError(
+                f"pynfs tests NFSv4 only, and the mount is NFSv{vers}",
+                remedy="set vers = '4.2'",
+            )
         folder = "nfs4.0" if vers == "4.0" else "nfs4.1"
         address = f"{place.server}:{place.export}"
         minor = () if vers == "4.0" else (f"--minorversion={vers.removeprefix('4.')}",)
@@ -54,7 +58,7 @@ class Pynfs(Suite):
         return (SuiteStep(name=self.suite, argv=argv, directory=f"{place.path}/{folder}", environment=environment),)
 
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
-        """Parse the list of tests between two lines of stars, and check it against the summary."""
+        """Return the results in the list between two lines of stars; unknown if the counts differ from the summary."""
         text = ended.stdout
         summary = _SUMMARY.search(text)
         if not ended.ok or summary is None or "Tests interrupted!" in text:
@@ -69,9 +73,9 @@ class Pynfs(Suite):
         )
         counts = tuple(int(summary[word]) for word in ("passed", "failed"))
         if (len(outcome.passed), len(outcome.failed)) != counts:
-            reason = f"its summary counts {counts[0]} passed and {counts[1]} failed"
+            reason = f"the summary counts {counts[0]} passed and {counts[1]} failed tests"
             return joined(
-                [outcome, unknown(name, f"{reason}, {len(outcome.passed)} and {len(outcome.failed)} are listed")]
+                [outcome, unknown(name, f"{reason}, but the list has {len(outcome.passed)} and {len(outcome.failed)}")]
             )
         return outcome
 

@@ -1,4 +1,4 @@
-"""A suite: how it is found and installed on a client, its commands, and how they are run and their results parsed."""
+"""The interface of a suite, its search and installation on a client, and the run of its commands."""
 
 import hashlib
 import io
@@ -22,11 +22,13 @@ from raidproof.record.suite import CaseResult, SuiteOutcome
 from raidproof.workload.workload import own_directory, run_limited
 
 DIRECTORY = "/var/lib/raidproof-suites"
-"""Folder in the machine; it disappears when the lab ends."""
+"""Folder of the installed suites in a machine; it is removed when the lab ends."""
 LARGEST = 256 * MIB
-"""Bytes of a suite that may be copied: the image's file system has about three times as much room."""
+"""Maximum size in bytes of a suite that is copied to a machine: about a third of the free space in an image."""
 LEFT_OUT = frozenset({".git", "autom4te.cache", "__pycache__"})
+"""Names of folders that are not copied."""
 COPY_DEADLINE_S = 300.0
+"""Time limit in seconds for copying a suite to a machine."""
 _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
 _VERSION = re.compile(r": (\S+): version [`'](\S+)' not found")
 
@@ -37,7 +39,7 @@ class Target(Machine, Protocol):
     def run(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
-        """Run a command to its end, whatever its status."""
+        """Run a command, and return its output and status."""
 
     def succeed(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
@@ -56,7 +58,7 @@ def failed(name: str, reason: str) -> SuiteOutcome:
 
 
 def skipped(name: str, reason: str) -> SuiteOutcome:
-    """Return the outcome of one test that does not apply."""
+    """Return the outcome of one test that was skipped."""
     return SuiteOutcome(skipped=(CaseResult(name=name, reason=reason),))
 
 
@@ -66,7 +68,7 @@ def unknown(name: str, reason: str) -> SuiteOutcome:
 
 
 def joined(outcomes: Iterable[SuiteOutcome]) -> SuiteOutcome:
-    """Return the tests of several outcomes as one outcome."""
+    """Return one outcome with the tests of several outcomes."""
     every = list(outcomes)
     return SuiteOutcome(
         passed=tuple(name for one in every for name in one.passed),
@@ -77,70 +79,71 @@ def joined(outcomes: Iterable[SuiteOutcome]) -> SuiteOutcome:
 
 
 def tail(text: str, length: int = 300) -> str:
-    """Return the last ``length`` characters of a tool's output, on one line."""
+    """Return the last ``length`` characters of a tool's output, as one line."""
     words = " ".join(text.split())
     return words[-length:] or "no output"
 
 
 class SuitePlace(State):
-    """The parts of the stack that a suite needs to know."""
+    """The paths and addresses of a stack with which a suite runs on one client."""
 
     path: str
-    """The suite's program or folder in the machine."""
+    """Path of the suite's program or folder in the client."""
     directory: str
-    """An empty directory on the mount, for this suite only."""
+    """Path of an empty directory on the mount, for this suite only."""
     mount: str
-    """The mount point."""
+    """Path of the mount point in the client."""
     server: str
     """The server's address."""
     export: str
     """The path that the server exports."""
     vers: str
-    """The mount's NFS version, as 3 or 4.2."""
+    """The mount's NFS version, for example 4.2."""
 
     @property
     def exported(self) -> str:
-        """The suite's directory on the server."""
+        """Path of the suite's directory on the server."""
         return f"{self.export.rstrip('/')}/{self.directory.removeprefix(self.mount).strip('/')}"
 
 
 class SuiteStep(State):
-    """One command of a suite; its result is judged separately."""
+    """One command of a suite; its output is parsed separately."""
 
     name: str
     argv: tuple[str, ...]
     directory: str
     """Working directory of the command."""
     environment: dict[str, str] = Field(default_factory=dict)
+    """Additional environment variables of the command."""
 
     @property
     def command(self) -> tuple[str, ...]:
-        """The command in its directory and environment."""
+        """The command line, which sets the directory and environment by env(1)."""
         settings = (f"{name}={value}" for name, value in self.environment.items())
         return ("env", f"--chdir={self.directory}", *settings, *self.argv)
 
 
 class Suite(Spec):
-    """A suite with its settings. A subclass is one suite; its default for ``suite`` is the name."""
+    """Base class of the suites: a suite with its settings. A subclass has the suite's name as default of ``suite``."""
 
     programs: ClassVar[tuple[str, ...]] = ()
-    """Names of the program; empty if the suite is a folder."""
+    """Possible names of the suite's program; empty if the suite is a folder."""
     entries: ClassVar[tuple[str, ...]] = ()
-    """Files that exist in the folder of a built suite."""
+    """Paths that exist in the folder of a built suite."""
     remedy: ClassVar[str]
-    """How to get the suite, for a message."""
+    """How to get the suite, for error messages."""
     directories: ClassVar[tuple[str, ...]] = ()
-    """Directories that must exist in the client."""
+    """Directories that must exist in the client; `run_suite` creates them."""
 
     suite: str
     path: str | None = None
-    """The program or the folder, on the host or in the machine; None: see `host_path`."""
+    """Path of the program or the folder, on the host or in the machine. None: see `host_path`."""
     deadline_s: float = Field(default=600.0, gt=0)
-    """Seconds for each command."""
+    """Time limit in seconds of each command."""
 
     @abstractmethod
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the commands.
+        """Return the commands of the suite, in their order.
 
         Raises:
             RequestError: the suite has no test for these settings on this mount.
@@ -148,10 +151,10 @@ class Suite(Spec):
 
     @abstractmethod
     def parse(self, name: str, ended: Completed) -> SuiteOutcome:
-        """Parse the output of the command with this name."""
+        """Return the results of the tests in the output of the step ``name``."""
 
     def built(self) -> Path | None:
-        """Build the suite on this host, once, and return its path; None if raidproof cannot build it.
+        """Build the suite on this host at the first call; return its path, or None if raidproof cannot build it.
 
         Raises:
             RequirementMissing: this host lacks what the build needs.
@@ -160,55 +163,56 @@ class Suite(Spec):
         return None
 
     def compare(self, client: Machine, server: Machine, place: SuitePlace) -> SuiteOutcome:  # noqa: ARG002
-        """Compare what the suite has left on the client with what the server has; by default nothing."""
+        """Compare the suite's files on the client with those on the server; the default compares nothing."""
         return SuiteOutcome()
 
 
 def variable_of(spec: Suite) -> str:
-    """Return the environment variable with the path of a suite on this host."""
+    """Return the name of the environment variable for the path of a suite on this host."""
     return f"RAIDPROOF_SUITE_{spec.suite.upper()}"
 
 
 def host_path(spec: Suite, paths: Mapping[str, str] = {}) -> Path | None:
-    """Return the path of the suite on this host: from the request, the user's settings, or PATH.
+    """Return the path of the suite on this host; None if this host does not have the suite.
 
-    ``paths`` are the user's settings by name of the suite; they take precedence over the environment variable.
+    The path comes from the suite's settings, from ``paths`` (by name of the suite, ``--suite-path``), from the
+    environment variable, or from a search of PATH, in this order.
 
     Raises:
-        RequestError: the path does not exist, or is not that suite after its build.
+        RequestError: the path does not exist, or is not a built suite.
     """
-    said = paths.get(spec.suite) or os.environ.get(variable_of(spec))
-    if spec.path is not None or said:
-        path = Path(spec.path or said or "").expanduser()
+    given = paths.get(spec.suite) or os.environ.get(variable_of(spec))
+    if spec.path is not None or given:
+        path = Path(spec.path or given or "").expanduser()
         if path.exists():
             return _checked(spec, path)
         if spec.path is not None:
             return None  # the path may exist in the machine
-        raise RequestError(f"{spec.suite}: there is no {path}", remedy=spec.remedy)
+        raise RequestError(f"{spec.suite}: the path {path} does not exist", remedy=spec.remedy)
     found = (shutil.which(name) for name in spec.programs)
     return next((Path(one) for one in found if one), None)
 
 
 def _checked(spec: Suite, path: Path) -> Path:
     if spec.programs and not (path.is_file() and os.access(path, os.X_OK)):
-        raise RequestError(f"{spec.suite}: {path} is no program", remedy=spec.remedy)
+        raise RequestError(f"{spec.suite}: {path} is not an executable file", remedy=spec.remedy)
     if missing := [name for name in spec.entries if not (path / name).exists()]:
-        raise RequestError(f"{spec.suite}: {path} has no {', '.join(missing)}", remedy=spec.remedy)
+        raise RequestError(f"{spec.suite}: the folder {path} lacks {', '.join(missing)}", remedy=spec.remedy)
     return path
 
 
 def packed(path: Path) -> bytes:
-    """Return a program or a folder as a tar archive.
+    """Return a tar archive of a program or a folder.
 
     Raises:
-        RequestError: it is larger than the limit.
+        RequestError: the files have more than `LARGEST` bytes.
     """
     files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file() and not one.is_symlink()]
     size = sum(one.stat().st_size for one in files if not LEFT_OUT & {*one.relative_to(path.parent).parts})
     if size > LARGEST:
         raise RequestError(
-            f"{path} has {format_size(size)}, and at most {format_size(LARGEST)} are copied into a machine",
-            remedy="strip its programs, leave out sources and objects, or put it into the image",
+            f"{path} has {format_size(size)}, more than the limit of {format_size(LARGEST)} for a copy to a machine",
+            remedy="strip the programs, remove sources and objects, or install the suite in the image",
         )
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
@@ -223,11 +227,11 @@ def _wanted(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def install(spec: Suite, machine: Target, paths: Mapping[str, str] = {}) -> str:
-    """Install the suite in the machine if it is missing, and return its path there.
+    """Install the suite in the machine, unless the machine has it, and return the suite's path in the machine.
 
     Raises:
-        RequirementMissing: the suite is nowhere, or its programs need libraries that the machine does not have.
-        RequestError: the path that the user gave is not the suite.
+        RequirementMissing: neither host nor machine has the suite, or the machine lacks libraries of its programs.
+        RequestError: the requested path does not exist, or is not a built suite.
     """
     if (source := host_path(spec, paths)) is None:
         if (path := _in_machine(spec, machine)) is not None:
@@ -248,7 +252,9 @@ def _in_machine(spec: Suite, machine: Target) -> str | None:
     if spec.path is not None:
         if machine.run(["test", "-e", spec.path]).ok:
             return spec.path
-        raise RequirementMissing(f"{spec.suite}: neither this host nor {machine.name} has {spec.path}")
+        raise RequirementMissing(
+            f"{spec.suite}: the path {spec.path} exists neither on this host nor in {machine.name}"
+        )
     for name in spec.programs:
         if (found := machine.run(["command", "-v", name])).ok:
             return found.stdout.strip()
@@ -259,40 +265,40 @@ def _built_here(spec: Suite, machine: Target) -> Path:
     if (built := spec.built()) is not None:
         return built
     raise RequirementMissing(
-        f"{spec.suite} is neither on this host nor in {machine.name}'s image",
-        remedy=f"{spec.remedy}; then say where: --suite-path {spec.suite}=PATH",
+        f"neither this host nor the image of {machine.name} has the suite {spec.suite}",
+        remedy=f"{spec.remedy}; then use --suite-path {spec.suite}=PATH",
     )
 
 
 def parse_ldd(text: str) -> tuple[str, ...]:
-    """Parse what ldd did not find: libraries, and versions of symbols that a library is too old for."""
+    """Return what is missing by the output of ldd(1): libraries, and symbol versions that a library is too old for."""
     return tuple(dict.fromkeys([*_MISSING.findall(text), *(f"{name} {of}" for name, of in _VERSION.findall(text))]))
 
 
 def require_libraries(machine: Target, programs: Sequence[str]) -> None:
-    """Check that programs can be loaded; scripts, folders and static programs need nothing.
+    """Check that a machine has the libraries of programs; scripts, folders and static programs need none.
 
     Raises:
-        RequirementMissing: names every missing library.
+        RequirementMissing: libraries are missing.
     """
-    said = machine.run(["ldd", *programs])
-    if missing := parse_ldd(f"{said.stdout}\n{said.stderr}"):
+    ended = machine.run(["ldd", *programs])
+    if missing := parse_ldd(f"{ended.stdout}\n{ended.stderr}"):
         raise RequirementMissing(
-            f"{machine.name} has not what the suite was linked with: {', '.join(missing)}",
-            remedy="link it statically, or build it on the machine's own distribution",
+            f"{machine.name} lacks libraries of the suite: {', '.join(missing)}",
+            remedy="link the suite statically, or build it on the distribution of the machine",
         )
 
 
 class SuiteRun(State):
-    """The output of a run of a suite, and its duration."""
+    """The results of one run of a suite."""
 
     outcome: SuiteOutcome
     seconds: float
     path: str
-    """Path of the suite in the machine; the name of its folder contains the digest of what was copied."""
+    """Path of the suite in the machine; the name of the folder contains a digest of the copied archive."""
     commands: tuple[tuple[str, ...], ...]
     output: dict[str, str] = Field(default_factory=dict, exclude=True)
-    """Output of each step, standard error last; kept as files beside the record."""
+    """Standard output and standard error of each step; stored as files beside the record."""
 
 
 def run_suite(
@@ -305,12 +311,12 @@ def run_suite(
     vers: str,
     paths: Mapping[str, str] = {},
 ) -> SuiteRun:
-    """Run a suite to its end; a step that exceeds its time is unknown, and the next does not begin.
+    """Run a suite on a client. If a step exceeds its time limit, its result and those of later steps are unknown.
 
     Raises:
-        RequirementMissing: the suite is nowhere, or cannot run in the machine.
+        RequirementMissing: neither host nor client has the suite, or it cannot run on the client.
         RequestError: the suite does not support this mount.
-        RigError: the machine failed.
+        RigError: a command of raidproof on the client failed.
     """
     place = SuitePlace(
         path=install(spec, client, paths),
@@ -342,4 +348,4 @@ def run_suite(
 
 
 def _not_run(steps: tuple[SuiteStep, ...]) -> list[SuiteOutcome]:
-    return [unknown(step.name, "not begun: one before it did not end") for step in steps]
+    return [unknown(step.name, "not run, because an earlier step exceeded its time limit") for step in steps]

@@ -1,10 +1,9 @@
-import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from raidproof.guest.keeper import store
+from tests.guest.keeper.power import power_cut
 
 PROGRAM = str(Path(store.__file__).parent)
 
@@ -14,10 +13,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "raidproof"
     monkeypatch.setattr(store, "ROOT", str(path))
     return path
-
-
-class PowerLost(Exception):
-    pass
 
 
 def test_a_snapshot_contains_the_program_that_restores_it(root: Path) -> None:
@@ -30,24 +25,13 @@ def test_a_snapshot_contains_the_program_that_restores_it(root: Path) -> None:
 
 
 @pytest.mark.parametrize("step", range(12))
-def test_power_may_go_at_any_step_of_a_commit(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_may_go_at_any_step_of_a_commit(step: int) -> None:
     """A power cut may happen at each fsync: afterwards the snapshot is complete or does not exist."""
-    done = 0
-    fsync = os.fsync
-
-    def counted(descriptor: int) -> None:
-        nonlocal done
-        if done == step:
-            raise PowerLost
-        done += 1
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", counted)
-    with suppress(PowerLost):
+    with power_cut(step) as synced:
         store.commit("r1", {"version": 1}, PROGRAM)
     for run in store.complete():
         assert store.load(run, store.SNAPSHOT) == {"version": 1}
-    if done < 9:
+    if len(synced) < 9:
         assert store.complete() == []
 
 

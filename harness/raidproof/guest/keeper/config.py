@@ -1,4 +1,4 @@
-"""What the keeper saves of a machine: paths, sysctls, queue settings, units, daemons."""
+"""The paths, sysctls, queue settings, systemd units and daemons whose state the keeper saves."""
 
 CONFIGURATION = (
     "/etc/exports",
@@ -23,12 +23,14 @@ CONFIGURATION = (
     "/etc/udev/rules.d",
     "/etc/systemd/system",
 )
+"""Configuration files and folders, saved as bytes."""
 NFS_STATE = "/var/lib/nfs"
 CLIENT_RECORDS = tuple(f"{NFS_STATE}/{name}" for name in ("nfsdcld", "nfsdcltrack", "v4recovery"))
-"""A running server writes these all the time, so they are saved after it has stopped."""
+"""Client records of NFSv4. A running server writes them, so they are saved after the server has stopped."""
 PEERS = tuple(f"{NFS_STATE}/{name}" for name in ("sm", "sm.bak", "state", "statd"))
-"""Files of rpc.statd; not touched if an rpc.statd runs that is not raidproof's."""
+"""Files of rpc.statd; neither saved nor restored if the machine's own rpc.statd runs."""
 TABLES = (f"{NFS_STATE}/etab", f"{NFS_STATE}/rmtab")
+"""The tables of exports and of mounting clients (exportfs(8), rpc.mountd(8))."""
 
 SYSCTLS = (
     "/proc/sys/fs/leases-enable",
@@ -40,18 +42,20 @@ SYSCTLS = (
     "/proc/sys/kernel/panic",
     "/proc/sys/kernel/sysrq",
 )
+"""Patterns of the paths of sysctls."""
 QUEUE = (
-    # A change of the scheduler resets nr_requests.
+    # The scheduler is first, because its change resets nr_requests.
     "queue/scheduler",
     "queue/nr_requests",
     "queue/read_ahead_kb",
     "queue/max_sectors_kb",
     "queue/write_cache",
 )
+"""Settings of a member disk's queue in sysfs."""
 NFSD = "/proc/fs/nfsd"
 NFSD_KNOBS = ("versions", "nfsv4leasetime", "nfsv4gracetime", "max_block_size")
 NFSD_USUAL = {"nfsv4leasetime": "90", "nfsv4gracetime": "90"}
-"""Kernel defaults in seconds (NFSD_DEFAULT_LEASE), if nfsd was not loaded when the snapshot was taken."""
+"""Kernel defaults in seconds (NFSD_DEFAULT_LEASE), restored if nfsd was not loaded at the time of the snapshot."""
 
 SERVER_UNITS = ("nfs-server.service", "nfs-mountd.service", "nfsdcld.service", "fsidd.service", "nfs-idmapd.service")
 UNITS = (
@@ -70,6 +74,7 @@ UNITS = (
 SERVER_DAEMONS = ("rpc.mountd", "nfsdcld", "fsidd")
 DAEMONS = (*SERVER_DAEMONS, "rpc.statd", "rpc.idmapd", "rpcbind", "blkmapd")
 INGRESS = "ifb0"
+"""The device that raidproof adds for the conditions of incoming packets."""
 OUR_FOLDERS = ("/var/lib/raidproof-suites",)
-"""Folders of raidproof for outside suites; restored by removing them with their content."""
+"""Folders that raidproof creates for external test suites; removed with their content if they did not exist."""
 OUR_LINKS = "/dev/disk/by-id/raidproof-*"

@@ -1,5 +1,5 @@
-# A minimal Python: no pathlib.
-"""The machine's own NFS server: describe it, stop it so that raidproof's can run, start it again."""
+# No pathlib: a machine may have a minimal Python.
+"""The NFS server of the machine: its state, its stop before raidproof's server runs, and its start afterwards."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ State = dict[str, Any]
 
 
 def describe() -> State:
-    """Return the units, the daemons and the settings of nfsd; nfsd is None if it is not loaded."""
+    """Return the state of the NFS server: units, daemons, and settings of nfsd (None if nfsd is not loaded)."""
     return {"units": units(), "daemons": programs.daemons(config.DAEMONS), "nfsd": nfsd()}
 
 
 def units() -> dict[str, dict[str, str]]:
-    """Return the state of each unit that systemd knows; empty without systemd."""
+    """Return the state of each loaded or masked unit of `config.UNITS`; empty on a machine without systemd."""
     if not os.path.isdir("/run/systemd/system"):
         return {}
     asked = "--property=Id,LoadState,ActiveState,UnitFileState"
@@ -41,36 +41,36 @@ def nfsd() -> dict[str, str] | None:
 
 
 def serving(state: State) -> bool:
-    """Whether an NFS server runs that would conflict with raidproof's."""
+    """Return whether an NFS server runs in this state; raidproof's NFS server cannot run beside it."""
     busy = state["nfsd"] is not None and state["nfsd"]["threads"] != "0"
     return busy or any(one["name"] in config.SERVER_DAEMONS for one in state["daemons"])
 
 
-def stop(said: list[str]) -> None:
-    """Stop every NFS server of this machine, its own or raidproof's, and empty its tables."""
+def stop(failures: list[str]) -> None:
+    """Stop the NFS server, the machine's own or raidproof's, and empty the table of exports and nfsd's caches."""
     found = units()
     if active := [name for name in config.SERVER_UNITS if found.get(name, {}).get("active") == "active"]:
-        programs.must(["systemctl", "stop", *active], said)
+        programs.must(["systemctl", "stop", *active], failures)
     if (now := nfsd()) is not None:
-        # Even without threads, nfsd's caches hold raidproof's file system open.
+        # nfsd's caches keep the exported file system in use, even if nfsd has no threads.
         if now["threads"] != "0":
-            programs.must(["rpc.nfsd", "0"], said)
-        programs.must(["exportfs", "-ua"], said)
-        programs.must(["exportfs", "-f"], said)
-    _end(programs.daemons(config.SERVER_DAEMONS), said)
+            programs.must(["rpc.nfsd", "0"], failures)
+        programs.must(["exportfs", "-ua"], failures)
+        programs.must(["exportfs", "-f"], failures)
+    _end(programs.daemons(config.SERVER_DAEMONS), failures)
 
 
-def _end(daemons: list[dict[str, Any]], said: list[str]) -> None:
-    # The workers of rpc.mountd end with it; there is no need to wait for a daemon that ignores SIGTERM.
-    said += [
-        f"{one['name']} (process {one['pid']}) does not end"
+def _end(daemons: list[dict[str, Any]], failures: list[str]) -> None:
+    # SIGTERM first; SIGKILL if the daemon ignores it. The worker processes of rpc.mountd end with rpc.mountd.
+    failures += [
+        f"{one['name']} (process {one['pid']}) still runs after SIGKILL"
         for one in daemons
         if not programs.end(one["pid"], signal.SIGTERM) and not programs.end(one["pid"], signal.SIGKILL)
     ]
 
 
-def set_knobs(saved: State, said: list[str]) -> None:
-    """Restore the settings of nfsd, which must not run; set the kernel's defaults if it was not loaded."""
+def set_knobs(saved: State, failures: list[str]) -> None:
+    """Restore the settings of nfsd if it is loaded and has no threads; the kernel's defaults if it was not loaded."""
     now = nfsd()
     if now is None or now["threads"] != "0":
         return
@@ -78,13 +78,13 @@ def set_knobs(saved: State, said: list[str]) -> None:
     for name in config.NFSD_KNOBS:
         value = wanted.get(name)
         if name == "max_block_size" and (value or "0") == "0":
-            value = str(usual_block_size())  # 0 means "not yet decided" and cannot be written
+            value = str(usual_block_size())  # nfsd prints 0 before its first start, and refuses to be set to 0
         if value and now[name] != value:
-            write(f"{config.NFSD}/{name}", value, said)
+            write(f"{config.NFSD}/{name}", value, failures)
 
 
 def usual_block_size() -> int:
-    """Return nfsd's default block size in bytes: memory / 4096, 8 KiB to 1 MiB (nfsd_get_default_max_blksize)."""
+    """Return nfsd's default block size in bytes: memory / 4096, from 8 KiB to 1 MiB (nfsd_get_default_max_blksize)."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     size = 1 << 20
     while size > memory >> 12 and size >= 16 << 10:
@@ -92,41 +92,41 @@ def usual_block_size() -> int:
     return size
 
 
-def end_strangers(saved: State, said: list[str]) -> None:
-    """Stop the daemons that did not run before: mounts start rpc.statd."""
+def end_strangers(saved: State, failures: list[str]) -> None:
+    """Stop the NFS services and daemons that did not run at the snapshot: a mount, for example, starts rpc.statd."""
     before, now = saved["units"], units()
     stop_units = [
         name
         for name, unit in now.items()
         if unit["active"] == "active" and before.get(name, {}).get("active") in {"inactive", "failed"}
-        # systemd manages mounts and sockets itself.
+        # systemd starts and stops mounts and sockets when they are used.
         if name.endswith(".service")
     ]
     if stop_units:
-        programs.must(["systemctl", "stop", *stop_units], said)
+        programs.must(["systemctl", "stop", *stop_units], failures)
     known = {one["name"] for one in saved["daemons"]}
-    _end([one for one in programs.daemons(config.DAEMONS) if one["name"] not in known], said)
+    _end([one for one in programs.daemons(config.DAEMONS) if one["name"] not in known], failures)
 
 
-def start(saved: State, said: list[str]) -> None:
-    """Start the units and daemons that ran before and do not run now."""
+def start(saved: State, failures: list[str]) -> None:
+    """Start the units, daemons and nfsd threads that ran at the snapshot and do not run now."""
     now = units()
     wanted = [name for name, unit in saved["units"].items() if unit["active"] == "active"]
     if idle := [name for name in wanted if now.get(name, {}).get("active") != "active"]:
-        programs.must(["systemctl", "start", *idle], said)
+        programs.must(["systemctl", "start", *idle], failures)
     running = {one["name"] for one in programs.daemons(config.DAEMONS)}
     for one in saved["daemons"]:
         if not one["unit"] and one["name"] not in running:
-            programs.launch(one["argv"], said)
+            programs.launch(one["argv"], failures)
             running.add(one["name"])
     threads = (saved["nfsd"] or {}).get("threads", "0")
     if (found := nfsd()) is not None and found["threads"] != threads:
         ports = {line.split()[1] for line in saved["nfsd"]["portlist"].splitlines() if len(line.split()) == 2}
         port = ["-p", ports.pop()] if len(ports) == 1 and found["threads"] == "0" else []
-        programs.must(["rpc.nfsd", *port, threads], said)
+        programs.must(["rpc.nfsd", *port, threads], failures)
 
 
-def flush(said: list[str]) -> None:
+def flush(failures: list[str]) -> None:
     """Flush the kernel's export cache, so that the restored export table takes effect."""
     if nfsd() is not None:
-        programs.must(["exportfs", "-f"], said)
+        programs.must(["exportfs", "-f"], failures)

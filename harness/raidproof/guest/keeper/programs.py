@@ -1,5 +1,5 @@
-# A minimal Python: no pathlib.
-"""Runs programs, and finds and ends processes."""
+# No pathlib: a machine may have a minimal Python.
+"""Runs programs, starts daemons, and finds and ends processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from contextlib import suppress
 from typing import Any
 
 DEADLINE_S = 60.0
+"""Default time limit of a program in seconds."""
 END_MS = 10_000
-"""Milliseconds that a process gets to end."""
+"""Milliseconds to wait for the end of a process after a signal."""
 LEAVE_S = 5.0
+"""Seconds to wait until a daemon detaches: until the started process ends."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def run(argv: list[str], deadline_s: float = DEADLINE_S) -> subprocess.CompletedProcess[str]:
-    """Run a program; the status is 127 if it cannot start and 124 if it does not end in time."""
+    """Run a program; return status 127 if the program cannot start, and 124 if it does not end within the deadline."""
     environment = {**os.environ, "LC_ALL": "C", "PATH": PATH}
     try:
         return subprocess.run(
@@ -38,18 +40,18 @@ def run(argv: list[str], deadline_s: float = DEADLINE_S) -> subprocess.Completed
         return subprocess.CompletedProcess(argv, 124, "", f"still running after {deadline_s:g} s")
 
 
-def must(argv: list[str], said: list[str], deadline_s: float = DEADLINE_S) -> bool:
-    """Run a program; append to ``said`` if it fails. Return whether it succeeded."""
+def must(argv: list[str], failures: list[str], deadline_s: float = DEADLINE_S) -> bool:
+    """Run a program, and return whether it ended with status 0; if not, append a message to ``failures``."""
     ended = run(argv, deadline_s)
     if ended.returncode:
-        said.append(
+        failures.append(
             f"status {ended.returncode} from {' '.join(argv)}: {(ended.stderr or ended.stdout).strip()[-500:]}"
         )
     return ended.returncode == 0
 
 
-def launch(argv: list[str], said: list[str]) -> None:
-    """Start a daemon, and wait until it has left this session; return after a time limit if it never does."""
+def launch(argv: list[str], failures: list[str]) -> None:
+    """Start a daemon, and wait until it detaches, `LEAVE_S` at most; append a message to ``failures`` on an error."""
     try:
         process = subprocess.Popen(
             argv,
@@ -60,14 +62,14 @@ def launch(argv: list[str], said: list[str]) -> None:
             env={**os.environ, "PATH": PATH},
         )
     except OSError as error:
-        said.append(f"cannot start {' '.join(argv)}: {error}")
+        failures.append(f"cannot start {' '.join(argv)}: {error}")
         return
     with suppress(subprocess.TimeoutExpired):
         process.wait(LEAVE_S)
 
 
 def pids() -> list[int]:
-    """Return all process ids except this process and its parents."""
+    """Return the ids of all processes except PID 1, this process and its parents."""
     mine, pid = set(), os.getpid()
     while pid > 1:
         mine.add(pid)
@@ -77,7 +79,7 @@ def pids() -> list[int]:
 
 
 def daemons(names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the running daemons of these names: process, arguments, and whether they belong to a systemd unit."""
+    """Return the running daemons with these names: process id, arguments, and whether a systemd unit started them."""
     found = []
     for pid in pids():
         with suppress(OSError):
@@ -91,7 +93,7 @@ def daemons(names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def users(folders: list[str]) -> Iterator[int]:
-    """Yield the processes that have a file open in one of the folders, or have their working directory there."""
+    """Yield the ids of processes with an open file, working directory, root or program in one of the folders."""
     for pid in pids():
         with suppress(OSError):
             held = [f"/proc/{pid}/cwd", f"/proc/{pid}/root", f"/proc/{pid}/exe"]
@@ -109,7 +111,7 @@ def _inside(path: str, folders: list[str]) -> bool:
 
 
 def end(pid: int, how: signal.Signals) -> bool:
-    """Send a signal to a process and wait until it ends; return whether it ended."""
+    """Send the signal ``how`` to a process, and wait `END_MS` for its end; return whether the process ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -1,7 +1,7 @@
-# A minimal Python: no pathlib.
-"""Saves files and folders with all their attributes, restores them, and stores a snapshot on its machine.
+# No pathlib: a machine may have a minimal Python.
+"""Saves files and folders with their attributes, restores them, and stores the snapshot of a run on its machine.
 
-Every step of a snapshot is atomic with respect to a power cut.
+A snapshot is created and removed atomically: after a power cut it is complete or does not exist.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from typing import Any
 from . import config
 
 ROOT = "/var/lib/raidproof"
+"""Folder of the snapshots."""
 PREFIX, PARTIAL, GONE = "snapshot.", ".new", "gone."
+"""Parts of folder names: a snapshot has PREFIX and, while it is incomplete, PARTIAL; a discarded one has GONE."""
 SNAPSHOT, SETTLED = "snapshot.json", "settled.json"
+"""The files of a snapshot: the state at `take`, and the client records at `settle`."""
 LARGEST = 64 << 20
-"""Bytes; no configuration file is as large."""
+"""Maximum size of a saved file in bytes; configuration files are smaller."""
 
 Entry = dict[str, Any]
+"""Kind, content and attributes of one file, folder or symbolic link."""
 Tree = dict[str, Entry]
+"""Entries by path."""
 
 
 def path_of(run: str) -> str:
@@ -34,14 +39,14 @@ def path_of(run: str) -> str:
 
 
 def sweep() -> None:
-    """Remove snapshots that were never complete (nothing was changed yet), and discarded ones."""
+    """Remove incomplete snapshots, whose runs have not changed the machine, and discarded snapshots."""
     for name in _listed():
         if name.startswith(GONE) or (name.startswith(PREFIX) and name.endswith(PARTIAL)):
             shutil.rmtree(os.path.join(ROOT, name), ignore_errors=True)
 
 
 def complete() -> list[str]:
-    """Return the runs whose complete snapshot is here: their changes have not been undone."""
+    """Return the runs with a complete snapshot on this machine: their changes are not yet restored."""
     return [name[len(PREFIX) :] for name in _listed() if name.startswith(PREFIX) and not name.endswith(PARTIAL)]
 
 
@@ -52,12 +57,12 @@ def _listed() -> list[str]:
 
 
 def commit(run: str, snapshot: dict[str, Any], program: str) -> None:
-    """Write the snapshot, with the program that restores it, then rename it to its final name."""
+    """Write the snapshot of a run, with a copy of the keeper's folder ``program``; rename it to its final name."""
     final = path_of(run)
     aside = final + PARTIAL
     shutil.rmtree(aside, ignore_errors=True)
     os.makedirs(aside, mode=0o700)
-    os.chmod(ROOT, 0o700)  # it holds copies of files that only root may read
+    os.chmod(ROOT, 0o700)  # the snapshots contain copies of files that only root may read
     package = os.path.join(aside, os.path.basename(program))
     os.mkdir(package)
     for name in sorted(os.listdir(program)):
@@ -73,7 +78,7 @@ def commit(run: str, snapshot: dict[str, Any], program: str) -> None:
 
 
 def add(run: str, name: str, content: dict[str, Any]) -> None:
-    """Write a further file of a snapshot, atomically."""
+    """Add a file to the snapshot of a run, atomically."""
     path = os.path.join(path_of(run), name)
     write(path + PARTIAL, json.dumps(content).encode())
     os.replace(path + PARTIAL, path)
@@ -81,7 +86,7 @@ def add(run: str, name: str, content: dict[str, Any]) -> None:
 
 
 def load(run: str, name: str) -> dict[str, Any] | None:
-    """Return a file of a snapshot, or None if it was not written."""
+    """Return the content of a file of a snapshot, or None if the file does not exist."""
     try:
         with open(os.path.join(path_of(run), name), "rb") as file:
             content: dict[str, Any] = json.load(file)
@@ -91,19 +96,19 @@ def load(run: str, name: str) -> dict[str, Any] | None:
 
 
 def discard(run: str) -> None:
-    """Remove a snapshot atomically, by a rename before the removal."""
+    """Remove the snapshot of a run atomically: rename it first."""
     gone = os.path.join(ROOT, GONE + run)
     os.replace(path_of(run), gone)
     sync_folder(ROOT)
     shutil.rmtree(gone, ignore_errors=True)
-    with suppress(OSError):  # not empty: it holds other files of raidproof
+    with suppress(OSError):  # the folder has other files of raidproof
         os.rmdir(ROOT)
 
 
 def save(roots: Iterable[str], skip: Iterable[str] = ()) -> Tree:
-    """Return every file, folder and link below the roots, by path; a root that does not exist is left out.
+    """Return every file, folder and symbolic link at and below the roots, by path, without the paths in ``skip``.
 
-    File systems that are mounted below a root are left out. Sockets and devices have no content to save.
+    Roots that do not exist, mount points, sockets and devices are left out.
     """
     tree: Tree = {}
     omitted = frozenset(skip)
@@ -130,7 +135,9 @@ def _save(path: str, skip: frozenset[str], tree: Tree) -> None:
         entry.update(kind="link", target=os.readlink(path))
     elif stat.S_ISREG(found.st_mode):
         if found.st_size > LARGEST:
-            raise ValueError(f"{path} has {found.st_size} bytes: too many for a configuration")
+            raise ValueError(
+                f"{path} has {found.st_size} bytes, more than the limit of {LARGEST} bytes for a saved file"
+            )
         with open(path, "rb") as file:
             entry.update(kind="file", content=base64.b64encode(file.read()).decode())
     elif stat.S_ISDIR(found.st_mode):
@@ -148,26 +155,27 @@ def _xattrs(path: str) -> dict[str, str]:
     try:
         names = os.listxattr(path, follow_symlinks=False)
         return {name: base64.b64encode(os.getxattr(path, name, follow_symlinks=False)).decode() for name in names}
-    except OSError:  # the file system does not support them
+    except OSError:  # the file system does not support extended attributes
         return {}
 
 
 def differences(saved: Tree, found: Tree) -> list[str]:
-    """Return a description of each path in which two trees differ."""
-    said = []
+    """Return a description of each difference between two trees."""
+    different = []
     for path in sorted({*saved, *found}):
         if path not in found:
-            said.append(f"{path} is missing")
+            different.append(f"{path} is missing")
         elif path not in saved:
-            said.append(f"{path} was not there")
+            different.append(f"{path} is new")
         elif saved[path] != found[path]:
             keys = sorted({*saved[path], *found[path]})
-            said.append(f"{path}: other {', '.join(k for k in keys if saved[path].get(k) != found[path].get(k))}")
-    return said
+            changed = ", ".join(key for key in keys if saved[path].get(key) != found[path].get(key))
+            different.append(f"{path} differs in {changed}")
+    return different
 
 
 def restore(saved: Tree, roots: Iterable[str], skip: Iterable[str] = ()) -> Tree:
-    """Restore the roots; return the entries that were replaced."""
+    """Restore the files at and below the roots, without the paths in ``skip``; return the replaced entries."""
     found = save(roots, skip)
     replaced = {path: entry for path, entry in found.items() if saved.get(path) != entry}
     changed = [path for path, entry in saved.items() if found.get(path) != entry]
@@ -192,7 +200,7 @@ def _remove(path: str, entry: Entry) -> None:
         try:
             os.rmdir(path)
         except OSError:
-            return  # not empty: the rest is not raidproof's to remove; the comparison at the end reports it
+            return  # not empty: the comparison after the restoration reports the folder
     else:
         os.unlink(path)
 
@@ -218,13 +226,13 @@ def _make(path: str, entry: Entry, found: Entry | None) -> None:
     write(aside, base64.b64decode(entry["content"]), lambda: _dress(aside, entry))
     try:
         os.replace(aside, path)
-    except OSError:  # a mount point: its content can be changed, but it cannot be replaced
+    except OSError:  # a mount point: the file can be written, but not replaced
         os.unlink(aside)
         write(path, base64.b64decode(entry["content"]), lambda: _dress(path, entry))
 
 
 def write(path: str, content: bytes, dress: Callable[[], None] = lambda: None) -> None:
-    """Write a file durably (fsync)."""
+    """Write a file, call ``dress`` to set its attributes, and call fsync."""
     with open(path, "wb") as file:
         file.write(content)
         file.flush()
@@ -233,7 +241,7 @@ def write(path: str, content: bytes, dress: Callable[[], None] = lambda: None) -
 
 
 def sync_folder(path: str) -> None:
-    """Make the changes of a directory's entries durable (fsync)."""
+    """Call fsync on a folder, which makes changes of its names durable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -247,7 +255,7 @@ def sync_folder(path: str) -> None:
 def _dress(path: str, entry: Entry) -> None:
     os.chown(path, *entry["owner"], follow_symlinks=False)
     if entry["kind"] != "link":
-        # After chown(2), which clears set-user-ID.
+        # After chown(2), because chown clears the set-user-ID bit.
         os.chmod(path, entry["mode"])
     if _xattrs(path) != entry["xattrs"]:
         for name in _xattrs(path).keys() - entry["xattrs"].keys():
@@ -258,7 +266,7 @@ def _dress(path: str, entry: Entry) -> None:
 
 
 def missing(directories: list[str]) -> list[str]:
-    """Return the folders that must be created so that these directories exist, the deepest first."""
+    """Return the directories and their parents that do not exist, the deepest first."""
     absent = set()
     for directory in directories:
         path = os.path.abspath(directory)
@@ -269,30 +277,30 @@ def missing(directories: list[str]) -> list[str]:
 
 
 def remove_folders(were_missing: list[str]) -> None:
-    """Remove folders that did not exist before, unless they are not empty."""
+    """Remove the empty ones of the folders that did not exist at the snapshot."""
     for path in were_missing:
         with suppress(OSError):
             os.rmdir(path)
 
 
 def absent() -> list[str]:
-    """Return raidproof's folders that do not exist."""
+    """Return the paths in `config.OUR_FOLDERS` that do not exist."""
     return [path for path in config.OUR_FOLDERS if not os.path.lexists(path)]
 
 
 def remove_ours(were_absent: list[str]) -> None:
-    """Remove raidproof's folders, with their content."""
+    """Remove folders that did not exist at the snapshot, with their content."""
     for path in were_absent:
         shutil.rmtree(path, ignore_errors=True)
 
 
 def links() -> list[str]:
-    """Return the links that raidproof created."""
+    """Return the symbolic links in /dev/disk/by-id that raidproof has created."""
     return sorted(glob.glob(config.OUR_LINKS))
 
 
 def remove_links(before: list[str]) -> None:
-    """Remove raidproof's links that did not exist before."""
+    """Remove raidproof's symbolic links that did not exist at the snapshot."""
     for path in set(links()) - set(before):
         with suppress(FileNotFoundError):
             os.unlink(path)
