@@ -24,7 +24,7 @@ def test_a_disks_log_is_written_whole(run: str, tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["dsk0", "new"], "no member 'dsk0', it has disk0, disk1"), (["disk0", "nowhere/new"], "cannot write")],
+    [(["dsk0", "new"], "'dsk0'; members: disk0, disk1"), (["disk0", "nowhere/new"], "cannot write")],
 )
 def test_what_cannot_be_written_is_said_and_leaves_nothing(
     run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str

@@ -11,7 +11,7 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
-from raidproof.crash.checker import FOLDER, AgentLine, Lost, Silent
+from raidproof.crash.checker import FOLDER, AgentConnection, Lost, Silent
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
@@ -64,7 +64,7 @@ class Rig:
         ours, self.agent = socket.socketpair()
         console.write_text(PANIC)
         self.guest = Guest(console, lambda _: command)
-        self.line = AgentLine(cast("Machine", self.guest), cast("RemoteCommand", command), ours)
+        self.line = AgentConnection(cast("Machine", self.guest), cast("RemoteCommand", command), ours)
         self.stages: list[str] = []
 
     def says(self, *things: dict[str, object]) -> None:
@@ -104,7 +104,7 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
         return Command()
 
     guest = Guest(tmp_path / "console", run)
-    with AgentLine.start(cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}) as line:
+    with AgentConnection.start(cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}) as line:
         assert set(guest.files) == {
             f"{FOLDER}/{name}" for name in ("ledger_writer.py", "ledger_reader.py", "check_agent.py", "config.json")
         }
@@ -120,8 +120,8 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
 def test_an_agent_that_ends_before_it_calls_is_an_error_of_the_rig(tmp_path: Path, listener: socket.socket) -> None:
     guest = Guest(tmp_path / "console", lambda _: Command(1, ended=True))
     listener.settimeout(20)
-    with pytest.raises(RigError, match="the agent ended: it broke"):
-        AgentLine.start(cast("Machine", guest), listener, cast("Lab", Here()), {})
+    with pytest.raises(RigError, match="ended before it connected: it broke"):
+        AgentConnection.start(cast("Machine", guest), listener, cast("Lab", Here()), {})
 
 
 def test_stages_are_told_before_the_answer_of_the_same_request(make: Callable[..., Rig]) -> None:
@@ -157,7 +157,7 @@ def test_an_agent_that_was_killed_is_a_finding_and_one_that_failed_is_none(
 ) -> None:
     rig = make(status)
     rig.agent.shutdown(socket.SHUT_WR)
-    with pytest.raises(end, match=f"status {status}" if end is Lost else "the agent failed: it broke"):
+    with pytest.raises(end, match=f"status {status}" if end is Lost else "the check agent failed: it broke"):
         rig.ask()
 
 

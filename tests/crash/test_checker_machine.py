@@ -119,7 +119,7 @@ class Rig:
 
         for name, stand_in in {
             "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "check_after_boot": check_after_boot,
-            "UmlOnFiles": lambda files: SimpleNamespace(files=files), "AgentLine": SimpleNamespace(start=start),
+            "UmlOnFiles": lambda files: SimpleNamespace(files=files), "AgentConnection": SimpleNamespace(start=start),
             "start_nfsd": lambda _: None,
         }.items():  # fmt: skip
             monkeypatch.setattr(module, name, stand_in)

@@ -121,7 +121,7 @@ def test_to_go_on_with_fewer_states_than_were_judged_boots_nothing(honest: MadeU
 def test_two_do_not_write_one_journal(honest: MadeUp) -> None:
     with closing(honest.begin().journal):
         before = (honest.folder / "states.jsonl").read_bytes()
-        with pytest.raises(RequestError, match="being written by another") as refused:
+        with pytest.raises(RequestError, match="another exploration is writing") as refused:
             honest.begin()
         assert "--resume" in str(refused.value)
         assert (honest.folder / "states.jsonl").read_bytes() == before
@@ -138,7 +138,7 @@ def test_a_line_that_is_none_is_refused(honest: MadeUp) -> None:
     honest.explore(states=3)
     with (honest.folder / "states.jsonl").open("ab") as file:
         file.write(b'{"what":"nothing"}\n')
-    with pytest.raises(RequestError, match="jsonl:5: not a line"):
+    with pytest.raises(RequestError, match="jsonl:5: "):
         honest.begin()
 
 

@@ -96,7 +96,7 @@ def test_marks_on_everything_prove_nothing_and_say_so() -> None:
     disks = Marked(everywhere(*range(8)))
     judged = accuracy_of(disks.array, disks.read, ROWS)
     assert judged.all_marked
-    assert str(judged).endswith("every chunk is marked")
+    assert str(judged).endswith("the bitmap marks all chunks")
     other = Marked(everywhere(*range(7)))
     assert not accuracy_of(other.array, other.read, ROWS[:1]).all_marked
 
@@ -106,7 +106,7 @@ def test_a_row_that_is_marked_nowhere_is_a_broken_promise() -> None:
     judged = accuracy_of(disks.array, disks.read, ROWS)
     assert (judged.unmarked, judged.uneven) == ((ROWS[0],), ())
     assert not judged.kept
-    assert "1 of them md would not resync, the first row 3" in str(judged)
+    assert "md would not resync: 1, the first row 3" in str(judged)
 
 
 def test_a_row_that_is_marked_on_some_members_is_told_apart() -> None:
@@ -114,7 +114,7 @@ def test_a_row_that_is_marked_on_some_members_is_told_apart() -> None:
     judged = accuracy_of(disks.array, disks.read, ROWS)
     assert (judged.unmarked, judged.uneven) == ((), (ROWS[0],))
     assert not judged.kept
-    assert "marked on some members only" in str(judged)
+    assert "only some members mark" in str(judged)
 
 
 def test_a_bitmap_that_is_out_of_date_has_everything_resynced() -> None:
@@ -165,12 +165,12 @@ def test_logs_are_not_judged_and_say_so(feature: Feature) -> None:
     disks = Disks(STRIPING, features=feature, resync_offset=IN_SYNC)
     judged = accuracy_of(disks.array, disks.read, ROWS)
     assert judged.kept
-    assert str(judged).startswith("not checked: ")
+    assert str(judged).startswith("redundancy not checked: ")
 
 
 def test_a_lockless_bitmap_is_not_judged() -> None:
     disks = Marked(everywhere(), version=LOCKLESS)
-    assert accuracy_of(disks.array, disks.read, ROWS).unchecked == "bitmap of version 6"
+    assert accuracy_of(disks.array, disks.read, ROWS).unchecked == "the bitmap has version 6"
 
 
 def test_where_nothing_differs_nothing_is_wrong() -> None:

@@ -97,7 +97,7 @@ def test_without_a_mark_nothing_was(record: Record) -> None:
     assert record(Did(Kind.WRITE)).corrupted_ns is None
 
 
-@pytest.mark.parametrize(("options", "words"), [({"data": False}, "times only"), ({"blank": False}, "not blank")])
+@pytest.mark.parametrize(("options", "words"), [({"data": False}, "no data"), ({"blank": False}, "not blank")])
 def test_a_log_from_which_nothing_can_be_rebuilt_is_refused(
     tmp_path: Path, options: dict[str, bool], words: str
 ) -> None:

@@ -65,7 +65,7 @@ def test_a_request_that_a_cut_caught_was_issued_before_it(
     engine.start_log(tmp_path / "log")
     port = engine.connect("d0")
     engine.freeze()
-    monkeypatch.setattr(engine, "wait_for_the_cut", lambda _: clock.pause(0.005))
+    monkeypatch.setattr(engine, "wait_for_resolve", lambda _: clock.pause(0.005))
     with pytest.raises(PowerLost):
         REQUESTS[kind](port)
     engine.stop_log()

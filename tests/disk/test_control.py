@@ -68,7 +68,7 @@ def test_every_result_survives_the_line(result: Use) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"[]", b"1", b"not json"])
 def test_what_is_no_message_is_refused(line: bytes) -> None:
-    with pytest.raises(MessageError, match="not a message"):
+    with pytest.raises(MessageError, match=r"not JSON|not a JSON object"):
         decode(line)
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_message_is_refused(line: bytes) -> None:
     ],
 )
 def test_what_is_of_another_type_is_refused(kind: type, value: object) -> None:
-    with pytest.raises(MessageError, match=r"^not "):
+    with pytest.raises(MessageError, match=r"^a value of type "):
         build(kind, value)
 
 
@@ -95,7 +95,7 @@ def test_the_file_of_members(tmp_path: Path) -> None:
     save_disks(tmp_path / "disks", Disks(members))
     assert load_disks(tmp_path / "disks").members == members
     (tmp_path / "disks").write_bytes(encode({"verb": "freeze"}))
-    with pytest.raises(MessageError, match=r"not Disks: .*unknown: verb"):
+    with pytest.raises(MessageError, match=r"type Disks .*unknown fields: verb"):
         load_disks(tmp_path / "disks")
 
 
@@ -158,11 +158,11 @@ def test_timing_and_use_over_the_socket(tmp_path: Path) -> None:
 
 
 def test_a_refusal_has_the_message_of_the_engine(client: EngineClient) -> None:
-    with pytest.raises(RigError, match="disk engine: only frozen disks can be resolved, the power is on"):
+    with pytest.raises(RigError, match=r"disk engine: .*frozen disks; the power is on"):
         client.resolve()
-    with pytest.raises(RigError, match="disk engine: no member 'd7', there are d0, d1"):
+    with pytest.raises(RigError, match="disk engine: no member has serial number 'd7'; members: d0, d1"):
         client.set_mode(CacheMode.LYING, ["d7"])
-    with pytest.raises(RigError, match="disk engine: these disks have no timing profile"):
+    with pytest.raises(RigError, match=r"disk engine: .*no timing profile"):
         client.set_timing(True)
     assert client.describe().power is Power.ON
 
@@ -170,12 +170,12 @@ def test_a_refusal_has_the_message_of_the_engine(client: EngineClient) -> None:
 def test_a_line_that_is_no_request_is_refused(engine: Engine, tmp_path: Path) -> None:
     server = ControlServer(engine, tmp_path / "control")
     for line, reason in (
-        (b"garbage", "not a message: b'garbage': Expecting value: line 1 column 1 (char 0)"),
+        (b"garbage", "a line of the protocol is not JSON: b'garbage': Expecting value: line 1 column 1 (char 0)"),
         (encode({"verb": "note"}), "the disk engine has no operation 'note'"),
-        (encode({"verb": "mark", "words": "x"}), "mark has no words"),
+        (encode({"verb": "mark", "words": "x"}), "the operation 'mark' has no argument words"),
         (
             encode({"verb": "set_mode", "serials": "d0", "mode": "lying"}),
-            "not collections.abc.Iterable[str] | None: d0",
+            "a value of type collections.abc.Iterable[str] | None is invalid: d0",
         ),
     ):
         answer = server.answer(line)
@@ -205,7 +205,7 @@ def test_every_operation_can_be_requested(
     assert client.use().served == 0
     with pytest.raises(RigError, match="no timing profile"):
         client.set_timing(True)
-    with pytest.raises(RigError, match="mode must be lying"):
+    with pytest.raises(RigError, match="cache mode must be lying"):
         client.show(tmp_path / "log")
     assert recorder.verbs == set(VERBS)
 
@@ -255,9 +255,9 @@ def listen(path: Path, answer: bytes | None) -> list[socket.socket]:
 def test_a_silent_engine_is_given_up(tmp_path: Path) -> None:
     held = listen(tmp_path / "control", None)
     client = EngineClient(tmp_path / "control", deadline_s=0.2)
-    with pytest.raises(DeadlineExceeded, match="did not answer freeze in"):
+    with pytest.raises(DeadlineExceeded, match="did not answer 'freeze'"):
         client.freeze()
-    with pytest.raises(RigError, match="connection to the disk engine is closed"):
+    with pytest.raises(RigError, match="'freeze' to the disk engine: the connection is closed"):
         client.freeze()
     assert len(held) == 1
 
@@ -266,15 +266,15 @@ def test_a_request_without_a_reply_is_given_up(tmp_path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "control"))
     listener.listen()
-    with pytest.raises(DeadlineExceeded, match="did not answer mark in"):
+    with pytest.raises(DeadlineExceeded, match="did not answer 'mark'"):
         EngineClient(tmp_path / "control", deadline_s=0.2).mark("more than a socket holds" * (1 << 16))
     listener.close()
 
 
 def test_an_engine_that_hangs_up_or_answers_beside_the_point(tmp_path: Path) -> None:
     listen(tmp_path / "gone", b"")
-    with pytest.raises(RigError, match="the disk engine is gone: freeze"):
+    with pytest.raises(RigError, match="disk engine broke during 'freeze'"):
         EngineClient(tmp_path / "gone").freeze()
     listen(tmp_path / "odd", encode({"result": "now"}))
-    with pytest.raises(RigError, match="not int: now"):
+    with pytest.raises(RigError, match="type int is invalid: now"):
         EngineClient(tmp_path / "odd").freeze()

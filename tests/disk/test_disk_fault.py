@@ -89,7 +89,7 @@ def test_a_bad_sector_is_remapped_by_a_write(engine: Engine) -> None:
     port.write(A, 0, True)
     set_disk_fault(engine, "d0", bad_sectors(512, 1024))
     assert read(port, 0, 512) == A[:512]
-    with pytest.raises(DriveError, match="unreadable"):
+    with pytest.raises(DriveError, match="bad sectors"):
         read(port)
     port.write(B[:512], 512, False)
     assert read(port, 0, 1024) == A[:512] + B[:512]
@@ -295,7 +295,7 @@ def test_an_honest_flush_after_dropped_ones_keeps_all(engine: Engine) -> None:
 
 
 def test_dropped_flushes_do_not_fill_the_memory(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raidproof.disk.cache.SINK_AT", 1 << 18)
+    monkeypatch.setattr("raidproof.disk.cache.COALESCE_FROM", 1 << 18)
     port = engine.connect("d0")
     port.write(A * 256, 0, True)
     set_disk_fault(engine, "d0", drop_flushes())
@@ -361,7 +361,7 @@ def test_two_drives_exchange_what_they_hold(engine: Engine) -> None:
     first, second = engine.connect("d0"), engine.connect("d1")
     first.write(A, 0, True)
     second.write(B, 0, True)
-    with pytest.raises(RigError, match="without power only, these are in use: d0, d1"):
+    with pytest.raises(RigError, match="under power: clients use d0, d1"):
         swap(engine, "d0", "d1")
     engine.freeze()
     forbidden: list[Callable[[], None]] = [
@@ -381,21 +381,21 @@ def test_two_drives_exchange_what_they_hold(engine: Engine) -> None:
 @pytest.mark.parametrize("serials", [("d0", "d1"), ("d1", "d0")])
 def test_drives_of_different_sizes_are_not_exchanged(serials: tuple[str, str]) -> None:
     engine = Engine([MemberSpec("d0", 1 << 16), MemberSpec("d1", 1 << 17)])
-    with pytest.raises(RigError, match="two drives of one size"):
+    with pytest.raises(RigError, match="two drives of equal size"):
         swap(engine, *serials)
 
 
 def test_what_cannot_be_is_refused(engine: Engine) -> None:
     engine.set_mode(["d1"], CacheMode.PROTECTED)
     refused: list[tuple[Callable[[], None], str]] = [
-        (lambda: set_disk_fault(engine, "d7", failed()), "no member 'd7'"),
-        (lambda: set_disk_fault(engine, "d0", bad_sectors(SIZE, 512)), "the disk fault concerns"),
-        (lambda: set_disk_fault(engine, "d1", drop_flushes()), "it is protected"),
-        (lambda: set_disk_fault(engine, "d1", early_flushes(1)), "it is protected"),
-        (lambda: set_disk_fault(engine, "d1", newest_unflushed()), "it is protected"),
-        (lambda: set_disk_fault(engine, "d1", overwrites_unflushed()), "it is protected"),
-        (lambda: corrupt(engine, "d0", SIZE - 1, 2, 0), "not 2 from"),
-        (lambda: swap(engine, "d0", "d0"), "two drives of one size"),
+        (lambda: set_disk_fault(engine, "d7", failed()), "'d7'; members"),
+        (lambda: set_disk_fault(engine, "d0", bad_sectors(SIZE, 512)), "affects bytes"),
+        (lambda: set_disk_fault(engine, "d1", drop_flushes()), "its cache mode is protected"),
+        (lambda: set_disk_fault(engine, "d1", early_flushes(1)), "its cache mode is protected"),
+        (lambda: set_disk_fault(engine, "d1", newest_unflushed()), "its cache mode is protected"),
+        (lambda: set_disk_fault(engine, "d1", overwrites_unflushed()), "its cache mode is protected"),
+        (lambda: corrupt(engine, "d0", SIZE - 1, 2, 0), "cannot corrupt 2 bytes"),
+        (lambda: swap(engine, "d0", "d0"), "two drives of equal size"),
     ]
     for harmful, words in refused:
         with pytest.raises(RigError, match=words):
@@ -467,13 +467,13 @@ def test_the_log_has_every_effect_of_a_disk_fault(engine: Engine, tmp_path: Path
     engine.stop_log()
     records = list(WriteLog(tmp_path / "log"))
     assert [bytes(one.data).decode() for one in records if one.kind is Kind.MARK] == [
-        "d0: misdirected from now on",
-        "d0: lost-writes from now on",
-        "d0: drop-flushes from now on",
-        "d0: a write of 4096 bytes at 0 is lost",
-        "d0: a write of 4096 bytes at 0 lands at 4096",
-        "d0: 512 bytes at 0 corrupted, seed 3",
-        "d0: no disk faults from now on",
+        "d0: disk fault misdirected set",
+        "d0: disk fault lost-writes set",
+        "d0: disk fault drop-flushes set",
+        "d0: a write of 4096 bytes at offset 0 is lost",
+        "d0: a write of 4096 bytes at offset 0 goes to offset 4096",
+        "d0: 512 bytes at offset 0 corrupted, seed 3",
+        "d0: all disk faults removed",
     ]
     assert [(one.kind, one.offset, one.flags) for one in records if one.kind is not Kind.MARK] == [
         (Kind.WRITE, 4096, Flag(0)),
@@ -507,5 +507,5 @@ def test_harm_over_the_socket(engine: Engine, client: EngineClient) -> None:
     engine.disconnect(port)
     client.swap("d0", "d1")
     assert read(engine.connect("d1"), 4096)[512:] == A[512:]
-    with pytest.raises(RigError, match="no member 'd9'"):
+    with pytest.raises(RigError, match="'d9'; members"):
         client.clear_disk_faults(["d9"])

@@ -111,9 +111,9 @@ def test_a_connection_from_before_the_cut_never_writes_into_the_next_life(engine
 
 
 def test_power_changes_in_its_order_only(engine: Engine) -> None:
-    with pytest.raises(RigError, match="only frozen disks can be resolved"):
+    with pytest.raises(RigError, match="resolved only on frozen disks"):
         engine.resolve(CutPolicy.DROP, 0)
-    with pytest.raises(RigError, match="only disks without power"):
+    with pytest.raises(RigError, match="switched on only when it is off"):
         engine.power_on()
     engine.freeze()
     with pytest.raises(RigError, match="resolve the cut first"):
@@ -121,7 +121,7 @@ def test_power_changes_in_its_order_only(engine: Engine) -> None:
     with pytest.raises(RigError, match="the power is frozen"):
         engine.power_on()
     engine.resolve(CutPolicy.DROP, 0)
-    with pytest.raises(RigError, match="it is off"):
+    with pytest.raises(RigError, match="the power is off"):
         engine.freeze()
     assert engine.describe().power is Power.OFF
 
@@ -196,7 +196,7 @@ def test_a_disk_connected_as_cacheless_gets_no_cache_behind_the_guests_back(engi
     engine.set_mode(["d0"], CacheMode.NONE)
     port = engine.connect("d0")
     assert port.cacheless
-    with pytest.raises(RigError, match=r"flushes nothing: \['d0'\]"):
+    with pytest.raises(RigError, match=r"cache mode lying of d0:"):
         engine.set_mode(None, CacheMode.LYING)
     engine.set_mode(["d1"], CacheMode.LYING)
     engine.disconnect(port)
@@ -207,7 +207,7 @@ def test_a_log_that_cannot_be_begun_is_refused(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "earlier").write_text("evidence")
-    with pytest.raises(RigError, match=r"cannot write the log .*earlier: File exists"):
+    with pytest.raises(RigError, match=r"cannot create the write log .*earlier: File exists"):
         engine.start_log(tmp_path / "earlier")
     monkeypatch.setattr("os.writev", full)
     with pytest.raises(RigError, match="No space left"):
@@ -216,7 +216,7 @@ def test_a_log_that_cannot_be_begun_is_refused(
     with pytest.raises(RigError, match="no write log"):
         engine.stop_log()
     engine.start_log(tmp_path / "other")
-    with pytest.raises(RigError, match="written already"):
+    with pytest.raises(RigError, match="other is open"):
         engine.start_log(tmp_path / "another")
 
 
@@ -239,9 +239,9 @@ def full(fd: int, buffers: object) -> int:
 
 
 def test_unknown_member_and_doubled_serial(engine: Engine) -> None:
-    with pytest.raises(RigError, match="no member 'd7', there are d0, d1"):
+    with pytest.raises(RigError, match="'d7'; members: d0, d1"):
         engine.connect("d7")
-    with pytest.raises(RigError, match="one serial"):
+    with pytest.raises(RigError, match="the same serial number"):
         Engine([MemberSpec("d0", SIZE), MemberSpec("d0", SIZE)])
 
 

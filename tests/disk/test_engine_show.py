@@ -159,8 +159,8 @@ def test_what_was_in_flight_is_not_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("serials", "size", "words"),
     [
-        (("d1", "d0"), SIZE, r"a log of d1 \(196608 bytes\), d0 .*; here are d0 "),
-        (("d0",), SIZE, "a log of d0"),
+        (("d1", "d0"), SIZE, r"members d1 \(196608 bytes\), d0 .*; the engine has d0 "),
+        (("d0",), SIZE, "members d0"),
         (SERIALS, SIZE // 2, r"d0 \(98304 bytes\)"),
     ],
 )
@@ -182,9 +182,9 @@ def test_a_log_that_cannot_be_shown_changes_nothing(tmp_path: Path) -> None:
     LogWriter(tmp_path / "times", infos, 0, data=False).close(1)
     beyond = write_log(tmp_path / "beyond", [(0, Kind.ZERO, SIZE // SECTOR - 1, 2, 0)])
     for path, words in [
-        (tmp_path / "short", "no end"),
+        (tmp_path / "short", "no END record"),
         (tmp_path / "none", "No such file"),
-        (tmp_path / "times", "without data"),
+        (tmp_path / "times", "no data"),
         (beyond, "record 0 reaches beyond the end"),
     ]:
         with pytest.raises(RigError, match=words):
@@ -196,11 +196,11 @@ def test_disks_that_keep_what_is_flushed_frozen_ones_and_logged_ones_are_refused
     log = write_log(tmp_path / "log", [])
     engine = engine_of()
     engine.set_mode(["d1"], CacheMode.VOLATILE)
-    with pytest.raises(RigError, match="the mode must be lying: d1"):
+    with pytest.raises(RigError, match="must be lying on d1"):
         engine.show(log)
     engine.set_mode(["d1"], CacheMode.LYING)
     engine.start_log(tmp_path / "running")
-    with pytest.raises(RigError, match="a write log is being written"):
+    with pytest.raises(RigError, match="running is open"):
         engine.show(log)
     engine.stop_log()
     engine.freeze()

@@ -33,7 +33,7 @@ def held(member: Member) -> bytes:
 @pytest.mark.parametrize("mode", [CacheMode.VOLATILE, CacheMode.LYING])
 def test_a_cut_brings_old_data_back(policy: CutPolicy, mode: CacheMode, monkeypatch: pytest.MonkeyPatch) -> None:
     # So small that a lying disk's notes are merged too.
-    monkeypatch.setattr(cache, "SINK_AT", 8 * BLOCK)
+    monkeypatch.setattr(cache, "COALESCE_FROM", 8 * BLOCK)
     for seed in range(5):
         member, rng = Member("d0", SIZE, mode, old=True), Random(seed)
         for number in range(60):

@@ -92,7 +92,7 @@ def test_disks_without_mechanics_take_no_time_and_cannot() -> None:
 
 
 def test_either_every_disk_has_mechanics_or_none() -> None:
-    with pytest.raises(RigError, match="either every disk has a profile, or none"):
+    with pytest.raises(RigError, match="either all disks or no disk"):
         Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE, profile=SLOW)])
 
 
@@ -100,7 +100,7 @@ def test_timing_begins_under_power_only() -> None:
     engine = timed()
     engine.set_timing(False)
     engine.freeze()
-    with pytest.raises(RigError, match="only under power, the power is frozen"):
+    with pytest.raises(RigError, match="only under power; the power is frozen"):
         engine.set_timing(True)
     engine.set_timing(False)
 

@@ -152,9 +152,9 @@ def test_a_log_without_data_has_times_and_refuses_content(tmp_path: Path) -> Non
     log = WriteLog(tmp_path / "log")
     first = next(iter(log))
     assert (first.flags, first.length, len(first.data)) == (Flag.NO_DATA, SECTOR, 0)
-    with pytest.raises(LogError, match="without data"):
+    with pytest.raises(LogError, match="no data"):
         replay(log)
-    with pytest.raises(LogError, match="without data"):
+    with pytest.raises(LogError, match="no data"):
         export_dm_log_writes(log, "d0", tmp_path / "out")
 
 
@@ -246,7 +246,7 @@ def test_another_file_or_version_is_refused(tmp_path: Path) -> None:
 def test_members_that_make_no_sense_are_damage(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "log"
     path.write_bytes(struct.pack("<8sIIQI", writelog.MAGIC, writelog.VERSION, 0, 0, len(text)) + text)
-    with pytest.raises(LogError, match="the list of members is damaged"):
+    with pytest.raises(LogError, match=r"list of members .* is damaged"):
         WriteLog(path)
 
 
@@ -300,7 +300,7 @@ def test_export_orders_by_durability(tmp_path: Path) -> None:
         (DISCARD, 0, 2, b""),
         (0, 2, 1, b"\0"),
     ]
-    with pytest.raises(LogError, match="no member 'd9', it has d0"):
+    with pytest.raises(LogError, match="'d9'; members: d0"):
         export_dm_log_writes(log, "d9", tmp_path / "out")
 
 

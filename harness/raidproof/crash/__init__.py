@@ -1,1 +1,1 @@
-"""Crash states: the power cuts that a recorded run could have had, what each leaves, and what each loses."""
+"""Crash states: the possible contents of a recorded run's disks after a power cut, and the check of each state."""

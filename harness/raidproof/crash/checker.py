@@ -1,4 +1,4 @@
-"""Checkers: machines that assemble, mount and read crash states, at the request of an agent protocol."""
+"""Checkers: machines that assemble, mount and read crash states; an agent in the machine executes the steps."""
 
 import json
 import re
@@ -41,25 +41,25 @@ from raidproof.storage.stack import StackSpec
 from raidproof.verdict.kernel_log import findings
 
 SHOW = (uml.NAME, qemu.NAME)
-"""Providers whose machines use the disk engine's disks and boot in seconds, which each check on a new boot needs."""
+"""Providers that can check crash states: their machines use disks of the disk engine and boot in seconds."""
 
 DEADLINE_S = 20.0
-"""Time limit of the check of one state. The replay of a full file system log takes seconds on a busy host."""
+"""Time limit in seconds of each request to the agent; the replay of a full file system log takes seconds."""
 FOLDER = "/run/raidproof"
 START_DEADLINE_S = 20.0
 _POLL_S = 0.5
-"""Poll interval for the machine's power while it is silent: a machine that dies closes no connection."""
+"""Interval in seconds of the test whether a machine still runs: a machine whose kernel dies closes no connection."""
 _BROKEN = {"oops", "panic", "hung task"}
-"""Signs in the kernel log after which the kernel is unusable."""
+"""Kinds of kernel log findings after which the kernel is unusable."""
 _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *")
 _NUMBERS = re.compile(r"(?<=\bPID: )\d+|(?<=\btask )(\S+):\d+")
 
 
 def require_shown(provider: str) -> None:
-    """Do nothing if the machines of a provider can check crash states.
+    """Check that the machines of a provider can check crash states.
 
     Raises:
-        RequestError: they cannot.
+        RequestError: the provider is not in `SHOW`.
     """
     if provider not in SHOW:
         raise not_shown(provider)
@@ -68,34 +68,34 @@ def require_shown(provider: str) -> None:
 def not_shown(provider: str) -> RequestError:
     """Return the error for a provider that cannot check crash states."""
     return RequestError(
-        f"provider {provider}: crash states need the disk engine's disks, and machines that boot in seconds",
+        f"provider {provider}: crash states need the disk engine, and machines that boot within seconds",
         remedy=f"use provider {' or '.join(SHOW)}",
     )
 
 
 class Lost(Exception):
-    """The checker machine gave no answer: its kernel died, or the time is up. A finding about the crash state."""
+    """The checker machine gave no answer: its kernel died, or the deadline passed. A finding about the crash state."""
 
 
 class Silent(Lost):
-    """The time is up, and the machine still runs as far as is known."""
+    """The deadline passed without an answer, and the machine is still running."""
 
 
-class AgentLine:
-    """A connection to the agent of a checker machine."""
+class AgentConnection:
+    """A TCP connection to the agent (`raidproof.guest.check_agent`) in a checker machine."""
 
     def __init__(self, machine: Machine, command: RemoteCommand, connection: socket.socket) -> None:
         self._machine = machine
         self._command = command
         self._connection = connection
-        self._rest = b""
+        self._received = b""
 
     @classmethod
     def start(cls, machine: Machine, listener: socket.socket, lab: Lab, config: dict[str, Any]) -> Self:
-        """Copy the agent to a machine, start it, and wait until it connects.
+        """Copy the agent to a machine, start the agent, and wait until it connects.
 
         Raises:
-            RigError: the agent ended, or did not connect in time.
+            RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
         machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
@@ -106,19 +106,24 @@ class AgentLine:
         deadline = Deadline.after(START_DEADLINE_S)
         while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
             if command.ended:
-                raise RigError(f"{machine.name}: the agent ended: {command.wait(Deadline.after(2)).stderr}")
+                said = command.wait(Deadline.after(2)).stderr
+                raise RigError(f"{machine.name}: the check agent ended before it connected: {said}")
             if deadline.passed:
-                raise DeadlineExceeded(f"{machine.name}: the agent did not call")
+                raise DeadlineExceeded(
+                    f"{machine.name}: the check agent did not connect to {host}:{port} within {START_DEADLINE_S:g} s"
+                )
         connection, _ = listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(machine, command, connection)
 
     def ask(self, request: Sequence[str], deadline_s: float, begun: Callable[[str], None]) -> dict[str, Any]:
-        """Send a request and return the answer; call ``begun`` with the name of each stage when it begins.
+        """Send a request to the agent and return the answer.
+
+        ``begun`` is called with the name of each stage that the agent begins.
 
         Raises:
-            Lost: there is no answer.
-            RigError: the agent ended, and its machine still runs.
+            Lost: the machine's kernel died, a signal killed the agent, or no answer came within ``deadline_s``.
+            RigError: the agent ended with an error, and the machine is still running.
         """
         deadline = Deadline.after(deadline_s)
         try:
@@ -133,11 +138,11 @@ class AgentLine:
             self._require_machine()
             ended = self._command.wait(Deadline.after(2))
             if ended.status < 0 or ended.status > 128:
-                raise Lost(f"the agent was killed, status {ended.status}") from error
-            raise RigError(f"{self._machine.name}: the agent failed: {ended.stderr}") from error
+                raise Lost(f"the check agent was killed, exit status {ended.status}") from error
+            raise RigError(f"{self._machine.name}: the check agent failed: {ended.stderr}") from error
 
     def _line(self, deadline: Deadline) -> bytes:
-        while b"\n" not in self._rest:
+        while b"\n" not in self._received:
             if not select.select([self._connection], [], [], min(_POLL_S, deadline.remaining_s))[0]:
                 self._require_machine()
                 if deadline.passed:
@@ -145,9 +150,9 @@ class AgentLine:
                 continue
             received = self._connection.recv(1 << 20)
             if not received:
-                raise ConnectionResetError("it hung up")
-            self._rest += received
-        line, _, self._rest = self._rest.partition(b"\n")
+                raise ConnectionResetError("the check agent closed the connection")
+            self._received += received
+        line, _, self._received = self._received.partition(b"\n")
         return line
 
     def _require_machine(self) -> None:
@@ -168,56 +173,60 @@ class AgentLine:
 
 
 class Check:
-    """One check in progress; it begins with the switch of the disks. ``deadline_s`` applies to each request."""
+    """The check of one crash state in progress: measures the stages, and collects the result.
+
+    The first stage is ``switch``, in which the disks get the content of the state. ``deadline_s`` limits the time of
+    each request to the agent.
+    """
 
     def __init__(self, machine: Machine, deadline_s: float) -> None:
         self.ms: dict[str, float] = {}
+        """Duration of each ended stage in ms."""
         self.at = "switch"
+        """Name of the current stage."""
         self.wedged = False
-        """Whether the machine can no longer be used."""
+        """Whether the machine must be rebooted before the next check."""
         self._machine = machine
         self._deadline_s = deadline_s
         self._begun = moment(machine)
         self._since = now_ns()
 
-    def ask(self, agent: AgentLine, verb: str, *words: str) -> dict[str, Any]:
-        """Send a request, and record the durations of the stages that the agent reports.
+    def ask(self, agent: AgentConnection, verb: str, *words: str) -> dict[str, Any]:
+        """Send a request to the agent, and record the durations of the stages that the agent reports.
 
         Raises:
-            Lost: there is no answer.
-            RigError: the agent failed, and its machine still runs.
+            Lost, RigError: as for `AgentConnection.ask`.
         """
         answer = agent.ask([verb, *words], self._deadline_s, self.stage)
         self.stage("")
         return answer
 
     def stage(self, name: str) -> None:
-        """Begin a stage and end the previous one."""
+        """End the current stage and begin the stage ``name``."""
         now = now_ns()
         if self.at:
             self.ms[self.at] = self.ms.get(self.at, 0.0) + (now - self._since) / 1e6
         self.at, self._since = name, now
 
     def seen(self, answer: dict[str, Any]) -> Observation:
-        """Return the observation, including the kernel messages that were logged since the check began."""
+        """Return the observation in the agent's answer, with the kernel messages since the begin of the check."""
         signs = self._signs()
         left = answer.pop("left")
         broken = any(sign in _BROKEN for sign, _ in signs)
         if left or broken:
-            # The machine is no longer as booted: its later answers would not be comparable.
+            # The machine is no longer in the state after its boot: later observations would not be comparable.
             self.wedged = True
             said = "; ".join(filter(None, (answer["said"], left)))
             answer = {**answer, "end": End.WEDGED, "said": said, "silent": not broken}
         return Observation(**answer, console=alarming(signs), ms=self.ms)
 
     def lost(self, lost: Lost) -> Observation:
-        """Return the observation of a check whose machine no longer answers."""
+        """Return the observation of a check during which the machine stopped answering."""
         self.wedged = True
         said, signs = f"{self.at}: {lost}", self._signs()
         goes_on = isinstance(lost, Silent)
         if goes_on:
-            # Kept for diagnosis.
-            keep_tasks(self._machine)
+            keep_tasks(self._machine)  # for the diagnosis of the hang
         silent = goes_on and not signs
         return Observation(end=End.WEDGED, said=said, console=alarming(signs), silent=silent, ms=self.ms)
 
@@ -226,15 +235,15 @@ class Check:
 
 
 def alarming(signs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return each alarming line once, without the parts that differ from boot to boot."""
+    """Return each alarming line of the kernel log once, without time stamps and process ids."""
     lines = (f"{sign}: {_NUMBERS.sub('*', _STAMP.sub('', line))}" for sign, line in signs)
     return tuple(dict.fromkeys(lines))
 
 
 class PreloadedLab(NamespaceLab):
-    """A lab of a topology whose disks are not blank.
+    """A lab whose disks have a given content before the machines boot.
 
-    ``state`` is a write log of the disks' contents; the file is deleted after the disks are filled.
+    ``state``: a write log with the content. The lab deletes the file after it has applied the log to the disks.
     """
 
     def __init__(self, topology: Topology, state: Path, *, logs: Path, keep: bool = False) -> None:
@@ -251,10 +260,10 @@ class PreloadedLab(NamespaceLab):
 
 
 def start_nfsd(export: Server) -> None:
-    """Start the export as a run does, without grace period.
+    """Start the NFS server and export as a run does, and end the grace period of nfsd at once.
 
     Raises:
-        NotEffective: the effective export is not the requested one.
+        NotEffective: the effective export differs from the requested export.
         RigError: a command failed, or nfsd keeps no client records.
     """
     export.activate()
@@ -262,19 +271,19 @@ def start_nfsd(export: Server) -> None:
 
 
 def mount_of(stack: StackSpec, machine: layer.Machine) -> Mount:
-    """Return the NFS mount of a run's clients, to be made on the server."""
+    """Return the NFS mount of a run's clients for use on the server machine itself."""
     return Mount(stack.mount, machine, stack.source(machine.address, DIRECTORY))
 
 
 def below(mount: Mount, root: str) -> str:
-    """Return the path of a folder of the file system below a mount."""
+    """Return the path below an NFS mount of the folder ``root`` of the exported file system."""
     return str(Path(mount.directory) / Path(root).relative_to(DIRECTORY))
 
 
 def nfsd_config(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
-    """Return the agent's config for a mounted state and a running nfsd; ``root`` is the ledger's folder."""
+    """Return the part of the agent's config for a scan through nfsd; ``root`` is the ledger's folder."""
     mount = mount_of(stack, machine)
-    # The server's activation changed the directory's mode before the state's file system was mounted over it.
+    # A state's file system covers the directory whose mode the activation of the server changed.
     opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
     return {
         "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
@@ -284,12 +293,12 @@ def nfsd_config(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str
 
 
 def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any], deadline_s: float) -> Observation:
-    """Check the state that a lab has booted with.
+    """Check the crash state that the disks of a newly booted lab hold.
 
     Raises:
-        RigError: the rig failed, not the state.
+        RigError: the check failed for a reason other than the state.
     """
-    with lab.listen() as listener, AgentLine.start(lab.server, listener, lab, config) as agent:
+    with lab.listen() as listener, AgentConnection.start(lab.server, listener, lab, config) as agent:
         check = Check(lab.server, deadline_s)
         try:
             answer = check.ask(agent, "up")
@@ -302,9 +311,13 @@ def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any]
 
 
 def _through_nfsd(
-    lab: NamespaceLab, stack: StackSpec, config: dict[str, Any], check: Check, agent: AgentLine, direct: Any
+    lab: NamespaceLab, stack: StackSpec, config: dict[str, Any], check: Check, agent: AgentConnection, direct: Any
 ) -> dict[str, Any]:
-    """Export the state, mount it on the server, and scan the ledger again; a failed step counts as a difference."""
+    """Export the file system of the state, mount it by NFS on the server itself, and scan the ledger again.
+
+    Return the fields of the observation: whether the scan differs from ``direct``, the scan without nfsd. A failed
+    step counts as a difference.
+    """
     export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
     check.stage("nfsd")
     try:
@@ -322,7 +335,7 @@ def _through_nfsd(
 
 
 def checker_topology(topology: Topology) -> Topology:
-    """Return a checker's topology: the server of a run with its disks, without the disks' mechanics."""
+    """Return a checker's topology: the server of a run with its disks, without clients and simulated service times."""
     bare = {"profile": NO_MECHANICS, "controller": None}
     return topology.model_copy(
         update={
@@ -335,7 +348,10 @@ def checker_topology(topology: Topology) -> Topology:
 
 
 def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
-    """Return the agent's config: the commands by which a run brings its server up and takes it down."""
+    """Return the agent's config: the commands that assemble, mount, unmount, check and stop a run's stack.
+
+    ``ledger``: arguments of the ledger scan. ``starts_dirty``: see `Checker`.
+    """
     devices = stack.array.devices
     return {
         "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
@@ -350,28 +366,28 @@ def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
 
 
 class Held(NamedTuple):
-    """A lab that keeps running with a state on its disks."""
+    """A lab that keeps running with a crash state on its disks, for inspection by the user."""
 
     lab: str
-    """The lab's name."""
+    """Name of the lab."""
     commands: tuple[list[str], ...]
-    """The commands that bring the state up on the lab's server."""
+    """Commands that assemble and mount the state on the lab's server."""
 
 
 class Checker:
     """A booted server that checks crash states. A context manager; not thread-safe.
 
-    The checker's disks hold a base. `advance` changes the base; `check` applies a state to the base, and the next
-    `check` removes that state. After a check no process in the machine has a member open: the last close of a block
-    device empties its page cache. No resync begins (md's sync_action is ``frozen``), so that the members stay as the
-    crash left them.
+    The checker's disks hold a base content. `advance` changes the base. `check` applies a state to the base, and the
+    next `check` undoes the state. After a check no process in the machine has a member open, because the last close of
+    a block device empties its page cache. md's sync_action is ``frozen``: no resync changes the members.
 
-    With User-mode Linux the members are files that the machine's kernel reads directly, with other providers they are
-    disks of the engine. `cold` and `hold` boot a separate lab on the engine's disks, which reveals errors of files.
+    With User-mode Linux the members are files that the machine's kernel reads directly; with other providers the
+    members are disks of the disk engine. `cold` and `hold` boot a separate lab on disks of the disk engine, so that a
+    check by `cold` would reveal an error of the files.
 
-    ``ledger``: the arguments of the ledger scan; its ``root`` is the folder on the mounted file system.
-    ``starts_dirty``: let md start an array that is both dirty and degraded (md(4)), as an administrator without
-    alternative may. By default md refuses, because the missing member's data may be unrecoverable.
+    ``ledger``: arguments of the ledger scan; its ``root`` is the folder on the mounted file system.
+    ``starts_dirty``: make md start an array that is both dirty and degraded, by its parameter start_dirty_degraded
+    (md(4)). By default md refuses, because data of the missing member may be lost.
     """
 
     def __init__(
@@ -389,13 +405,13 @@ class Checker:
         self.config = config_of(stack, ledger, starts_dirty=starts_dirty)
         self.deadline_s = deadline_s
         self.reboots = 0
-        """Number of restarts of the machine."""
+        """Number of reboots of the machine."""
         self._logs = logs
         self._infos = [
             MemberInfo(disk.serial, disk.size, CacheMode.LYING, CacheMode.VOLATILE) for disk in topology.disks
         ]
-        self._labs = 0
-        self._line: AgentLine | None = None
+        self._lab_count = 0
+        self._agent: AgentConnection | None = None
         self._undo = ExitStack()
         self._members: MemberFiles | MemberEngine
         self._listener: socket.socket
@@ -413,7 +429,7 @@ class Checker:
                 self._members = MemberEngine(self._infos, self.lab.disks, self.lab.directory.path)
             undo.callback(self._members.close)
             self._listener = undo.enter_context(self.lab.listen())
-            undo.callback(self._hang_up)
+            undo.callback(self._disconnect)
             self._connect()
             self._undo = undo.pop_all()
         return self
@@ -433,18 +449,19 @@ class Checker:
         return self.lab.server
 
     def advance(self, patch: Patch) -> None:
-        """Apply a patch to the base on which every state is shown. The base is blank at first."""
+        """Apply a patch to the base content of all later checks; the base is blank at first."""
         self._members.show(patch, keep=True)
 
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
-        """Check a state: assemble, mount, scan the ledger (also through nfsd if ``nfsd``), unmount, stop.
+        """Check the state that a patch makes of the base: assemble, mount, scan the ledger, unmount, stop.
 
-        ``fsck``: run the file system's checker after the unmount; the mount has replayed the file system's log.
+        ``nfsd``: scan the ledger through nfsd also. ``fsck``: run the file system's checker (fsck) after the unmount;
+        the mount has then replayed the file system's log.
 
         Raises:
-            RigError: the checker failed, not the state.
+            RigError: the check failed for a reason other than the state.
         """
-        line = self._line or self._boot()
+        line = self._agent or self._boot()
         check = Check(self.machine, self.deadline_s)
         self._members.show(patch)
         try:
@@ -455,63 +472,63 @@ class Checker:
         except Lost as lost:
             observation = check.lost(lost)
         if check.wedged:
-            self._hang_up()
-            # The writes of this machine are undone with the state, whether or not the power cut loses them.
+            self._disconnect()
+            # The next check undoes all writes of the machine, independently of the result of this power cut.
             self.machine.crash()
         return observation
 
     def _checked(self, ended: Sequence[Any] | None) -> dict[str, FilesystemCheck]:
-        """Return the result of the file system's checker, where it ran and gave one."""
+        """Return the result of the file system's checker; empty if fsck did not run or its output is invalid."""
         if ended is None:
             return {}
         (status, said), argv = ended, tuple(self.config["fsck"])
         try:
             return {"filesystem": parse_check(self.stack.filesystem, Completed(argv, status, said, "", "checker"))}
         except RigError as error:
-            logger.warning("%s: %s", self.machine.name, error)
+            logger.warning("%s: the output of the file system's checker is invalid: %s", self.machine.name, error)
             return {}
 
     def cold(self, patch: Patch) -> Observation:
-        """Check a state on a newly booted machine, with a scan through nfsd too.
+        """Check the state that a patch makes of the base on a newly booted machine, also through nfsd.
 
         Raises:
-            RigError: the rig failed, not the state.
+            RigError: the check failed for a reason other than the state.
         """
-        with self._primed(patch) as lab:
+        with self._preloaded_lab(patch) as lab:
             return check_after_boot(lab, self.stack, {**self.config, "links": []}, self.deadline_s)
 
     def hold(self, patch: Patch) -> Held:
-        """Boot a lab with a state on its disks, not yet brought up, and leave the lab running."""
-        with self._primed(patch, keep=True) as lab:
+        """Boot a lab with a state on its disks, and leave the lab running; the array is not assembled."""
+        with self._preloaded_lab(patch, keep=True) as lab:
             for path, value in self.config["parameters"]:
                 lab.server.put(value, path)
             return Held(lab.directory.name, (*(argv for _, argv in self.config["assemble"]), self.config["mount"]))
 
-    def _primed(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
-        self._labs += 1
-        # An earlier checker may have left a folder of this name.
-        while (folder := self._logs / f"cold{self._labs}").exists():
-            self._labs += 1
+    def _preloaded_lab(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
+        self._lab_count += 1
+        # A folder of this name may be left from an earlier checker.
+        while (folder := self._logs / f"cold{self._lab_count}").exists():
+            self._lab_count += 1
         folder.mkdir(parents=True)
         state = folder / "state.log"
         self._members.save(patch, state)
         return PreloadedLab(self.topology, state, logs=folder, keep=keep)
 
-    def _boot(self) -> AgentLine:
+    def _boot(self) -> AgentConnection:
         self.reboots += 1
         self.machine.start()
         return self._connect()
 
-    def _connect(self) -> AgentLine:
-        # No state is mounted yet: the agent exports each state when a check through nfsd is requested.
+    def _connect(self) -> AgentConnection:
+        # nfsd starts without a mounted state; the agent exports a state when a check through nfsd is requested.
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
         start_nfsd(self.stack.export.server(self.machine))
         nfsd = nfsd_config(self.stack, self.machine, self.config["ledger"]["root"])
         config = {**self.config, "links": self._members.links, "nfsd": nfsd}
-        self._line = line = AgentLine.start(self.machine, self._listener, self.lab, config)
+        self._agent = line = AgentConnection.start(self.machine, self._listener, self.lab, config)
         return line
 
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+    def _disconnect(self) -> None:
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None

@@ -1,4 +1,4 @@
-"""Checker workers: threads with disks of their own that check states and return a result for each."""
+"""Checker workers: threads, each with its own checker machine, that check crash states in parallel."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,45 +16,53 @@ T = TypeVar("T")
 
 
 class Checks(Protocol):
-    """The interface of a checker; see `raidproof.crash.checker`."""
+    """The interface of a checker, which `raidproof.crash.checker.Checker` implements.
+
+    The disks of a checker hold a base content. A patch has the blocks in which a crash state differs from the base.
+    """
 
     def advance(self, patch: Patch) -> None:
-        """Apply a patch to the base of all following states."""
+        """Apply a patch to the base content of all later checks."""
 
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
-        """Check one state; ``nfsd``: through nfsd too; ``fsck``: with the file system's checker too."""
+        """Check the state that a patch makes of the base.
+
+        ``nfsd``: scan the ledger through nfsd also. ``fsck``: run the file system's checker (fsck) also.
+        """
 
     def cold(self, patch: Patch) -> Observation:
-        """Check one state on a newly booted machine."""
+        """Check the state that a patch makes of the base, on a newly booted machine."""
 
 
 Factory = Callable[[int], AbstractContextManager[Checks]]
-"""Boots the checker with this number."""
+"""A function that boots the checker with a number, from 1 on."""
 
 
 def never(_: Observation) -> bool:
-    """Return False: for callers that do not judge observations."""
+    """Return False; the default of `Job.breaks`, for callers that do not judge observations."""
     return False
 
 
 class Job(NamedTuple):
-    """A crash state to be checked."""
+    """A request to check one crash state."""
 
     base: int
-    """Number of base patches that the state is built on."""
+    """Number of patches in `RecordingCursor.bases` that the base content needs."""
     patch: Patch
+    """Blocks in which the state differs from the base content."""
     rows: Rows
+    """Rows of the array whose copies or parity differ in the state, computed without a machine."""
     cold: bool = False
-    """Whether a newly booted machine checks it, too."""
+    """Whether a newly booted machine checks the state also."""
     nfsd: bool = False
-    """Whether the ledger is scanned through nfsd, too."""
+    """Whether the checker scans the ledger through nfsd also."""
     fsck: bool = False
-    """Whether the file system's checker is run, too."""
+    """Whether the checker runs the file system's checker (fsck) also."""
     breaks: Callable[[Observation], bool] = never
-    """Whether an observation breaks a promise: then the file system's checker is run in any case."""
+    """Returns whether an observation breaks a promise; the checker then runs fsck even if ``fsck`` is False."""
 
     def seen(self, observation: Observation) -> Observation:
-        """Return a checker's observation with the computed rows added."""
+        """Return a checker's observation with the computed ``rows`` added."""
         return observation.model_copy(update={"rows": self.rows})
 
 
@@ -63,26 +71,31 @@ class CheckResult(NamedTuple):
 
     observation: Observation
     cold: Observation | None
+    """Observation on the newly booted machine; None if the job did not request it."""
 
 
 def repeat_if_silent(check: Callable[[], Observation]) -> Observation:
-    """Check a state, and once more if the first check was silent: a failure caused by the state occurs again."""
+    """Check a state; check it a second time if the machine gave no answer and its kernel log shows no cause.
+
+    A hang that the state causes occurs again in the second check.
+    """
     first = check()
     return check().model_copy(update={"hung": first.said}) if first.silent else first
 
 
 class RecordingCursor:
-    """A position in the recording, with the patches that each checker must write to follow it.
+    """A power cut in a recording, with the patches that bring a checker's disks to the durable content at this cut.
 
-    While jobs are running, the position only moves forward.
+    While jobs are running, the cursor moves only to later cuts.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self._begin()
         self.bases: list[Patch] = []
+        """Patches that lead, applied in order, to the durable content at the current cut."""
         self.epoch = 0
-        """Incremented when the bases begin anew."""
+        """Number of times that ``bases`` was replaced by a new list, after a move to an earlier cut."""
         self._touched: set[tuple[int, int]] = set()
 
     def _begin(self) -> None:
@@ -95,10 +108,10 @@ class RecordingCursor:
         return patch
 
     def go(self, cut: int) -> None:
-        """Move to a power cut of the recording; for an earlier cut, start again from its beginning."""
+        """Move to a power cut; for a cut before the current one, read the recording again from its beginning."""
         if cut < self.window.cut:
             self._begin()
-            # The checkers' disks hold the writes of later cuts.
+            # The checkers' disks hold writes of later cuts: the new base first blanks the blocks of these writes.
             self.bases = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
             self.epoch += 1
         elif cut > self.window.cut or not self.bases:
@@ -114,11 +127,11 @@ class RecordingCursor:
         fsck: bool = False,
         breaks: Callable[[Observation], bool] = never,
     ) -> Job:
-        """Return the job of a state of the current cut."""
+        """Return the job that checks a state of the current cut; the flags are those of `Job`."""
         return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold, nfsd, fsck, breaks)
 
     def between(self, first: int, last: int) -> Patch:
-        """Return the combined patch of the bases from ``first`` up to ``last``."""
+        """Return one patch with the effect of the patches ``bases[first:last]``."""
         blocks: dict[tuple[int, int], bytes] = {}
         for patch in self.bases[first:last]:
             blocks |= patch.blocks
@@ -126,18 +139,19 @@ class RecordingCursor:
 
 
 class CheckerWorker:
-    """A thread with one checker. A context manager: leaving it ends the checker."""
+    """A thread with one checker machine. A context manager: leaving the context ends the machine."""
 
     def __init__(self, number: int, boot: Factory, cursor: RecordingCursor) -> None:
         self.number = number
         self.waiting = 0
-        """Number of submitted jobs that have not ended."""
+        """Number of jobs that the caller has submitted and whose results it has not collected."""
         self._boot = boot
         self._cursor = cursor
         self._checker: Checks | None = None
         self._undo = ExitStack()
         self._at = (0, 0)
-        # A machine dies with the thread that started it (prctl(2), PR_SET_PDEATHSIG): one thread does everything.
+        # The kernel kills a machine when the thread that started it ends (PR_SET_PDEATHSIG in prctl(2)): the same
+        # thread therefore boots the machine and executes all jobs.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"checker{number}")
 
     def __enter__(self) -> Self:
@@ -150,15 +164,15 @@ class CheckerWorker:
             self._thread.shutdown(cancel_futures=True)
 
     def boot(self) -> "Future[None]":
-        """Boot the machine in the background."""
+        """Boot the checker machine in the background."""
         return self._thread.submit(self._ensure)
 
     def submit(self, job: Job) -> "Future[CheckResult]":
-        """Check a state after the jobs that were submitted before."""
+        """Execute a job in the background, after the jobs that were submitted earlier."""
         return self._thread.submit(self._check, job, self._cursor.epoch)
 
     def use(self, action: Callable[[Checks], T]) -> "Future[T]":
-        """Call a function with the checker as the last job left it."""
+        """Call a function with the checker in the background; the checker's disks hold the state of the last job."""
 
         def done() -> T:
             if self._checker is None:
@@ -176,15 +190,15 @@ class CheckerWorker:
         try:
             return self._try(job, epoch)
         except RigError:
-            # Once more on a new checker: after an error of the rig the state of this one is unknown.
-            logger.exception("checker %d", self.number)
+            # After an error of the rig the state of the machine is unknown: repeat the job once on a new machine.
+            logger.exception("checker %d failed; the check is repeated on a new machine", self.number)
             self._end()
             return self._try(job, epoch)
 
     def _try(self, job: Job, epoch: int) -> CheckResult:
         self._ensure()
         checker = self._checker
-        assert checker is not None  # noqa: S101  it has just been booted
+        assert checker is not None  # noqa: S101  `_ensure` has booted the checker
         applied = self._at[1] if self._at[0] == epoch else 0
         if (self._at[0] != epoch) or job.base > applied:
             checker.advance(self._cursor.between(applied, job.base))

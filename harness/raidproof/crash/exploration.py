@@ -1,4 +1,4 @@
-"""An exploration: checkers check the crash states of a recorded run; a journal stores each result."""
+"""An exploration: checkers check crash states of a recorded run, and a journal stores each result."""
 
 import fcntl
 import json
@@ -28,65 +28,75 @@ from raidproof.record.exploration import End, Observation
 VERSION = 1
 
 SEARCHING = 2 / 3
-"""Fraction of the time budget for searching once a failure was found; the rest is for shrinking failures."""
+"""Fraction of the time budget for checking new states if a failure was found; the rest is for shrinking failures."""
 BATCH = 500
-"""States per pass through the recording: a pass costs seconds, and each batch is a fair sample of all states."""
+"""Number of states in one pass through the recording, in the order of their cuts. A pass takes seconds."""
 COLD_EVERY = 100
-"""One in this many distinct contents, the first included, is also checked on a newly booted machine."""
+"""Number of different disk contents of which one, the first, is also checked on a newly booted machine."""
 NFSD_EVERY = 5
-"""One in this many distinct contents is also scanned through nfsd. A checker's nfsd releases a file system at most
-once a second (`check_agent.forget`): with a smaller number the checkers would wait for nfsd."""
+"""Number of different disk contents of which one is also scanned through nfsd.
+
+nfsd in a checker releases a file system at most once a second (`check_agent.forget`); with a smaller number the
+checkers would wait for nfsd."""
 FSCK_EVERY = 10
-"""One in this many distinct contents is also checked by the file system's checker, as is each broken one."""
+"""Number of different disk contents of which one is also checked by fsck; each broken state is checked too."""
 QUEUE = 3
-"""Jobs that a checker queues, the running one included."""
+"""Limit of jobs in the queue of one checker, including the running job."""
 SHOWN_EVERY_S = (0.5, 10.0)
-"""Interval between progress lines in seconds: on a terminal, and elsewhere."""
+"""Interval between progress lines in seconds: on a terminal, and without a terminal."""
 
 
 class Begun(BaseModel):
-    """The first line of a journal: the exploration's input. A resumed exploration must have the same input."""
+    """The first line of a journal: the input of the exploration. A resumed exploration must have the same input."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: Literal["begun"] = "begun"
     version: int = VERSION
+    """Version of the journal's format."""
     cycle: str
+    """Name of the crash test whose states are checked."""
     log_digest: str
+    """Digest of the write log (`digest_of`)."""
     seed: int
+    """Seed of the order of the states."""
     tear: int
+    """Number of bytes that a disk writes atomically: the unit in which requests are torn."""
     starts_dirty: bool = False
+    """Whether checkers start arrays that are dirty and degraded."""
 
 
 class Line(BaseModel):
-    """One judged state. A line without an observation has the content of an earlier line."""
+    """One judged crash state. If a line has no observation, an earlier line with the same digest has it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     what: Literal["state"] = "state"
     state: str
-    """The state as written by `CrashState.dump`."""
+    """The crash state, in the format of `CrashState.dump`."""
     policy: Policy
     number: int
-    """Index among the policy's states at this cut."""
+    """Number of the state, see `Choice.number`."""
     digest: str
+    """Digest of the disks' content in the state."""
     observation: Observation | None = None
+    """Observation of a check; None if the content was checked for an earlier line."""
     cold: Observation | None = None
-    """The observation on a newly booted machine, where that check was requested."""
+    """Observation on a newly booted machine; None if this check was not requested."""
 
     @property
     def choice(self) -> Choice:
-        """The choice that produced the state."""
+        """The cut, policy and number of the state."""
         return Choice(self.crash.cut, self.policy, self.number)
 
     @property
     def crash(self) -> CrashState:
-        """The crash state."""
+        """The state, parsed."""
         return CrashState.load(self.state)
 
 
-class Seen:
-    """Observations by content digest, compressed: a scan is 20 KB, and there may be thousands."""
+class _ObservationCache:
+    """Observations by digest of the disks' content, compressed: there may be thousands of 20 KB each."""
 
     def __init__(self) -> None:
         self._packed: dict[str, bytes] = {}
@@ -105,22 +115,23 @@ class Seen:
 
 
 class Journal:
-    """``states.jsonl`` of one exploration, open for appending. Only one thread may write to it."""
+    """The file ``states.jsonl`` of one exploration, open for appending. Only one thread may append lines."""
 
     def __init__(self, path: Path, begun: Begun) -> None:
-        """Begin a journal, or continue the existing one; the journal is locked until it is closed.
+        """Begin a journal, or continue the existing journal. The file is locked (flock(2)) until `close`.
 
         Raises:
-            RequestError: its input differs (log, seed, options), or another process has it locked.
+            RequestError: the existing journal has another input (write log, seed, options), or another process has
+                locked the file.
         """
         self.path = path
         self.lines: list[Line] = []
-        """The lines that the journal already had."""
+        """Lines that the journal had when it was opened, without the first."""
         self._file = path.open("ab", buffering=0)
         try:
             self._lock()
             end = self._read(begun)
-            # Remove the incomplete last line of a killed process.
+            # Remove the incomplete last line that a killed process has left.
             self._file.truncate(end)
             if not end:
                 self._append(begun)
@@ -130,12 +141,12 @@ class Journal:
 
     def _lock(self) -> None:
         try:
-            # The kernel releases the lock when the process ends, however it ends.
+            # The kernel releases the lock at the end of the process, even after SIGKILL.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise RequestError(
-                f"{self.path} is being written by another exploration",
-                remedy="wait until it has ended; without --resume, another one has files of its own",
+                f"another exploration is writing {self.path}",
+                remedy="wait for the end of the other exploration, or omit --resume to write to new files",
             ) from error
 
     def _read(self, begun: Begun) -> int:
@@ -151,17 +162,17 @@ class Journal:
         ):
             if was != now:
                 raise RequestError(
-                    f"{self.path} was begun with {name} {was}, not {now}",
-                    remedy="go on with the same, or begin anew without --resume",
+                    f"the exploration in {self.path} was begun with {name} {was}, not {now}",
+                    remedy=f"resume with {name} {was}, or omit --resume to begin a new exploration",
                 )
         self.lines = lines
         return end
 
     def add(self, line: Line) -> None:
-        """Append a line.
+        """Append a line to the journal.
 
         Raises:
-            OSError: the disk is full.
+            OSError: the file cannot be written, for example because the host's disk is full.
         """
         self._append(line)
 
@@ -171,17 +182,17 @@ class Journal:
             data = data[os.write(self._file.fileno(), data) :]
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the journal and release its lock."""
         self._file.close()
 
 
 def read(path: Path) -> tuple[Begun | None, list[Line], int]:
-    """Return a journal's first line, its other lines, and the end offset in bytes of its last whole line.
+    """Return a journal's first line (None in an empty file), its other lines, and the end of its last complete line.
 
-    An incomplete last line is ignored.
+    The end is an offset in bytes. An incomplete last line is ignored.
 
     Raises:
-        RequestError: a whole line is not a line of a journal.
+        RequestError: a complete line does not have the format of a journal.
     """
     begun: Begun | None = None
     lines: list[Line] = []
@@ -197,14 +208,17 @@ def read(path: Path) -> tuple[Begun | None, list[Line], int]:
                     lines.append(Line.model_validate_json(raw))
             except ValidationError as error:
                 raise RequestError(
-                    f"{path}:{number}: not a line of an exploration: {error.errors()[0]['msg']}"
+                    f"{path}:{number}: the line does not have the format of a journal: {error.errors()[0]['msg']}"
                 ) from error
             end += len(raw)
     return begun, lines, end
 
 
 def find_state(paths: Iterator[Path], name: str) -> CrashState | None:
-    """Return the state of this name from journals, or from state dumps in other JSON files; None if there is none."""
+    """Return the crash state with a name; None if no file contains the state.
+
+    ``paths``: journals (``.jsonl``), and other JSON files with dumps of states.
+    """
     for path in paths:
         if path.suffix == ".jsonl":
             states = [line.crash for line in read(path)[1]]
@@ -229,7 +243,7 @@ def _dumps(value: object) -> Iterator[str]:
 
 
 def digest_of(path: Path) -> str:
-    """Return a digest that identifies a write log."""
+    """Return the BLAKE2b digest of a write log's file, which identifies the log."""
     hashed = blake2b(digest_size=16)
     with path.open("rb") as file:
         while data := file.read(1 << 20):
@@ -239,18 +253,18 @@ def digest_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of an exploration; the first that is reached ends it."""
+    """The limits of an exploration, which ends when it reaches the first of them."""
 
     states: int | None = 1000
-    """Judged states, including those of the exploration that is resumed."""
+    """Number of judged states, including the states in a journal that is resumed; None: unlimited."""
     minutes: float | None = None
-    """Time in minutes for searching and for shrinking failures together."""
+    """Time in minutes for checking states and shrinking failures together; None: unlimited."""
 
 
 class Exploration:
-    """Checks and judges states in the seeded order; each observation is written to the journal.
+    """Checks and judges crash states in the order of `Choices`, and appends each result to the journal.
 
-    A context manager: leaving it ends the checkers.
+    A context manager: leaving the context ends the checkers.
     """
 
     def __init__(
@@ -262,25 +276,27 @@ class Exploration:
         self.cursor = RecordingCursor(choices.recording)
         self.workers = [CheckerWorker(number, boot, self.cursor) for number in range(1, checkers + 1)]
         self.seconds = 0.0
-        """Time spent searching in this process, in seconds."""
+        """Duration in seconds of the checks in this process, without the shrinking of failures."""
         self.out_of_time = False
+        """Whether the time budget ended the checks."""
         self.deadline: Deadline | None = None
-        """The end of the time budget; None: the budget has no time limit."""
+        """End of the time budget; None: the budget has no time limit."""
         self._undo = ExitStack()
-        self._seen = Seen()
+        self._seen = _ObservationCache()
         self._done: set[Choice] = set()
         self._waiting: dict[str, list[tuple[Choice, CrashState]]] = defaultdict(list)
-        """States that wait for the check of their content, by its digest; the first of each list is checked."""
+        """States that wait for the check of their disk content, by digest; the check runs for the first of a list."""
         self._running: dict[Future[CheckResult], tuple[str, CheckerWorker]] = {}
+        """Submitted checks, with the digest of the content and the worker."""
         self._progress = _Progress(stats)
         for line in journal.lines:
-            self._remember(line)
+            self._restore(line)
 
-    def _remember(self, line: Line) -> None:
+    def _restore(self, line: Line) -> None:
         if line.observation is not None:
             self._seen[line.digest] = line.observation
         if line.digest not in self._seen:
-            return  # the process ended before its content was checked
+            return  # the earlier process ended before the check of this content
         self._count(line, line.crash)
 
     def __enter__(self) -> Self:
@@ -291,15 +307,17 @@ class Exploration:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._abandon()
+        self._cancel()
         self._undo.close()
 
     def run(self, budget: Budget) -> None:
-        """Check states until the budget is used up or no state is left; see `SEARCHING` for the use of time.
+        """Check states until a limit of the budget is reached, or all states are checked.
+
+        If a state fails, a part of the time budget is left for shrinking failures (`SEARCHING`).
 
         Raises:
-            RigError: a checker failed twice.
-            KeyboardInterrupt: journal and statistics contain all checks until then.
+            RigError: a check failed twice for a reason other than the state.
+            KeyboardInterrupt: the user pressed Ctrl-C; journal and statistics contain all completed checks.
         """
         search_deadline = None
         if budget.minutes is not None:
@@ -313,7 +331,7 @@ class Exploration:
         self._progress.ends = partial(self._search_ends, search_deadline)
         if not missing:
             return
-        step(f"booting {len(self.workers)} checkers")
+        step(f"booting {len(self.workers)} checker machines")
         for booted in [worker.boot() for worker in self.workers]:
             booted.result()
         begun = now_ns()
@@ -325,7 +343,7 @@ class Exploration:
                 if self.out_of_time:
                     break
         finally:
-            self._abandon()
+            self._cancel()
             self.seconds += (now_ns() - begun) / 1e9
 
     def _batch(self, choices: list[Choice], search_deadline: Deadline | None) -> None:
@@ -336,14 +354,14 @@ class Exploration:
             self.cursor.go(choice.cut)
             state = self.choices.state(choice, self.cursor.window.open)
             digest = self.cursor.window.digest(state)
-            if digest in self._seen and not self._lacks_a_check(state, self._seen[digest]):
+            if digest in self._seen and not self._needs_fsck(state, self._seen[digest]):
                 self._judge(choice, state, digest)
             elif digest in self._waiting:
                 self._waiting[digest].append((choice, state))
             else:
                 self._waiting[digest].append((choice, state))
-                self._give(digest, state, fsck=digest in self._seen)
-        # The next batch begins at an early cut again, which discards the bases of this one.
+                self._submit(digest, state, fsck=digest in self._seen)
+        # The next batch begins at an early cut again, and `RecordingCursor.go` then replaces the bases of this batch.
         while self._running:
             self._collect()
 
@@ -352,14 +370,14 @@ class Exploration:
         return ends is not None and ends.passed
 
     def _search_ends(self, search_deadline: Deadline | None) -> Deadline | None:
-        """Return the deadline for starting checks, as far as known now; None: there is none."""
+        """Return the deadline for starting checks, which is earlier once a state has failed; None: no limit."""
         return search_deadline if self.stats.broken else self.deadline
 
-    def _lacks_a_check(self, state: CrashState, seen: Observation) -> bool:
-        """Return whether a content breaks a promise in this state, and its file system has not been checked."""
+    def _needs_fsck(self, state: CrashState, seen: Observation) -> bool:
+        """Return whether a state breaks a promise with an observation that lacks the result of fsck."""
         return seen.end is End.READ and seen.filesystem is None and self.stats.breaks(state, seen)
 
-    def _give(self, digest: str, state: CrashState, *, fsck: bool = False) -> None:
+    def _submit(self, digest: str, state: CrashState, *, fsck: bool = False) -> None:
         while min(worker.waiting for worker in self.workers) >= QUEUE:
             self._collect()
         worker = min(self.workers, key=lambda one: one.waiting)
@@ -398,7 +416,7 @@ class Exploration:
         if result is not None:
             self._seen[digest] = result.observation
         self._count(line, state)
-        self._progress.tell()
+        self._progress.show()
 
     def _count(self, line: Line, state: CrashState) -> None:
         choice = Choice(state.cut, line.policy, line.number)
@@ -408,8 +426,8 @@ class Exploration:
         if line.observation is not None and line.cold is not None:
             self.stats.compare(choice, state, line.observation, line.cold)
 
-    def _abandon(self) -> None:
-        """Start no further checks; running ones end with their checkers."""
+    def _cancel(self) -> None:
+        """Cancel all checks that have not begun; running checks end with their checkers."""
         for future in self._running:
             future.cancel()
         self._running.clear()
@@ -417,30 +435,30 @@ class Exploration:
 
 
 class _Progress:
-    """The progress line."""
+    """The progress line of an exploration."""
 
     def __init__(self, stats: ExplorationStats) -> None:
         self.stats = stats
         self.total: int | None = None
-        """Total number of states, where it is known."""
+        """Number of states that will be judged; None if only the time limits the exploration."""
         self.ends: Callable[[], Deadline | None] = lambda: None
-        """Returns the deadline of the search, whatever is left then."""
-        self._begun = self._told = now_ns()
+        """Returns the deadline for starting checks; None: no limit."""
+        self._begun = self._shown = now_ns()
         self._before = 0
 
     def begin(self) -> None:
-        """Start counting for the rate."""
+        """Start the measurement of the rate."""
         self._begun, self._before = now_ns(), self.stats.judged
 
-    def tell(self) -> None:
-        """Print the line, unless the last one was printed a moment ago."""
+    def show(self) -> None:
+        """Print the progress line, unless the last line was printed less than `SHOWN_EVERY_S` ago."""
         now = now_ns()
-        if now - self._told >= SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9:
-            self._told = now
+        if now - self._shown >= SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9:
+            self._shown = now
             step("; ".join(self.words((now - self._begun) / 1e9)))
 
     def words(self, seconds: float) -> Iterator[str]:
-        """Yield the parts of the progress line."""
+        """Yield the parts of the progress line; ``seconds``: duration of the checks until now."""
         stats, done = self.stats, self.stats.judged - self._before
         of = f" of {self.total:,}" if self.total is not None else ""
         yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different"

@@ -1,4 +1,4 @@
-"""The members of a checker: files for kernels that run as host processes (User-mode Linux), else engine disks."""
+"""The member disks of a checker: host files with User-mode Linux, disks of the disk engine with other providers."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -16,29 +16,33 @@ from raidproof.provider.uml import Uml, UmlPower
 from raidproof.storage.array import disk_path
 
 _FIRST = 3
-"""The machine itself uses ubda, ubdb and ubdc."""
+"""Number of ubd devices (ubda, ubdb, ubdc) that a machine uses for its own system."""
 MOST = 16 - _FIRST
-"""Limit of members (MAX_DEV in ubd_kern.c)."""
+"""Limit of member disks as files: User-mode Linux has 16 ubd devices (MAX_DEV in arch/um/drivers/ubd_kern.c)."""
 _COPY = 1 << 20
 _BLANK = bytes(BLOCK)
 
 
 class MemberFiles:
-    """A file for each member, and a base file: the member without the state that is shown."""
+    """The members of a checker with User-mode Linux, as host files.
+
+    Each member has a shown file, which the machine uses, and a base file with the base content: the content of the
+    member without the crash state of the current check.
+    """
 
     def __init__(self, members: Sequence[MemberInfo]) -> None:
         self.members = tuple(members)
         self.paths: tuple[Path, ...] = ()
         self._files: list[tuple[int, int]] = []
         self._at_base = True
-        """Whether only the base has been shown, so that the member files cannot differ from it."""
+        """Whether the shown files have the base content: no state was shown since the last change of the base."""
         self._undo = ExitStack()
 
     def create(self, folder: Path) -> None:
-        """Create the files, blank, in a folder.
+        """Create the shown and base files in a folder; all files are blank.
 
         Raises:
-            OSError: a file cannot be created.
+            OSError: a file exists, or cannot be created.
         """
         self.paths = tuple(folder / f"member{number}" for number in range(len(self.members)))
         for path, member in zip(self.paths, self.members, strict=True):
@@ -51,17 +55,17 @@ class MemberFiles:
             self._files.append((pair[0], pair[1]))
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the shown and base files."""
         self._undo.close()
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The kernel's command line arguments for the members."""
+        """Command line arguments of the User-mode Linux kernel that attach the shown files as ubd devices."""
         return tuple(f"ubd{letter}={path}" for letter, path in zip(self._letters, self.paths, strict=True))
 
     @property
     def links(self) -> list[list[str]]:
-        """Links to make in the machine: the path of each member, and the kernel's device for it."""
+        """Symbolic links that the agent creates in the machine: path of each member, and its ubd device."""
         pairs = zip(self._letters, self.members, strict=True)
         return [[disk_path(member.serial), f"/dev/ubd{letter}"] for letter, member in pairs]
 
@@ -70,9 +74,9 @@ class MemberFiles:
         return ascii_lowercase[_FIRST : _FIRST + len(self.members)]
 
     def show(self, patch: Patch, *, keep: bool = False) -> None:
-        """Undo what was written since the base, then apply a patch; ``keep``: the result becomes the base.
+        """Restore the base content in the shown files, then apply a patch.
 
-        The machine must not have the disks open.
+        ``keep``: the result becomes the new base content. The machine must not have the disks open.
         """
         if not self._at_base:
             self._undo_all()
@@ -85,9 +89,9 @@ class MemberFiles:
     def _undo_all(self) -> None:
         buffer = memoryview(bytearray(_COPY))
         for shown, base in self._files:
-            # Written blocks are data in the shown file. Zeroed blocks may be holes in it (ubd punches holes for
-            # discards and write-zeroes, which md issues when it empties a partial parity log), so that only the base
-            # has data there. A hole of the base reads as zeroes.
+            # Blocks that the machine has written are data in the shown file. Blocks that the machine has discarded or
+            # zeroed may be holes in the shown file and data only in the base: ubd punches holes for discards and
+            # write-zeroes, which md issues to empty a partial parity log. A hole in the base reads as zeroes.
             for start, end in union([*extents(shown), *extents(base)]):
                 for at in range(start, end, _COPY):
                     part = buffer[: min(_COPY, end - at)]
@@ -95,18 +99,21 @@ class MemberFiles:
                     os.pwrite(shown, part, at)
 
     def _worth_writing(self, patch: Patch) -> Patch:
-        """Return a patch without zeroes over holes: a new log has many, and each would cost time at each undo."""
+        """Return the patch without blocks of zeroes at holes of the shown files.
+
+        A new file system's log has many such blocks, and each would take time at the next restoration of the base.
+        """
 
         def hole(member: int, block: int) -> bool:
             try:
                 return os.lseek(self._files[member][0], block * BLOCK, os.SEEK_DATA) >= (block + 1) * BLOCK
-            except OSError:  # ENXIO: nothing but a hole from here on
+            except OSError:  # ENXIO: the file has no data after this offset (lseek(2))
                 return True
 
         return Patch({at: data for at, data in patch.blocks.items() if data != _BLANK or not hole(*at)})
 
     def save(self, patch: Patch, path: Path) -> None:
-        """Write the base with a patch applied as a write log, for blank disks.
+        """Write the base content with a patch applied to the file ``path``, as a write log for blank disks.
 
         Raises:
             OSError: the file exists, or cannot be written.
@@ -115,7 +122,9 @@ class MemberFiles:
 
 
 def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, path: Path) -> None:
-    """Write the contents of the members' images (open files) with a patch applied as a write log.
+    """Write the contents of the members with a patch applied to the file ``path``, as a write log.
+
+    ``files``: file descriptors of the members' images.
 
     Raises:
         OSError: the file exists, or cannot be written.
@@ -129,12 +138,12 @@ def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, 
 
 
 def extents(fd: int) -> list[tuple[int, int]]:
-    """Return the byte ranges (start, end) of a file that hold data, not holes."""
+    """Return the byte ranges (start, end) of a sparse file that are data, not holes."""
     found, size, at = [], os.fstat(fd).st_size, 0
     while at < size:
         try:
             start = os.lseek(fd, at, os.SEEK_DATA)
-        except OSError:  # ENXIO: only a hole is left
+        except OSError:  # ENXIO: the rest of the file is a hole (lseek(2))
             break
         at = os.lseek(fd, start, os.SEEK_HOLE)
         found.append((start, at))
@@ -142,7 +151,7 @@ def extents(fd: int) -> list[tuple[int, int]]:
 
 
 def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the union of the ranges, sorted."""
+    """Return the union of byte ranges (start, end), sorted, with overlapping and adjacent ranges joined."""
     joined: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if joined and start <= joined[-1][1]:
@@ -153,19 +162,19 @@ def union(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class UmlOnFiles(Uml):
-    """Makes machines whose members are `MemberFiles`. Its lab has no disks of the engine."""
+    """The provider of a checker with User-mode Linux: its server has `MemberFiles` instead of the engine's disks."""
 
     def __init__(self, files: MemberFiles) -> None:
         super().__init__()
         self.files = files
 
     def furnish(self, site: Site) -> None:
-        """Start what all machines share, and create the files."""
+        """Start the programs that all machines of the lab share, and create the member files."""
         super().furnish(site)
         self.files.create(site.directory)
 
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
-        """Return the power switch of a machine."""
+        """Return the power switch of a machine; the server's kernel gets the member files as disks."""
         power = super().power(spec, site)
         if spec.role is Role.SERVER:
             arguments = (*power.kernel.arguments, *self.files.arguments)
@@ -174,27 +183,30 @@ class UmlOnFiles(Uml):
 
 
 class MemberEngine:
-    """The engine disks of a lab, with cache mode LYING: what a machine flushes does not become part of the base."""
+    """The members of a checker as disks of the disk engine.
+
+    The cache mode is LYING, so that the flushes of a machine do not change the base content.
+    """
 
     def __init__(self, members: Sequence[MemberInfo], engine: EngineClient, folder: Path) -> None:
         self.members = tuple(members)
         self.links: list[list[str]] = []
-        """Empty: the machine makes the links itself."""
+        """Empty: the machine's init creates the links of these disks."""
         self._engine = engine
         self._folder = folder
 
     def close(self) -> None:
-        """Do nothing: the lab ends the engine."""
+        """Do nothing: the lab ends the disk engine."""
 
     def show(self, patch: Patch, *, keep: bool = False) -> None:
-        """Undo what was written since the base, then apply a patch; ``keep``: the result becomes the base."""
+        """Restore the base content, then apply a patch; ``keep``: the result becomes the new base content."""
         path = self._folder / "state.log"
         path.unlink(missing_ok=True)
         patch.write(path, self.members)
         self._engine.show(path, keep=keep)
 
     def save(self, patch: Patch, path: Path) -> None:
-        """Write the base with a patch applied as a write log, for blank disks.
+        """Write the base content with a patch applied to the file ``path``, as a write log for blank disks.
 
         Raises:
             OSError: the file exists, or cannot be written.

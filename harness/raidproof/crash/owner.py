@@ -1,4 +1,7 @@
-"""The owner of a byte of the array (a file, a directory, metadata), and of the requests of a crash state."""
+"""The owners of bytes of the array, and of the requests in a crash state.
+
+The owner of a byte is the file, directory or metadata structure of the file system whose block contains the byte.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,58 +21,68 @@ from raidproof.storage.array.superblock import superblock_of
 from raidproof.storage.filesystem import DIRECTORY, FilesystemSpec
 
 MOST_OWNERS = 12
-"""Requests of one state whose owners are looked up: each lookup takes a process or two in the machine."""
+"""Limit of offsets whose owners are looked up for one state: each lookup runs one or two processes in the machine."""
 
 
 def owner(machine: Machine, filesystem: FilesystemSpec, device: str, directory: str, offset: int) -> str:
-    """Return a description of a byte's owner; ``directory`` is the mount point of the file system, if mounted."""
+    """Return a description of the owner of the byte at ``offset`` of ``device``.
+
+    ``directory``: mount point of the file system, if the file system is mounted.
+    """
     return str(filesystem.owner(machine, device, directory, offset))
 
 
 class Piece(NamedTuple):
-    """The place where a request, or a part of one, begins."""
+    """The first byte of a request or of a surviving part of a request."""
 
     member: int
+    """Index of the member."""
     start: int
     """Offset in bytes on the member."""
 
 
 class WriteOwner(NamedTuple):
-    """The stripe and the owner that a piece is part of; None where unknown."""
+    """The stripe of the array and the owner to which a piece of a write belongs; None if unknown."""
 
     stripe: int | None = None
+    """Number of the stripe in the array."""
     owner: str | None = None
+    """Description of the file, directory or metadata."""
 
 
-Belongs = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
-"""Looks up the owners of pieces in a state."""
+OwnerLookup = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
+"""A function that looks up the stripe and owner of each `Piece` in a crash state."""
 
 
 class WriteOwners:
-    """Looks up owners from the superblocks of a state, and with a checker that has the state on its disks."""
+    """Looks up the owners of pieces in a crash state.
+
+    The members' superblocks give the place of a piece in the array. The file system's tools, on a checker with the
+    state on its disks, give the owner.
+    """
 
     def __init__(self, worker: CheckerWorker, cursor: RecordingCursor) -> None:
         self.worker = worker
         self.cursor = cursor
 
     def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
-        """Return the owners of pieces; fields that cannot be determined are None."""
+        """Return the stripe and owner of each piece; a field that cannot be determined is None."""
         self.cursor.go(state.cut)
-        places = {piece: placed(self.cursor.window, state, piece) for piece in dict.fromkeys(pieces)}
+        places = {piece: array_place(self.cursor.window, state, piece) for piece in dict.fromkeys(pieces)}
         offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
         try:
-            # In the state in which all open requests survived: a broken state may not even mount.
+            # A broken state may fail to mount: look up owners in the state in which all open requests survived.
             full = CrashState(state.cut, tuple(map(Survivor, self.cursor.window.open)))
             self.worker.submit(self.cursor.job(full)).result()
             owners = self.worker.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
         except RaidproofError:
-            logger.exception("owners in state %s", state.name)
+            logger.exception("the lookup of owners in crash state %s failed", state.name)
             owners = {}
-        return {piece: belonging(place, owners) for piece, place in places.items()}
+        return {piece: write_owner(place, owners) for piece, place in places.items()}
 
 
-def placed(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
-    """Return the place of a byte in the array; None where the member has no superblock that defines it."""
+def array_place(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
+    """Return the place of a piece in the array; None if the member's superblock is missing or does not cover it."""
     superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
     if superblock is None:
         return None
@@ -79,8 +92,8 @@ def placed(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
         return None
 
 
-def belonging(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
-    """Combine a place with the owners of array offsets."""
+def write_owner(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
+    """Return the stripe and owner of a place; ``owners`` maps offsets in the array to owners."""
     if place is None:
         return WriteOwner()
     if place.array_offset is None:
@@ -89,19 +102,19 @@ def belonging(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
 
 
 def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
-    """Return the owners of bytes of the array that a checker checked last and whose state its disks still hold."""
-    # For an array of arrays the superblocks describe the inner one, whose offsets are not the file system's.
+    """Return the owners of bytes of the array, by offset, in the state that the checker checked last."""
+    # In nested arrays the superblocks describe the inner array, whose offsets are not offsets of the file system.
     if not isinstance(checker, Checker) or len(checker.stack.array.devices) > 1:
         return {}
     device = checker.stack.array.devices[0].device
-    with _up(checker):
+    with _brought_up(checker):
         return {
             offset: owner(checker.machine, checker.stack.filesystem, device, DIRECTORY, offset) for offset in offsets
         }
 
 
 @contextmanager
-def _up(checker: Checker) -> Iterator[None]:
+def _brought_up(checker: Checker) -> Iterator[None]:
     machine, config = checker.machine, checker.config
     for _, argv in config["assemble"]:
         machine.succeed(argv)
@@ -111,7 +124,7 @@ def _up(checker: Checker) -> Iterator[None]:
             machine.succeed(config["mount"])
             mounted = True
         except CommandFailed:
-            logger.info("state does not mount: owners are looked up without a mount")
+            logger.info("the crash state does not mount: owners are looked up without a mount")
         yield
     finally:
         if mounted:
@@ -120,39 +133,43 @@ def _up(checker: Checker) -> Iterator[None]:
 
 
 class Part(NamedTuple):
-    """A request of a state, or a part of one, as a byte range on its member."""
+    """A request, or a surviving part of a request, as a byte range on a member."""
 
     request: int
+    """Number of the request in the recording."""
     start: int
+    """First byte on the member."""
     end: int
+    """End of the range on the member."""
     member: int
+    """Index of the member."""
 
     @property
     def at(self) -> Piece:
-        """The place where it begins."""
+        """The first byte of the range."""
         return Piece(self.member, self.start)
 
     def record(self, recording: Recording, known: Mapping[Piece, WriteOwner]) -> WriteRecord:
-        """Return its record with the owner, if known."""
-        belonging = known.get(self.at, WriteOwner())
+        """Return the part as a record for the report, with its stripe and owner if ``known`` has them."""
+        found = known.get(self.at, WriteOwner())
         return WriteRecord(
             request=self.request,
             kind=recording.request(self.request).kind.name.lower(),
             member=recording.members[self.member].serial,
             lba=self.start // SECTOR,
             sectors=(self.end - self.start) // SECTOR,
-            stripe=belonging.stripe,
-            owner=belonging.owner,
+            stripe=found.stripe,
+            owner=found.owner,
         )
 
 
 def whole(requests: Iterable[int], cut: int) -> CrashState:
-    """Return the state of a cut in which these requests survived as a whole."""
+    """Return the crash state of a cut in which exactly these requests survived, none of them torn."""
     return CrashState(cut, tuple(map(Survivor, requests)))
 
 
 def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
-    """Return the survivors of a state; each part of a torn one separately."""
+    """Return the surviving requests of a state as byte ranges; a torn request gives one range for each part."""
     parts = []
     for number, spans in state.survivors:
         request = recording.request(number)

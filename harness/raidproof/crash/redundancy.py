@@ -1,4 +1,7 @@
-"""Whether copies and parity agree with the data in a crash state, and whether md would resync the rows that differ."""
+"""The comparison of copies and parity with the data in a crash state, and md's resync of the rows that differ.
+
+A row is the set of pages, one on each member, that copies or parity relate to each other.
+"""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,54 +9,59 @@ from dataclasses import dataclass, replace
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
-from raidproof.crash.states import BLOCK, CHANGES, CrashState, DiskStates, Patch, Recording
-from raidproof.disk.writelog import Kind
+from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recording
+from raidproof.disk.writelog import CHANGES, Kind
 from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
 from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, parse_superblock
 
-There = Callable[[int], bool]
-"""Returns whether a request survived a crash state as a whole."""
+Survived = Callable[[int], bool]
+"""A function that returns whether a request, given by its number, survived whole in a crash state."""
 
 MAGIC = 0x6D746962
+"""Magic number of a bitmap (BITMAP_MAGIC in drivers/md/md-bitmap.h)."""
 HOST_ENDIAN, LITTLE_ENDIAN, CLUSTERED, LOCKLESS = 3, 4, 5, 6
-"""Bitmap versions. A clustered array has several bitmaps; a lockless bitmap has a byte per chunk."""
+"""Versions of md's bitmap. A clustered array has several bitmaps; a lockless bitmap has one byte for each chunk."""
 _SUPER = struct.Struct("<II16sQQQIIIIII")
 _STALE = 1 << 1
-SEVERAL = "its members are of several arrays"
+SEVERAL = "the members have superblocks of several arrays"
 
 
 def changed_under_write_back(
-    array: Assembled, recording: Recording, there: There, cut: int, differ: Sequence[Difference]
+    array: Assembled, recording: Recording, survived: Survived, cut: int, differ: Sequence[Difference]
 ) -> tuple[Difference, ...]:
-    """Return the rows that differ only because their page changed while md wrote it to the members."""
-    return tuple(one for one in differ if _changed(array, recording, there, cut, one))
+    """Return the differing rows whose copies differ because the page in memory changed between md's writes of it.
+
+    md(4) allows this for mirrors: the writes of one page to several members may have different contents.
+    """
+    return tuple(one for one in differ if _changed(array, recording, survived, cut, one))
 
 
-def _changed(array: Assembled, recording: Recording, there: There, cut: int, one: Difference) -> bool:
+def _changed(array: Assembled, recording: Recording, survived: Survived, cut: int, one: Difference) -> bool:
     places = [(role, at) for role, at in array.striping.places(one.array_offset) if role in array.members]
     written = [_writes(recording, array.members[role], array.data_offsets[role] + at, cut) for role, at in places]
     if not all(written):
         return False
     newest = [requests[-1] for requests in written]
-    if not all(there(number) and recording.request(number).kind is Kind.WRITE for number in newest):
-        return False  # a copy lacks a write that md issued: the resync must repair it
+    if not all(survived(number) and recording.request(number).kind is Kind.WRITE for number in newest):
+        return False  # the newest write of a copy did not survive: a resync must repair the row
     first = newest[0]
     return all(
-        _nearest(recording, first, requests) == requests[-1] and _nearest(recording, requests[-1], written[0]) == first
+        _nearest_in_time(recording, first, requests) == requests[-1]
+        and _nearest_in_time(recording, requests[-1], written[0]) == first
         for requests in written[1:]
     )
 
 
 def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int]:
-    """Return the requests that were issued before a cut and change a page of a member, in the order of their issue."""
+    """Return the requests issued before a cut that change the page at ``begin`` of a member, in the order of issue."""
     instant_ns = recording.instant_ns(cut)
     found = [number for number, record in _changes(recording, member, begin) if number < cut or record <= instant_ns]
     return sorted(found, key=lambda number: recording.request(number).issued_ns)
 
 
 def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the number and issue time in ns of each request that changes a page of a member."""
+    """Yield the number and issue time in ns of each request that changes the page at ``begin`` of a member."""
     for number in range(len(recording.records) + len(recording.caught)):
         record = recording.request(number)
         if (
@@ -65,40 +73,47 @@ def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[in
             yield number, record.issued_ns
 
 
-def _nearest(recording: Recording, to: int, requests: Sequence[int]) -> int:
-    """Return the request that was issued nearest to another one; requests of one md write are mutually nearest."""
+def _nearest_in_time(recording: Recording, to: int, requests: Sequence[int]) -> int:
+    """Return the request whose issue time is nearest to that of request ``to``.
+
+    Two requests are the copies of one md write if each is nearest to the other.
+    """
     at_ns = recording.request(to).issued_ns
     return min(requests, key=lambda number: abs(recording.request(number).issued_ns - at_ns))
 
 
 @dataclass(frozen=True)
 class Bitmap:
-    """The header of one member's write-intent bitmap. Sizes are in bytes."""
+    """The header of the write-intent bitmap on one member (bitmap_super_t in drivers/md/md-bitmap.h)."""
 
     version: int
     uuid: str
     events: int
+    """Event counter of the array at the last update of the bitmap."""
     events_cleared: int
+    """Event counter of the array when bits were last cleared."""
     sync_size: int
-    """The range that the bitmap covers: of each member, or for RAID10 of the array."""
+    """Bytes that the bitmap covers: of each member, or of the array for RAID10."""
     stale: bool
+    """Whether the flag BITMAP_STALE is set, which causes a full resync."""
     chunk_size: int
+    """Bytes that one bit covers."""
     offset: int
-    """Offset of its bits on the member."""
+    """Offset in bytes of the bits on the member."""
 
     @property
     def chunks(self) -> int:
-        """The number of its bits."""
+        """Number of chunks, and of bits in the bitmap."""
         return -(-self.sync_size // self.chunk_size)
 
     def marked(self, read: ReadMember, member: int, offset: int) -> bool:
-        """Return whether an offset in the synced range lies in a marked chunk."""
+        """Return whether the bit is set for the chunk that contains ``offset``, an offset in the covered range."""
         byte, bit = divmod(offset // self.chunk_size, 8)
         return bool(read(member, self.offset + byte, 1)[0] >> bit & 1)
 
 
 def parse_bitmap(data: bytes, offset: int) -> Bitmap | None:
-    """Parse the first 256 bytes of a bitmap at ``offset`` of its member; return None if they are no bitmap."""
+    """Parse the first 256 bytes of a bitmap at ``offset`` of its member; return None if ``data`` is no bitmap."""
     if len(data) < _SUPER.size:
         return None
     magic, version, uuid, events, cleared, size, state, chunk, *_ = _SUPER.unpack_from(data)
@@ -118,22 +133,22 @@ def parse_bitmap(data: bytes, offset: int) -> Bitmap | None:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What md would do about the rows of an array that differ."""
+    """The rows of an array that differ in a crash state, by what md would do about them after assembly."""
 
     policy: str
-    """The mechanism md relies on: ``bitmap``, ``resync``, ``ppl``, ``journal``; ``none`` without redundancy."""
+    """md's consistency policy: ``bitmap``, ``resync``, ``ppl`` or ``journal``; ``none`` without redundancy."""
     differ: tuple[Difference, ...] = ()
-    """All rows that differ."""
+    """All rows whose copies or parity differ from the data."""
     unmarked: tuple[Difference, ...] = ()
-    """Rows that md would not resync from any member's metadata: they would stay different. A broken promise of md."""
+    """Rows that md would not resync with the metadata of any member: a failure, as the rows would stay different."""
     uneven: tuple[Difference, ...] = ()
-    """Rows that only some members' bitmaps mark: the resync depends on the member whose bitmap md reads."""
+    """Rows that the bitmaps of only some members mark: a resync depends on the member whose bitmap md reads."""
     changed: tuple[Difference, ...] = ()
-    """Rows whose copies differ because the page changed between md's writes, which md(4) allows for mirrors."""
+    """Rows whose copies differ because the page changed between md's writes of it; md(4) allows this for mirrors."""
     all_marked: bool = False
-    """Whether every chunk is marked, as on a new array for its first seconds: then no row can be unmarked."""
+    """Whether the bitmap marks all chunks, as on a new array for its first seconds; then no row can be unmarked."""
     unchecked: str | None = None
-    """Why redundancy was not checked; None if it was."""
+    """Reason why redundancy was not checked; None if it was checked."""
 
     @property
     def kept(self) -> bool:
@@ -142,27 +157,29 @@ class Accuracy:
 
     def __str__(self) -> str:
         if self.unchecked:
-            return f"not checked: {self.unchecked}"
-        said = f"{len(self.differ)} rows differ"
+            return f"redundancy not checked: {self.unchecked}"
+        parts = [f"{len(self.differ)} rows differ"]
         if self.all_marked:
-            said += ", and every chunk is marked"
+            parts.append("the bitmap marks all chunks")
         if self.unmarked:
-            said += f", {len(self.unmarked)} of them md would not resync, the first {self.unmarked[0]}"
+            parts.append(f"rows that md would not resync: {len(self.unmarked)}, the first {self.unmarked[0]}")
         if self.changed:
-            said += f", {len(self.changed)} where a page changed under write-back, the first {self.changed[0]}"
+            parts.append(
+                f"rows whose page changed during write-back: {len(self.changed)}, the first {self.changed[0]}"
+            )
         if self.uneven:
-            said += f", {len(self.uneven)} are marked on some members only, the first {self.uneven[0]}"
-        return said
+            parts.append(f"rows that only some members mark: {len(self.uneven)}, the first {self.uneven[0]}")
+        return "; ".join(parts)
 
 
 def accuracy_of(array: Assembled, read: ReadMember, differ: Iterable[Difference]) -> Accuracy:
-    """Return which of the differing rows md would not resync if it assembled these members."""
+    """Return the differing rows by what md would do about them if it assembled the members of ``array``."""
     features, found = array.superblock.features, tuple(differ)
     if not array.striping.raid.redundant:
         return Accuracy("none", unchecked=array.incomplete)
     for logged, word in ((Feature.PPL | Feature.MULTIPLE_PPLS, "ppl"), (Feature.JOURNAL, "journal")):
         if features & logged:
-            return Accuracy(word, found, unchecked="what its log replays is not computed here")
+            return Accuracy(word, found, unchecked=f"the replay of the {word} is not computed")
     policy = "bitmap" if features & Feature.BITMAP else "resync"
     if array.incomplete is not None:
         return Accuracy(policy, found, unchecked=array.incomplete)
@@ -171,17 +188,17 @@ def accuracy_of(array: Assembled, read: ReadMember, differ: Iterable[Difference]
     if array.superblock.clean:
         return Accuracy(policy, found, unmarked=found)
     if policy == "resync":
-        return Accuracy(policy, found, unmarked=tuple(one for one in found if not _ahead(array, one, ROW)))
+        return Accuracy(policy, found, unmarked=tuple(one for one in found if not _resync_covers(array, one, ROW)))
     return _by_bitmap(array, read, found)
 
 
-def _ahead(array: Assembled, one: Difference, unit: int) -> bool:
-    """Return whether the resync, from ``resync_offset`` on in whole units, covers a row."""
+def _resync_covers(array: Assembled, one: Difference, unit: int) -> bool:
+    """Return whether md's resync, which begins at the superblock's ``resync_offset`` in whole units, covers a row."""
     return (array.synced_at(one) // unit + 1) * unit > array.superblock.resync_offset
 
 
 def bitmaps_of(array: Assembled, read: ReadMember) -> dict[int, Bitmap | None]:
-    """Return the bitmap of each assembled member, by the member's number."""
+    """Return the bitmap of each assembled member by the member's number; None for a member without bitmap."""
     found: dict[int, Bitmap | None] = {}
     for role, number in array.members.items():
         offset = array.bitmap_offsets[role]
@@ -193,7 +210,7 @@ def _by_bitmap(array: Assembled, read: ReadMember, found: tuple[Difference, ...]
     bitmaps = bitmaps_of(array, read)
     versions = {one.version for one in bitmaps.values() if one is not None}
     if versions & {CLUSTERED, LOCKLESS}:
-        return Accuracy("bitmap", found, unchecked=f"bitmap of version {max(versions)}")
+        return Accuracy("bitmap", found, unchecked=f"the bitmap has version {max(versions)}")
     unmarked, uneven = [], []
     for one in found:
         marks = [_would_resync(array, read, number, bitmap, one) for number, bitmap in bitmaps.items()]
@@ -206,14 +223,14 @@ def _by_bitmap(array: Assembled, read: ReadMember, found: tuple[Difference, ...]
 
 
 def _would_resync(array: Assembled, read: ReadMember, number: int, bitmap: Bitmap | None, one: Difference) -> bool:
-    if bitmap is None or not _ahead(array, one, bitmap.chunk_size):
+    if bitmap is None or not _resync_covers(array, one, bitmap.chunk_size):
         return False
-    # A stale bitmap causes a full resync.
+    # md resyncs the whole member if its bitmap is stale or older than the superblock.
     return bitmap.stale or bitmap.events < array.superblock.events or bitmap.marked(read, number, array.synced_at(one))
 
 
 def dirty(bitmaps: Mapping[int, Bitmap | None], read: ReadMember) -> dict[int, int]:
-    """Return the number of marked chunks of each member's bitmap."""
+    """Return the number of marked chunks in the bitmap of each member, by the member's number."""
     counts: dict[int, int] = {}
     for number, one in bitmaps.items():
         if one is not None:
@@ -223,34 +240,40 @@ def dirty(bitmaps: Mapping[int, Bitmap | None], read: ReadMember) -> dict[int, i
 
 
 class Redundancy:
-    """Compares copies and parity in the states of a window; call ``moved`` after each move, the first included."""
+    """Compares copies and parity in the crash states of ``window``.
+
+    The caller calls `moved` after each move of the window, including the first move.
+    """
 
     def __init__(self, window: DiskStates) -> None:
         self.window = window
         self._written: set[tuple[int, int]] = set()
+        """Member and block number of all blocks that have become durable."""
         self._uuid: str | None = None
+        """UUID of the array at the current cut; None without an array."""
         self._differ: set[int] = set()
+        """Rows that differ in the durable content at the current cut."""
 
     def moved(self, patch: Patch) -> None:
-        """Note the blocks that have become durable."""
+        """Compare the rows of the blocks in ``patch``, which have become durable with the last move."""
         self._written.update(patch.blocks)
         durable = CrashState(self.window.cut)
         array = self._array(durable)
         if not isinstance(array, Assembled):
             self._uuid, self._differ = None, set()
             return
-        # For a newly created array all blocks ever written count.
+        # For a newly created array, compare the rows of all blocks that were ever written.
         blocks = patch.blocks if array.superblock.uuid == self._uuid else self._written
         changed = (*_regions(blocks), *self._requests(self.window.caches.kept))
         if array.superblock.uuid != self._uuid:
             self._uuid, self._differ = array.superblock.uuid, set()
         rows = sorted({*self._differ, *array.rows_of(changed)})
         found = differences(array, self._reader(durable), rows)
-        # With a member missing rows cannot be compared; they all have to be compared when it is back.
+        # Rows cannot be compared while a member is missing: keep all of them for the time when the member is back.
         self._differ = set(rows) if array.incomplete else {one.row for one in found}
 
     def _array(self, state: CrashState) -> Assembled | str:
-        """Return the array as md would assemble it in a state, or the reason why it is unknown."""
+        """Return the array as md would assemble it in a state; or the reason why the array is unknown."""
         read = self._reader(state)
         found = {
             number: parse_superblock(read(number, OFFSET, SIZE))
@@ -264,7 +287,7 @@ class Redundancy:
             return str(error)
 
     def rows(self, state: CrashState) -> Rows:
-        """Return the numbers of rows that `accuracy` finds."""
+        """Return the result of `accuracy` for a state as counts, for the record."""
         found = self.accuracy(state)
         left = (*found.unmarked, *found.uneven)
         return Rows(
@@ -278,7 +301,7 @@ class Redundancy:
         )
 
     def accuracy(self, state: CrashState) -> Accuracy:
-        """Return the rows that differ in a state, and those of them that md would not resync."""
+        """Return the rows that differ in a state, by what md would do about them."""
         array, read = self._array(state), self._reader(state)
         if isinstance(array, str):
             return Accuracy("none", unchecked=array)
@@ -287,12 +310,14 @@ class Redundancy:
         found = accuracy_of(array, read, differences(array, read, rows))
         if not found.unmarked or array.striping.raid.copies == 1:
             return found
-        changed = changed_under_write_back(array, self.window.recording, self._there(state), state.cut, found.unmarked)
+        changed = changed_under_write_back(
+            array, self.window.recording, self._survived(state), state.cut, found.unmarked
+        )
         left = tuple(one for one in found.unmarked if one not in changed)
         return replace(found, unmarked=left, changed=changed)
 
-    def _there(self, state: CrashState) -> Callable[[int], bool]:
-        """Return a function that returns whether a request survived as a whole in a state."""
+    def _survived(self, state: CrashState) -> Callable[[int], bool]:
+        """Return a function that returns whether a request survived whole in a state."""
         survivors = {one.request for one in state.survivors if one.spans is None}
         open_ = set(self.window.open)
         return lambda number: number in survivors or (number < state.cut and number not in open_)

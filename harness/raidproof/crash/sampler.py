@@ -1,4 +1,7 @@
-"""The choice of crash states: every cut with every policy, in an order of which each prefix is a fair sample."""
+"""The choice of crash states to check: all cuts and policies, in a random order.
+
+Each prefix of the order is a fair sample of cuts and policies.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -10,46 +13,60 @@ from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.cache import SECTOR, tear
 
 MOST_SINGLES = 32
-"""Limit of requests of one cut that are left out or kept one by one; of more requests this number is drawn."""
+"""Limit of the open requests of one cut for which ONE_MISSING and ONE_KEPT give states.
+
+If the cut has more open requests, this number is drawn at random."""
 MOST_CUTS = 10_000
-"""Limit of cuts with proposed states; of more cuts this number is drawn. Each write to lossless disks is a cut."""
+"""Limit of the cuts for which states are proposed; if there are more cuts, this number is drawn at random.
+
+On disks without a volatile cache each write gives a cut."""
 RANDOMS = 8
-"""Random subsets per cut, and as many torn ones."""
+"""Number of states that each of the policies RANDOM and TORN gives at one cut."""
 
 
 class Policy(StrEnum):
-    """Which open requests survive."""
+    """The rule that selects the open requests that survive in a crash state."""
 
     DROP_ALL = "drop-all"
+    """No open request survives."""
     AT_REPLY = "at-reply"
-    """No open request, at the instant of an acknowledgement: before a later request can make up for the loss."""
+    """No open request survives, and the cut is at the instant of an acknowledgement.
+
+    A later flush therefore cannot make the acknowledged data durable."""
     KEEP_ALL = "keep-all"
+    """All open requests survive."""
     ONE_MISSING = "one-missing"
+    """All open requests survive except one."""
     ONE_KEPT = "one-kept"
+    """One open request survives."""
     MEMBER_MISSING = "member-missing"
-    """One member keeps no open request, the others all: parity and data differ."""
+    """On one member no open request survives, on the other members all, so that parity and data differ."""
     MEMBER_KEPT = "member-kept"
+    """On one member all open requests survive, on the other members none."""
     RANDOM = "random"
+    """A random subset of the open requests survives."""
     TORN = "torn"
-    """A random subset, half of its requests of several sectors torn."""
+    """A random subset survives; half of its requests of several sectors are torn."""
 
 
 class Choice(NamedTuple):
-    """One state to check, without its survivors."""
+    """The choice of one crash state: its cut and policy. `Choices.state` computes the surviving requests."""
 
     cut: int
     policy: Policy
     number: int = 0
-    """Index among the policy's states at this cut; for ``one-...`` the index of the open request."""
+    """Index among the policy's states at this cut.
+
+    ``one-...``: index of the open request. ``member-...``: index of the member."""
 
 
 class Choices:
-    """The states of a recording from one cut on, in an order drawn from a seed.
+    """The crash states of a recording, in an order that depends on a seed.
 
-    ``cuts`` are all cuts, including those without proposed states (`MOST_CUTS`).
-    ``unit`` is the number of bytes that a disk writes atomically: requests are torn at its multiples. ``replies`` are
-    the instants of acknowledgements in ns, by kind of operation; the kinds alternate, so that cuts at a rare kind are
-    as frequent as at a common one. With ``only_replies`` only these instants are cuts.
+    ``first``: first cut for which states are proposed. ``unit``: number of bytes that a disk writes atomically;
+    requests are torn at multiples of this number. ``replies``: instants of acknowledgements in ns, by kind of
+    operation; the kinds alternate, so that rare kinds get as many cuts as frequent kinds. ``only_replies``: propose
+    only states with policy AT_REPLY.
     """
 
     def __init__(
@@ -66,8 +83,9 @@ class Choices:
         self.seed = seed
         self.unit = unit
         self.cuts = tuple(cut for cut in recording.cuts if cut >= first)
+        """All cuts from ``first`` on, including cuts without proposed states (see `MOST_CUTS`)."""
         self.possible = 0
-        """Number of states if every subset of the open requests is one; torn ones are not counted."""
+        """Number of possible crash states without torn ones: subsets of the open requests, summed over the cuts."""
         total = len(recording.records) + len(recording.caught)
         self._long = {number for number in range(total) if recording.request(number).length > unit}
         groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
@@ -84,15 +102,18 @@ class Choices:
         for policy, group in groups.items():
             self._random(policy).shuffle(group)
         groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(replies or {}, first)]
-        # Round-robin over the policies, so that each prefix of the list has states of all policies.
+        # Round-robin over the policies: each prefix of the list has states of all policies.
         turns = zip_longest(*groups.values())
         self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
 
     def _at_replies(self, replies: Mapping[str, Sequence[int]], first: int) -> list[int]:
-        """Return the cuts at replies without duplicates, round-robin over the kinds of operation, in random order."""
+        """Return the cuts at the instants of replies, without duplicates.
+
+        The kinds of operation alternate; the cuts of each kind are in random order.
+        """
         by_kind = []
         for kind, instants in sorted(replies.items()):
-            # A reply binds if it precedes the latest instant of a cut: 1 ns before the next request takes effect.
+            # A reply counts at a cut if it precedes the cut's latest instant, 1 ns before the next request's effect.
             places = {self.recording.place(at_ns + 2) for at_ns in instants if at_ns < self.recording.end_ns}
             cuts = sorted(cut for cut in places if cut >= first)
             self._random(Policy.AT_REPLY, kind).shuffle(cuts)
@@ -123,7 +144,7 @@ class Choices:
             yield from (Choice(cut, Policy.RANDOM, number) for number in range(RANDOMS))
 
     def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:
-        """Return the state of a choice, given the open requests at its cut."""
+        """Return the crash state of a choice; ``requests`` are the open requests at the cut."""
         return CrashState(choice.cut, tuple(self._survivors(choice, requests)))
 
     def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:

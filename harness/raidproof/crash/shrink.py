@@ -1,4 +1,4 @@
-"""Reduces a failure that many crash states show to the smallest state that shows it."""
+"""The search for the smallest crash state, and for the shortest history, that still show a failure."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
-from raidproof.crash.owner import Belongs, pieces_of, whole
+from raidproof.crash.owner import OwnerLookup, pieces_of, whole
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
@@ -20,24 +20,25 @@ from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Da
 
 T = TypeVar("T")
 Fails = Callable[[CrashState], bool]
-"""Returns whether a state shows the failure that is being shrunk."""
+"""A function that returns whether a crash state shows the failure that is being shrunk."""
 CUTS = 10
-"""Earlier cuts that are tried: going back to one takes half a second with a log of 10,000 requests."""
+"""Limit of earlier cuts that are tried: a move to an earlier cut takes 0.5 s with a log of 10,000 requests."""
 REPEATS = 2
+"""Number of times that the first state of a failure is checked again."""
 EXPLAINED = 8
-"""Number of first states that are repeated and shrunk; other failures are only reported."""
+"""Limit of states that are repeated and shrunk; failures of other states are reported without this."""
 SHRINK_S = 60.0
-"""Time limit in seconds for one state and all failures that it shows."""
+"""Time limit in seconds for shrinking one state with all failures that the state shows."""
 SAID = 5
-"""Lines of evidence in the record of a failure."""
+"""Limit of lines of evidence in the record of a failure."""
 EVER_S = 1e6
-"""Seconds; longer than any exploration."""
+"""Time limit in seconds of a budget without a time limit; longer than any exploration."""
 MOST_CHECKS = 200
 """Limit of checks for shrinking one failure."""
 
 
 class Replayer:
-    """Checks crash states one at a time on one checker, and judges each observation."""
+    """Checks crash states one after the other on one checker, and judges each observation."""
 
     def __init__(self, worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStats) -> None:
         self.worker = worker
@@ -47,10 +48,10 @@ class Replayer:
         self._also: dict[str, frozenset[str]] = {}
 
     def cold(self, choice: Choice, state: CrashState) -> None:
-        """Check a state again, also on a newly booted machine; the statistics compare both observations.
+        """Check a state on the checker and on a newly booted machine; the statistics compare both observations.
 
         Raises:
-            RigError: the checker failed twice.
+            RigError: a check failed twice for a reason other than the state.
         """
         self.cursor.go(state.cut)
         result = self.worker.submit(self.cursor.job(state, cold=True)).result()
@@ -58,12 +59,13 @@ class Replayer:
             self.stats.compare(choice, state, result.observation, result.cold)
 
     def judge(self, state: CrashState, *, anew: bool = False, nfsd: bool = False, fsck: bool = False) -> Judgement:
-        """Judge a state; reuse the observation of its content unless ``anew``, or if it lacks a requested check.
+        """Return the judgement of a state; check the state only if no observation of its content is known.
 
-        ``nfsd``: scan through nfsd too; ``fsck``: run the file system's checker too.
+        ``anew``: check the state in any case. ``nfsd``: the observation must include a scan through nfsd. ``fsck``:
+        the observation must include the result of the file system's checker.
 
         Raises:
-            RigError: the checker failed twice.
+            RigError: a check failed twice for a reason other than the state.
         """
         self.cursor.go(state.cut)
         digest = self.cursor.window.digest(state)
@@ -74,19 +76,23 @@ class Replayer:
         return self.stats.judge(state, self._known[digest])
 
     def shows(self, damage: Damage, state: CrashState, *, anew: bool = False) -> bool:
-        """Return whether a state shows a failure.
+        """Return whether a state shows a failure; ``anew``: check the state even if an observation is known.
 
         Raises:
-            RigError: the checker failed twice.
+            RigError: a check failed twice for a reason other than the state.
         """
-        # nfsd may be what made a check hang, too.
+        # The scan through nfsd may have caused the hang of a check that ended WEDGED.
         nfsd = damage.promise == NFSD or damage.end == End.WEDGED
         fsck = damage.promise == FILESYSTEM
         return damage in self.judge(state, anew=anew, nfsd=nfsd, fsck=fsck).damages
 
 
 class Trials:
-    """Tests whether states fail, each state once, within a budget of checks and until ``late`` returns true."""
+    """Tests whether crash states show a failure, each state once.
+
+    A state *fails* if ``fails`` returns true for it. The tests end after ``budget`` checks, or when ``late`` returns
+    true.
+    """
 
     def __init__(self, fails: Fails, budget: int, late: Callable[[], bool] = lambda: False) -> None:
         self._fails = fails
@@ -96,16 +102,16 @@ class Trials:
 
     @property
     def checks(self) -> int:
-        """Number of states that were checked."""
+        """Number of states that were tested."""
         return len(self._known)
 
     @property
     def spent(self) -> bool:
-        """Whether budget or time is used up: the result then still fails, but may not be minimal."""
+        """Whether the budget or the time is used up; a result of `shrink` or `missing` may then not be minimal."""
         return self.checks >= self.budget or self._late()
 
     def __call__(self, state: CrashState) -> bool:
-        """Return whether a state fails; False for an unchecked state once budget or time is used up."""
+        """Return whether a state fails; False for an untested state if the budget or the time is used up."""
         if state not in self._known:
             if self.spent:
                 return False
@@ -113,27 +119,28 @@ class Trials:
         return self._known[state]
 
     def shrink(self, state: CrashState) -> CrashState:
-        """Return a state with a 1-minimal set of survivors that still fails, with torn survivors split into parts.
+        """Return a failing state with a 1-minimal set of survivors: without any one of them the state does not fail.
 
-        An empty set means that the failure needs no survivor: `missing` then finds the writes whose absence causes it.
+        The parts of a torn survivor count one by one. An empty set means that the loss of other writes causes the
+        failure; `missing` finds these writes.
 
         Raises:
-            RequestError: the state does not fail, or the budget does not allow a check of it.
+            RequestError: the state does not fail, or the budget is used up.
         """
         few = minimise(state.survivors, lambda kept: self(CrashState(state.cut, tuple(kept))))
-        # Only now, because each part adds one more element.
+        # Split torn requests only in the second step: more elements mean more checks.
         parts = [part for one in few for part in _parts(one)]
         return CrashState(state.cut, _joined(minimise(parts, lambda kept: self(CrashState(state.cut, _joined(kept))))))
 
     def missing(self, state: CrashState, all_open: Sequence[int]) -> CrashState:
-        """Return a state that lacks a 1-minimal set of writes and still fails: the dual of `shrink`.
+        """Return a failing state that lacks a 1-minimal set of requests: with any one of them it does not fail.
 
-        The search begins with all requests kept. ``all_open`` are the requests that may or may not have survived at
-        the cut; `absent` names those that the result lacks, wholly or in part. If there are none, the failure shows
-        even with all requests kept.
+        ``all_open``: the open requests at the cut; the result has all of them except the minimal set. `absent` returns
+        the requests that the result lacks, wholly or in part. An empty set means that the state fails even if all
+        requests survive.
 
         Raises:
-            RequestError: the state does not fail, or the budget does not allow a check of it.
+            RequestError: the state does not fail, or the budget is used up.
         """
 
         def without(some: Sequence[int]) -> CrashState:
@@ -143,15 +150,16 @@ class Trials:
 
 
 def absent(state: CrashState, all_open: Iterable[int]) -> tuple[int, ...]:
-    """Return the requests that a state lacks, wholly or in part."""
+    """Return the open requests that a state lacks, wholly or in part."""
     whole = {one.request for one in state.survivors if one.spans is None}
     return tuple(number for number in all_open if number not in whole)
 
 
 def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
-    """Return the state of a cut in which all open requests survive, but of ``some`` only what ``state`` has of them.
+    """Return the state of a cut in which all open requests survive, except that ``some`` survive as in ``state``.
 
-    Requests of ``state`` that are not in ``all_open`` (completed after the cut, or not yet issued) are left out.
+    In ``state`` a request of ``some`` is absent or torn. Requests of ``state`` that are not in ``all_open`` are left
+    out, because they were not issued or were already durable at the cut.
     """
     left, kept = set(some), {one.request: one for one in state.survivors}
     made = (kept.get(number) if number in left else Survivor(number) for number in all_open)
@@ -159,17 +167,17 @@ def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable
 
 
 def only(state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
-    """Return the state of a cut with those survivors of ``state`` that are open at the cut."""
+    """Return the state of a cut with the survivors of ``state`` that are open requests at this cut."""
     known = set(all_open)
     return CrashState(cut, tuple(one for one in state.survivors if one.request in known))
 
 
 def earliest(cuts: Sequence[int], fails: Callable[[int], bool], most_checks: int) -> tuple[int, int | None]:
-    """Return an early cut that fails, and the last tried cut before it that does not fail; None if there is none.
+    """Return an early failing cut, and the last tested cut before it, which does not fail (None: no such cut).
 
-    ``cuts`` are sorted; the last is known to fail and is not tested. The first is tested first, because most failures
-    show there already. Otherwise the range is bisected, with ``most_checks`` tests in all. Later cuts than a failing
-    one may not fail, so that the result need not be the earliest failing cut.
+    ``cuts`` are sorted; the last cut is known to fail, and is not tested. The first cut is tested first, because most
+    failures show there. If it does not fail, a bisection follows, with at most ``most_checks`` tests including the
+    first. Cuts after a failing cut may pass, so that the result need not be the earliest failing cut.
     """
     if len(cuts) == 1 or most_checks < 1:
         return cuts[-1], None
@@ -188,13 +196,16 @@ def earliest(cuts: Sequence[int], fails: Callable[[int], bool], most_checks: int
 
 
 def minimise(elements: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> Sequence[T]:
-    """Return a 1-minimal subsequence of the elements that still fails (delta debugging).
+    """Return a failing subsequence of the elements that does not fail without any one of its elements.
+
+    The algorithm is delta debugging (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE
+    Transactions on Software Engineering 28(2), 2002).
 
     Raises:
-        RequestError: all elements together do not fail.
+        RequestError: the complete sequence does not fail.
     """
     if not fails(elements):
-        raise RequestError("there is nothing to shrink: it does not fail")
+        raise RequestError("the crash state cannot be shrunk: it does not fail")
     if elements and fails(()):
         return ()
     pieces = 2
@@ -221,7 +232,7 @@ def _parts(survivor: Survivor) -> Iterable[Survivor]:
 
 
 def _joined(parts: Sequence[Survivor]) -> tuple[Survivor, ...]:
-    """Join the parts of each request to one survivor again."""
+    """Return survivors with the parts of each request joined."""
     joined: list[Survivor] = []
     for request, some in groupby(parts, key=lambda one: one.request):
         group = list(some)
@@ -235,36 +246,37 @@ def _joined(parts: Sequence[Survivor]) -> tuple[Survivor, ...]:
 def shorten(
     trials: Trials, damage: Damage, replayer: Replayer, smallest: CrashState, fullest: CrashState
 ) -> ShortestRecord:
-    """Find an early cut at which the losses of ``fullest`` show the failure, and the smallest state there.
+    """Find an early cut at which the lost requests of ``fullest`` show a failure, and a small failing state there.
 
-    If operations are missing in ``fullest``, no cut before the earliest acknowledgement among them is tried. The
-    cut that is returned fails, and the last tried cut before it does not; see `raidproof.crash.shrink.earliest`.
+    ``smallest``: the failing state with the fewest survivors. ``fullest``: the failing state with the fewest lost
+    requests. If acknowledged operations are missing in ``fullest``, cuts before the first of their acknowledgements
+    are not tried. The returned cut fails, and the last tried cut before it does not fail; see `earliest`.
 
     Raises:
-        RigError: the checker failed twice.
+        RigError: a check failed twice for a reason other than the state.
     """
     recording, stats, cursor = replayer.stats.recording, replayer.stats, replayer.cursor
     missing = [one for one in replayer.judge(fullest).missing if one.damage == damage]
     lost = absent(fullest, cursor.window.open)
-    word_ns = (missing[0].operation.promised_ns or 0) if missing else None
-    # An acknowledgement binds if it precedes the latest instant of a cut: 1 ns before the next request's completion.
-    first = recording.place(stats.oracle.created_ns if word_ns is None else word_ns + 2)
+    acknowledged_ns = (missing[0].operation.promised_ns or 0) if missing else None
+    # An acknowledgement counts at a cut if it precedes the cut's latest instant, 1 ns before the next completion.
+    first = recording.place(stats.oracle.created_ns if acknowledged_ns is None else acknowledged_ns + 2)
     between = (cut for cut in recording.cuts if first < cut < fullest.cut)
     cuts = sorted({min(first, fullest.cut), *between, fullest.cut})
     before = trials.checks
 
-    def there(cut: int) -> CrashState:
+    def at_cut(cut: int) -> CrashState:
         cursor.go(cut)
         return lacking(lost, fullest, cut, cursor.window.open)
 
-    cut, not_at = earliest(cuts, lambda one: trials(there(one)), CUTS)
+    cut, not_at = earliest(cuts, lambda one: trials(at_cut(one)), CUTS)
     state = smallest
     if cut < smallest.cut:
-        state = there(cut)
+        state = at_cut(cut)
         few = only(smallest, cut, cursor.window.open)
         state = few if trials(few) else state
     judgement = replayer.judge(state)
-    words = [one.operation.promised_ns for one in judgement.missing if one.damage == damage]
+    replied = [one.operation.promised_ns for one in judgement.missing if one.damage == damage]
     instant_ns = recording.instant_ns(cut)
     return ShortestRecord(
         state=state.name,
@@ -274,7 +286,7 @@ def shorten(
         at_s=stats.at_s(cut),
         earlier=smallest.cut - cut,
         earlier_s=stats.at_s(smallest.cut) - stats.at_s(cut),
-        after_word_s=(instant_ns - words[0]) / 1e9 if words and words[0] is not None else None,
+        after_word_s=(instant_ns - replied[0]) / 1e9 if replied and replied[0] is not None else None,
         acknowledged=judgement.acknowledged,
         of_acknowledged=sum(1 for _ in stats.oracle.history.acknowledged(recording.end_ns)),
         not_at=not_at,
@@ -285,53 +297,54 @@ def shorten(
 def explain(
     failures: list[FailureRecord],
     replayer: Replayer,
-    belongs: Belongs,
+    find_owners: OwnerLookup,
     replay: Callable[[str], list[str]],
     *,
     until: Deadline | None = None,
 ) -> None:
-    """Enter each failure, the most frequent first, and then the results of shrinking: an error keeps what is known.
+    """Append the record of each failure to ``failures``, the most frequent first; then repeat and shrink the failures.
 
-    Failures with the same first state are checked again together. ``replay`` returns the command that shows the state
-    of a name. Each such state has at most `SHRINK_S` seconds, and at most its share of the time left ``until`` then;
-    one is checked again even if no time is left.
+    If shrinking raises an error, the records keep all earlier results. Failures with the same first state are repeated
+    together. ``find_owners``: looks up the owners of writes. ``replay``: returns the command that shows the state with
+    a name. ``until``: end of the time budget. Shrinking one state takes at most `SHRINK_S` seconds, and at most its
+    share of the remaining time. One state is repeated even if no time is left.
 
     Raises:
-        RigError: the checker failed twice.
+        RigError: a check failed twice for a reason other than the state.
     """
     groups = list(replayer.stats.failures())
-    # Not in the order of their cuts: going back costs half a second, and time may run out before the last.
+    # The order is by promise, not by cut, although a move to an earlier cut takes 0.5 s: time may end before the last.
     chosen = together(diverse(groups))[:EXPLAINED]
     records = {group.damage: plain(group, replayer.stats, replay) for group in groups}
     failures += records.values()
-    shrinker = Shrinker(replayer, belongs, replay)
+    shrinker = Shrinker(replayer, find_owners, replay)
     ends = until or Deadline.after(EVER_S)
     for number, alike in enumerate(chosen, start=1):
         mine = [records[group.damage] for group in alike]
         if ends.passed and any(one.confirmed for one in records.values()):
             break
-        step(f"shrinking state {number} of {len(chosen)}, {SHRINK_S:.0f} s at most: {alike[0].damage}")
+        step(f"shrinking failing state {number} of {len(chosen)}, at most {SHRINK_S:.0f} s: {alike[0].damage}")
         for turn in range(1, REPEATS + 1):
             if ends.passed and any(one.confirmed for one in mine):
                 break
             for group, record in zip(alike, mine, strict=True):
-                # One check serves all failures of the state.
+                # One new check of the state serves all its failures.
                 again = replayer.shows(group.damage, group.first.state, anew=group is alike[0])
                 record.repeated, record.confirmed = turn, record.confirmed + again
         deadline = Deadline.after(min(SHRINK_S, ends.remaining_s / (len(chosen) - number + 1)))
         for group, record in zip(alike, mine, strict=True):
             if record.confirmed and not ends.passed:
                 shrinker.enter(record, group, [one.shrunk for one in mine if one.shrunk is not None], deadline)
-    # A reported failure must not be an artefact of the checker. Last, because each check boots a machine.
+    # Rule out that a reported failure is an artefact of the checker. Last, because each check boots a machine.
     for alike in chosen:
         if ends.passed:
             break
-        step(f"checking on a newly booted machine: {alike[0].damage}")
+        step(f"checking a failing state on a newly booted machine: {alike[0].damage}")
         replayer.cold(alike[0].first.choice, alike[0].first.state)
 
 
 def together(groups: Sequence[Group]) -> list[list[Group]]:
-    """Group failures whose first state is the same."""
+    """Return lists of the failures that have the same first state."""
     alike: dict[CrashState, list[Group]] = {}
     for group in groups:
         alike.setdefault(group.first.state, []).append(group)
@@ -339,7 +352,7 @@ def together(groups: Sequence[Group]) -> list[list[Group]]:
 
 
 def diverse(groups: Sequence[Group]) -> list[Group]:
-    """Order failures so that each prefix of the order covers as many promises as possible."""
+    """Return the failures in an order of which each prefix covers as many promises as possible."""
     turns = Counter[str]()
     order = []
     for place, group in enumerate(groups):
@@ -349,7 +362,7 @@ def diverse(groups: Sequence[Group]) -> list[Group]:
 
 
 def plain(group: Group, stats: ExplorationStats, replay: Callable[[str], list[str]]) -> FailureRecord:
-    """Return the record of a failure from what is known without another check."""
+    """Return the record of a failure without shrinking; makes no check."""
     choice, state, judgement = group.first
     return FailureRecord(
         promise=group.damage.promise,
@@ -374,23 +387,25 @@ def plain(group: Group, stats: ExplorationStats, replay: Callable[[str], list[st
 
 @dataclass(frozen=True)
 class Shrinker:
-    """Finds the smallest states that show failures, and enters them in the failures' records."""
+    """Finds the smallest states that show failures, and adds the states to the records of the failures."""
 
     replayer: Replayer
-    belongs: Belongs
+    find_owners: OwnerLookup
     replay: Callable[[str], list[str]]
 
     def enter(self, record: FailureRecord, group: Group, known: Sequence[ShrunkRecord], deadline: Deadline) -> None:
-        """Shrink one failure; reuse a result in ``known`` (other failures of its state) if that shows it, too.
+        """Shrink one failure, and add the result to its record.
+
+        ``known``: results of other failures of the same state; a result that also shows this failure is reused.
 
         Raises:
-            RigError: the checker failed twice.
+            RigError: a check failed twice for a reason other than the state.
         """
         trials = Trials(partial(self.replayer.shows, group.damage), MOST_CHECKS, lambda: deadline.passed)
         try:
             shrunk, smallest, fullest = self._known(group.damage, known) or self._shrunk(group, trials)
         except RequestError:
-            return  # the failure did not show again this time: `confirmed` has the number of times that it did
+            return  # the state did not show the failure in this check; `confirmed` counts the checks that showed it
         judgement, recording = self.replayer.judge(smallest), self.replayer.stats.recording
         record.shrunk = shrunk
         record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
@@ -418,15 +433,15 @@ class Shrinker:
         smallest, fullest = trials.shrink(first), trials.missing(first, every)
         survivors = pieces_of(recording, smallest)
         lost = pieces_of(recording, whole(absent(fullest, every), fullest.cut))
-        belongs = self.belongs(smallest, [piece.at for piece in (*survivors, *lost)])
+        owners = self.find_owners(smallest, [piece.at for piece in (*survivors, *lost)])
         shrunk = ShrunkRecord(
             state=smallest.name,
             dump=smallest.dump(),
-            survivors=[piece.record(recording, belongs) for piece in survivors],
+            survivors=[piece.record(recording, owners) for piece in survivors],
             not_there=len(absent(smallest, every)),
             tried=trials.checks,
             whole=not trials.spent,
-            lost=[piece.record(recording, belongs) for piece in lost],
+            lost=[piece.record(recording, owners) for piece in lost],
             lost_state=fullest.name,
             lost_dump=fullest.dump(),
         )
@@ -434,9 +449,9 @@ class Shrinker:
 
 
 def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> MissingRecord | None:
-    """Return the earliest acknowledged operation that is missing in this failure; None if there is none."""
+    """Return the earliest acknowledged operation that is missing in this failure; None if no operation is missing."""
     mine: list[Missing] = [one for one in judgement.missing if one.damage == group.damage]
-    # Some failures have no operation as evidence, whatever else is missing in the state.
+    # Only failures of recovery and of blocks may name a missing operation that has another damage.
     if not (mine or (judgement.missing and group.damage.promise in {RECOVERY, BLOCKS})):
         return None
     operation, worker, what = (mine or judgement.missing)[0]

@@ -1,4 +1,4 @@
-"""Crash states: the recorded run, the states that it allows, and the content of the disks in each."""
+"""Crash states: the recording of a run, its possible crash states, and the content of the disks in each state."""
 
 import json
 from bisect import bisect_left
@@ -15,16 +15,15 @@ from zlib import crc32
 from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.sparse_image import OLD_DATA, SparseImage
-from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog, kept_by
+from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, LogWriter, MemberInfo, Record, WriteLog, kept_by
 from raidproof.guest.ledger_writer import HEADER, MAGIC
 
 Spans = tuple[tuple[int, int], ...]
 """Byte ranges (start, end) on a member, sorted."""
 
 BLOCK = 4096
-"""Bytes; the unit in which contents are compared: a page, in which md and the file systems write."""
-CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
-_KEPT = CHANGES | {Kind.FLUSH, Kind.MODE}
+"""Size in bytes of a block, the unit in which contents are compared; md and the file systems write whole pages."""
+_RECORDED = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.POWER_ON, Kind.RESET})
 _LONGEST = 1 << 20
 _BLANK = bytes(BLOCK)
@@ -32,29 +31,27 @@ _Overlay = dict[tuple[int, int], bytearray]
 
 
 class Recording:
-    """The requests to the members of one run, up to its first power cut.
+    """The requests to the members of one run, from its write log, up to the run's first power cut.
 
-    A *cut* is an index into ``records``: the power goes when that many records and no others have completed. A
-    *request* number is an index into ``records``, or beyond their end into ``caught``.
+    A *cut* is a number of records: the power fails when the records before index ``cut`` have completed, and no
+    others. The *number* of a request is its index in ``records`` followed by ``caught``.
 
     Raises:
-        LogError: the log has no data, or the disks were not blank when it began.
+        LogError: the log has no data, or its disks were not blank when it began.
     """
 
     def __init__(self, log: WriteLog) -> None:
-        if not log.with_data:
-            raise LogError(f"{log.path}: written without data, it shows times only")
-        if not log.blank:
-            raise LogError(f"{log.path}: begun on disks that were not blank, their content is unknown")
+        log.require_content()
         self.log = log
         self.members: tuple[MemberInfo, ...] = log.members
         self.records: list[Record] = []
-        """Changes, flushes and changes of a cache mode, in the order in which they took effect."""
+        """Writes, discards, flushes and changes of a cache mode, in the order in which they took effect."""
         self.caught: list[Record] = []
-        """Changes in flight at the run's own power cut."""
+        """Writes and discards that were in flight at the run's own power cut."""
         self.end_ns = log.opened_ns
+        """Instant of the run's own power cut, or of its last record (CLOCK_MONOTONIC, ns)."""
         self.corrupted_ns: int | None = None
-        """The instant of the first disk fault or other mark, in ns; None: none was marked."""
+        """Instant of the first MARK record, such as the setting of a disk fault; None: the log has no MARK record."""
         self._read()
 
     def _read(self) -> None:
@@ -63,45 +60,45 @@ class Recording:
             if record.kind in _ENDS:
                 break
             if record.flags & Flag.IN_FLIGHT:
-                # Logged when they were failed, which is after the cut.
+                # The engine logs these requests after the cut, when it fails them.
                 if record.kind in CHANGES:
                     self.caught.append(record)
             elif record.kind is Kind.FREEZE:
                 frozen, self.end_ns = True, record.completed_ns
             elif record.kind is Kind.MARK:
-                # Only `raidproof.disk.engine` writes marks: for disk faults and for changed settings.
+                # Marks record disk faults: from the first mark on the disks may hold corrupted data.
                 self.corrupted_ns = record.completed_ns if self.corrupted_ns is None else self.corrupted_ns
-            elif record.kind in _KEPT and not frozen:
+            elif record.kind in _RECORDED and not frozen:
                 self.records.append(record)
                 self.end_ns = record.completed_ns
 
     def request(self, number: int) -> Record:
-        """Return a request by its number."""
+        """Return the request with this number."""
         done = len(self.records)
         return self.records[number] if number < done else self.caught[number - done]
 
     def instant_ns(self, cut: int) -> int:
-        """Return the latest possible instant of a cut in ns, just before the next request took effect.
+        """Return the latest possible instant of a cut in ns: 1 ns before the next request took effect.
 
-        The latest, because more operations are acknowledged by then, so that more must have survived.
+        The later the instant, the more operations are acknowledged, and the more operations must have survived.
         """
         return self.records[cut].completed_ns - 1 if cut < len(self.records) else self.end_ns
 
     def place(self, instant_ns: int) -> int:
-        """Return the first cut whose latest instant is not before an instant."""
+        """Return the first cut whose next request took effect at or after ``instant_ns``."""
         return bisect_left(self.records, instant_ns, key=lambda record: record.completed_ns)
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:
-        """The cuts before and after each change of what is durable, and one between two neighbours."""
+        """The cuts before and after each record that makes data durable, and one cut between two adjacent ones."""
         marks = {0, len(self.records)}
-        for number in self._settling():
+        for number in self._durability_changes():
             marks |= {number, number + 1}
         between = [(first + last) // 2 for first, last in pairwise(sorted(marks))]
         return tuple(sorted({*marks, *between}))
 
-    def _settling(self) -> Iterator[int]:
-        """Yield the records that make data durable; with a cache mode that loses nothing, each change does."""
+    def _durability_changes(self) -> Iterator[int]:
+        """Yield the indices of the records that make data durable: flushes, FUA, and writes without volatile cache."""
         loses = [info.mode.loses for info in self.members]
         for number, record in enumerate(self.records):
             if record.kind is Kind.MODE:
@@ -113,32 +110,34 @@ class Recording:
                 yield number
 
     def loses(self, record: Record) -> bool:
-        """Return whether the cache mode in a MODE record can lose acknowledged data."""
+        """Return whether a power cut can lose acknowledged data in the cache mode of a MODE record."""
         return CacheMode(bytes(record.data).decode()).loses
 
     def whose(self, record: Record) -> Sequence[int]:
-        """Return the members that a MODE record applies to."""
+        """Return the indices of the members whose cache mode a MODE record changes."""
         return range(len(self.members)) if record.member == ALL_MEMBERS else (record.member,)
 
 
 class Survivor(NamedTuple):
-    """A request that was not durable at the cut, but survived."""
+    """A request that was not durable at the cut, and that survived."""
 
     request: int
-    """Its number in the recording."""
+    """Number of the request in the recording."""
     spans: Spans | None = None
-    """The parts of it that survived; None: all of it."""
+    """Surviving byte ranges of a torn request; None: the whole request survived."""
 
 
 class CrashState(NamedTuple):
-    """The disks after a power cut: everything durable at ``cut``, and the survivors, applied in their order."""
+    """The content of all disks after a power cut: all data durable at the cut, and the surviving requests."""
 
     cut: int
+    """Cut of the recording, see `Recording`."""
     survivors: tuple[Survivor, ...] = ()
+    """Surviving requests in the order of their numbers."""
 
     @property
     def name(self) -> str:
-        """A name; equal states of the same recording have equal names."""
+        """Name of the state; equal states of one recording have equal names."""
         return f"{self.cut}-{crc32(self.dump().encode()):08x}"
 
     def dump(self) -> str:
@@ -147,10 +146,10 @@ class CrashState(NamedTuple):
 
     @classmethod
     def load(cls, text: str) -> "CrashState":
-        """Parse the output of `dump`.
+        """Return the state in a text that `dump` returned.
 
         Raises:
-            RequestError: the text is no crash state.
+            RequestError: the text does not have the format of `dump`.
         """
         try:
             cut, survivors = json.loads(text)
@@ -162,21 +161,22 @@ class CrashState(NamedTuple):
                 ),
             )
         except (ValueError, TypeError) as error:
-            raise RequestError(f"not a crash state: {text[:100]!r}") from error
+            raise RequestError(f"the text is not a crash state: {text[:100]!r}") from error
 
 
 @dataclass
 class Patch:
-    """Whole blocks of the members, by member number and block number."""
+    """A set of blocks to be written to the members."""
 
     blocks: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Content of each block, by (member index, block number)."""
 
     def then(self, later: "Patch") -> "Patch":
-        """Return the patch that equals this one followed by a later one."""
+        """Return the patch with the effect of this patch followed by ``later``."""
         return Patch({**self.blocks, **later.blocks})
 
     def runs(self) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (member, offset in bytes, data) with adjacent blocks joined."""
+        """Yield the blocks as (member index, offset in bytes, data), with adjacent blocks joined."""
         whose, start, parts = -1, 0, list[bytes]()
         for member, block in sorted(self.blocks):
             if member != whose or block != start + len(parts) or len(parts) * BLOCK >= _LONGEST:
@@ -188,7 +188,7 @@ class Patch:
             yield whose, start * BLOCK, b"".join(parts)
 
     def write(self, path: Path, members: Sequence[MemberInfo]) -> None:
-        """Write the patch as a write log, for `EngineClient.show`.
+        """Write the patch to the file ``path`` as a write log for `EngineClient.show`.
 
         Raises:
             OSError: the file exists, or cannot be written.
@@ -197,22 +197,22 @@ class Patch:
             self.write_to(log, members)
 
     def write_to(self, log: LogWriter, members: Sequence[MemberInfo]) -> None:
-        """Write the patch to an open write log."""
+        """Append the patch to an open write log."""
         for member, offset, data in self.runs():
-            # The last block of a disk may be shorter.
+            # The last block of a disk may be shorter than BLOCK.
             log.write(0, member, offset, (0, 0), data[: members[member].size - offset])
 
     @classmethod
     def of(cls, blocks: Mapping[tuple[int, int], bytes | bytearray]) -> "Patch":
-        """Return the patch that writes these blocks."""
+        """Return a patch with a copy of these blocks, which are given by (member index, block number)."""
         return cls({place: bytes(data) for place, data in blocks.items()})
 
 
 @contextmanager
 def new_log(path: Path, members: Sequence[MemberInfo], *, blank: bool = True) -> Iterator[LogWriter]:
-    """Yield a new write log, which is complete at the end, and after an error closed as it is.
+    """Create a write log; the end of the context adds the END record, unless an exception ends the context.
 
-    ``blank``: whether its disks were blank when it began.
+    ``blank``: whether the log shall state that its disks were blank when it began.
 
     Raises:
         OSError: the file exists, or cannot be written.
@@ -227,14 +227,14 @@ def new_log(path: Path, members: Sequence[MemberInfo], *, blank: bool = True) ->
 
 
 class Torn:
-    """The ledger blocks in the requests of a recording; each request is read once."""
+    """Finds the ledger blocks in torn requests of a recording; the result for each request is cached."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._known: dict[int, frozenset[tuple[int, int]]] = {}
 
     def blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
-        """Return file number and offset of each ledger block in the requests that survived in part."""
+        """Return (file number, offset) of each ledger block in the torn requests of a state."""
         torn = [one.request for one in state.survivors if one.spans is not None]
         return frozenset().union(*map(self._carried, torn))
 
@@ -245,7 +245,7 @@ class Torn:
 
 
 def carried(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield file number and offset of each ledger block whose header is in some data."""
+    """Yield (file number, offset) of each ledger block whose header is in the data of a request."""
     at = data.find(MAGIC)
     while at >= 0:
         if at + HEADER.size <= len(data):
@@ -255,18 +255,19 @@ def carried(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 class Caches:
-    """The caches of all members, rolled forward through a recording; handles request numbers, no data.
+    """The volatile caches of all members at a cut, as request numbers without data.
 
-    A flush covers the requests that had completed before its issue: the least that a disk must do; most do more.
+    A flush makes the requests durable that had completed before the issue of the flush. This is the least that a disk
+    must do; most disks make more requests durable.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.cut = 0
-        self._loose: list[list[int]] = [[] for _ in recording.members]
-        """For each member its completed requests that no flush has covered, in order."""
-        self._forced: list[list[int]] = [[] for _ in recording.members]
-        """For each member its completed FUA writes that no flush has covered: durable at every cut."""
+        self._unflushed: list[list[int]] = [[] for _ in recording.members]
+        """For each member the completed requests that no flush has covered, in order, without FUA writes."""
+        self._fua: list[list[int]] = [[] for _ in recording.members]
+        """For each member the completed FUA writes that no flush has covered; they survive every cut."""
         self._loses = [info.mode.loses for info in recording.members]
         total = len(recording.records) + len(recording.caught)
         changes = [number for number in range(total) if recording.request(number).kind in CHANGES]
@@ -275,9 +276,9 @@ class Caches:
         self._in_flight: set[int] = set()
 
     def roll(self, cut: int) -> Iterator[int]:
-        """Move to a later cut, and yield the requests that become durable on the way, in their order.
+        """Move to a later cut; yield the numbers of the requests that become durable before it, in order.
 
-        Exhaust the iterator: the caches are at the cut only then.
+        The caches are at the cut only after the caller has exhausted the iterator.
         """
         while self.cut < cut:
             number, self.cut = self.cut, self.cut + 1
@@ -290,7 +291,7 @@ class Caches:
             yield from self._flush_in_part(record) if record.flags & Flag.LIED else self._flush(record)
         elif self._loses[record.member]:
             forced = record.flags & Flag.FUA and not record.flags & Flag.LIED
-            (self._forced if forced else self._loose)[record.member].append(number)
+            (self._fua if forced else self._unflushed)[record.member].append(number)
         else:
             yield number
 
@@ -299,32 +300,32 @@ class Caches:
         for member in self.recording.whose(record):
             self._loses[member] = loses
             if not loses:
-                yield from self._settle(member, self.cut)
+                yield from self._make_durable(member, self.cut)
 
     def _flush(self, flush: Record) -> Iterator[int]:
-        # In the order of completion: the flush ends at the first request that it need not cover.
-        records, waiting = self.recording.records, (self._loose[flush.member], self._forced[flush.member])
+        # Requests become durable in the order of completion, up to the first that the flush need not cover.
+        records, waiting = self.recording.records, (self._unflushed[flush.member], self._fua[flush.member])
         late = (next((one for one in of if records[one].completed_ns > flush.issued_ns), self.cut) for of in waiting)
-        yield from self._settle(flush.member, min(late))
+        yield from self._make_durable(flush.member, min(late))
 
     def _flush_in_part(self, flush: Record) -> Iterator[int]:
-        """Treat the requests that a lying flush did write as FUA writes: they are newer than what they overwrote."""
+        """Execute a lying flush: the requests that it made durable nevertheless count as FUA writes from now on."""
         if not (kept := kept_by(flush)):
             return
-        loose, forced = self._loose[flush.member], self._forced[flush.member]
+        loose, forced = self._unflushed[flush.member], self._fua[flush.member]
         durable = {self._number(sequence) for sequence in kept}.intersection(loose)
-        self._loose[flush.member] = left = [one for one in loose if one not in durable]
+        self._unflushed[flush.member] = left = [one for one in loose if one not in durable]
         forced[:] = sorted([*forced, *durable])
-        yield from self._settle(flush.member, left[0] if left else self.cut)
+        yield from self._make_durable(flush.member, left[0] if left else self.cut)
 
     def _number(self, sequence: int) -> int:
-        """Return the number of the request with a sequence number of the write log."""
+        """Return the number of the request with this sequence number in the write log."""
         return bisect_left(self.recording.records, sequence, key=lambda record: record.sequence)
 
-    def _settle(self, member: int, before: int) -> Iterator[int]:
-        """Make the requests of a member durable that completed before a cut."""
+    def _make_durable(self, member: int, before: int) -> Iterator[int]:
+        """Make the requests of a member durable whose numbers are less than ``before``; yield their numbers."""
         durable = []
-        for waiting in (self._loose[member], self._forced[member]):
+        for waiting in (self._unflushed[member], self._fua[member]):
             count = bisect_left(waiting, before)
             durable += waiting[:count]
             del waiting[:count]
@@ -332,19 +333,19 @@ class Caches:
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The requests that may or may not survive, those in flight included, in their order."""
-        self._catch_up()
-        # Merges sorted runs: a disk that never flushes has tens of thousands of requests.
-        return tuple(sorted(chain(*self._loose, sorted(self._in_flight))))
+        """Numbers of the requests that may survive or be lost, including requests in flight, in order."""
+        self._update_in_flight()
+        # `sorted` merges sorted runs fast: a disk that never flushes has tens of thousands of open requests.
+        return tuple(sorted(chain(*self._unflushed, sorted(self._in_flight))))
 
     @property
     def count(self) -> int:
-        """The number of `open` requests."""
-        self._catch_up()
-        return sum(map(len, self._loose)) + len(self._in_flight)
+        """Number of open requests, see `open`."""
+        self._update_in_flight()
+        return sum(map(len, self._unflushed)) + len(self._in_flight)
 
-    def _catch_up(self) -> None:
-        """Update the set of requests in flight at the cut."""
+    def _update_in_flight(self) -> None:
+        """Update the set of requests that are in flight at the current cut."""
         records, instant = self.recording, self.recording.instant_ns(self.cut)
         order = self._by_issue
         while self._issued < len(order) and records.request(order[self._issued]).issued_ns <= instant:
@@ -354,56 +355,61 @@ class Caches:
 
     @property
     def members(self) -> list[int]:
-        """The members that have open requests."""
-        flying = {self.recording.request(number).member for number in self._in_flight}
-        return [member for member, waiting in enumerate(self._loose) if waiting or member in flying]
+        """Indices of the members that have open requests."""
+        in_flight = {self.recording.request(number).member for number in self._in_flight}
+        return [member for member, waiting in enumerate(self._unflushed) if waiting or member in in_flight]
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The FUA writes that survive independently of the requests before them, in their order."""
-        return tuple(sorted(chain(*self._forced)))
+        """Numbers of the FUA writes that survive although earlier requests are still open, in order."""
+        return tuple(sorted(chain(*self._fua)))
 
 
 class DiskStates:
-    """The disks at a cut, rolled forward. States with equal digests have equal content: one check serves both."""
+    """The durable content of all disks at a cut, and the contents of the crash states at this cut.
+
+    The cut moves only forward. Two states with equal digests have equal content, so that one check serves both.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.caches = Caches(recording)
-        self._platters = [SparseImage(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
-        # For each member the hash of each block that is not blank; a member's digest is the XOR of them all.
+        self._images = [SparseImage(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
+        # For each member the hash of each block that is not blank, and the XOR of these hashes.
         self._hashes: list[dict[int, int]] = [{} for _ in recording.members]
         self._sums = [0] * len(recording.members)
         self._last: tuple[CrashState, _Overlay] | None = None
         self._old = Patch(dict.fromkeys(_old_blocks(recording), OLD_DATA))
         for (member, block), data in self._old.blocks.items():
-            self._platters[member].write(data, block * BLOCK)
+            self._images[member].write(data, block * BLOCK)
             self._hashes[member][block] = hashed = _hash(block, data)
             self._sums[member] ^= hashed
 
     @property
     def cut(self) -> int:
-        """The current cut."""
+        """The current cut of the recording."""
         return self.caches.cut
 
     @property
     def open(self) -> tuple[int, ...]:
-        """The requests that may or may not survive at this cut, in their order."""
+        """Numbers of the requests that may survive or be lost at the current cut, in order."""
         return self.caches.open
 
     def move(self, cut: int) -> Patch:
-        """Move to a later cut, and return what has become durable on the way; the first time with the old data.
+        """Move to a later cut; return the blocks that have become durable since the previous cut.
+
+        The result of the first call includes the old data of disks that were not zeroed.
 
         Raises:
-            RigError: the cut lies before the current one.
+            RigError: the cut lies before the current cut.
         """
         if cut < self.cut:
-            raise RigError(f"cut {cut} is before the current cut {self.cut}: DiskStates only moves forward")
+            raise RigError(f"cannot move to cut {cut}: it is before the current cut {self.cut}")
         overlay: _Overlay = {}
         for number in self.caches.roll(cut):
             self._apply(overlay, Survivor(number))
         for (member, block), data in overlay.items():
-            self._platters[member].write(data, block * BLOCK)
+            self._images[member].write(data, block * BLOCK)
             old, new = self._hashes[member].pop(block, 0), _hash(block, data)
             if new:
                 self._hashes[member][block] = new
@@ -413,18 +419,18 @@ class DiskStates:
         return first.then(Patch.of(overlay))
 
     def patch(self, state: CrashState) -> Patch:
-        """Return what a crash state adds to the durable data.
+        """Return the blocks in which a crash state differs from the durable content at the current cut.
 
         Raises:
-            RigError: the state is of another cut.
+            RigError: the state has another cut.
         """
         return Patch.of(self._overlay(state))
 
     def digest(self, state: CrashState) -> str:
-        """Return a digest of the content of all members: equal contents have equal digests.
+        """Return a digest of the content of all members in a crash state; equal contents have equal digests.
 
         Raises:
-            RigError: the state is of another cut.
+            RigError: the state has another cut.
         """
         sums = list(self._sums)
         for (member, block), data in self._overlay(state).items():
@@ -435,7 +441,7 @@ class DiskStates:
         """Return the content of a byte range of a member in a crash state.
 
         Raises:
-            RigError: the state is of another cut.
+            RigError: the state has another cut.
         """
         overlay = self._overlay(state)
         first, last = offset // BLOCK, -(-(offset + length) // BLOCK)
@@ -443,15 +449,15 @@ class DiskStates:
         return b"".join(parts)[offset - first * BLOCK :][:length]
 
     def image(self, serial: str) -> SparseImage:
-        """Return the durable content of a member; read-only."""
-        return self._platters[self.recording.log.number(serial)]
+        """Return the durable content of a member at the current cut; the caller must not change the image."""
+        return self._images[self.recording.log.number(serial)]
 
     def _overlay(self, state: CrashState) -> _Overlay:
         if state.cut != self.cut:
-            raise RigError(f"state {state.name} is of another cut than {self.cut}")
+            raise RigError(f"crash state {state.name} has cut {state.cut}, the current cut is {self.cut}")
         if self._last is None or self._last[0] != state:
             overlay: _Overlay = {}
-            # In their order: a surviving earlier write never covers a later durable one.
+            # Apply in the order of the requests: a surviving earlier write never covers a later durable write.
             kept = (Survivor(number) for number in self.caches.kept)
             for survivor in sorted([*state.survivors, *kept], key=lambda one: one.request):
                 self._apply(overlay, survivor)
@@ -472,7 +478,7 @@ class DiskStates:
                 self._zero(overlay, record.member, start, end)
 
     def _zero(self, overlay: _Overlay, member: int, start: int, end: int) -> None:
-        # A discard of a whole disk must not create a block for each of its pages: blank ones stay absent.
+        # A discard of a whole disk must not create an overlay block for each blank block of the disk.
         first, last = start // BLOCK, -(-end // BLOCK)
         inside: Iterable[int] = range(first, last)
         if last - first > len(self._hashes[member]) + len(overlay):
@@ -491,14 +497,15 @@ class DiskStates:
         return overlay[place]
 
     def _block(self, member: int, block: int) -> bytes:
-        return self._platters[member].copy(block * BLOCK, BLOCK) or _BLANK
+        return self._images[member].copy(block * BLOCK, BLOCK) or _BLANK
 
 
 def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
-    """Yield the member and block of all old data that a state must hold.
+    """Yield (member index, block number) of all blocks that have old data in the crash states.
 
-    Old data is shown where a request of the recording writes on any member: no check reads elsewhere. The rest is
-    blank, which costs a checker nothing. The rows are the same on all members, as parity needs.
+    A block has old data if a request of the recording writes to this block number on any member. Checks read no other
+    blocks, and blank blocks need no writes on a checker's disks. Because the block numbers are the same on all
+    members, parity agrees.
     """
     rows: set[int] = set()
     if any(info.old for info in recording.members):
@@ -511,13 +518,13 @@ def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
 
 
 def _hash(block: int, data: bytes | bytearray) -> int:
-    """Return the hash of a block at its block number; 0 if it is blank."""
+    """Return a hash of a block's content and block number; 0 for a blank block."""
     if data == _BLANK:
         return 0
     return int.from_bytes(blake2b(data, digest_size=16, person=block.to_bytes(16)).digest())
 
 
 def _pieces(start: int, end: int) -> Iterable[tuple[int, int, int]]:
-    """Yield (block, start, end) for each block that a byte range touches; start and end are relative to the block."""
+    """Yield (block number, start, end) for each block that a byte range touches, with offsets inside the block."""
     for block in range(start // BLOCK, -(-end // BLOCK)):
         yield block, max(start - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)

@@ -1,4 +1,4 @@
-"""Statistics of the judged states of an exploration: counts, and failures grouped by damage."""
+"""Statistics of the judged crash states of an exploration: counts, and failures grouped by damage."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,11 +22,11 @@ from raidproof.verdict.blame import Lies, Lost
 from raidproof.verdict.exploration import NFSD, Damage, Judgement, Oracle
 
 KEPT = 5
-"""States of one failure that are kept by name."""
+"""Number of states whose names are kept for each failure."""
 
 
 class Judged(NamedTuple):
-    """One judged state."""
+    """One judged crash state."""
 
     choice: Choice
     state: CrashState
@@ -34,7 +34,7 @@ class Judged(NamedTuple):
 
 
 class Group:
-    """The states that show one failure."""
+    """The crash states that show one failure."""
 
     def __init__(self, damage: Damage) -> None:
         self.damage = damage
@@ -42,18 +42,18 @@ class Group:
         self._first: list[Judged] = []
 
     def add(self, judged: Judged) -> None:
-        """Count a state; keep the earliest states, of one cut those with the fewest survivors."""
+        """Count a state; keep the states with the earliest cuts, and among equal cuts with the fewest survivors."""
         self.count += 1
         self._first = sorted([*self._first, judged], key=_earliest)[:KEPT]
 
     @property
     def first(self) -> Judged:
-        """The earliest state, which represents the group."""
+        """The state with the earliest cut, which represents the failure in reports."""
         return self._first[0]
 
     @property
     def names(self) -> list[str]:
-        """The names of the kept states."""
+        """Names of the kept states."""
         return [one.state.name for one in self._first]
 
 
@@ -62,48 +62,60 @@ def _earliest(one: Judged) -> tuple[int, int, str]:
 
 
 class ExplorationStats:
-    """Judges each state at its cut, and counts the results."""
+    """Judges each crash state at its cut, and counts the results."""
 
     def __init__(self, recording: Recording, oracle: Oracle) -> None:
         self.recording = recording
         self.oracle = oracle
         self.marks: list[StateMark] = []
+        """One mark for each judged state, for the chart of the report."""
         self.policies: Counter[str] = Counter()
+        """Number of judged states by policy."""
         self.digests: set[str] = set()
+        """Digests of the different disk contents among the judged states."""
         self.groups: dict[Damage, Group] = {}
+        """The states of each failure."""
         self.broken = 0
+        """Number of states that break a promise."""
         self.checked = 0
+        """Number of states that a machine has checked."""
         self.wedged = 0
+        """Number of checks that ended WEDGED."""
         self.hung: list[str] = []
-        """Checks that hung, and did not when repeated: the state's name and the message."""
+        """Checks that hung, and did not hang when they were repeated: name of the state and message."""
         self.through_nfsd = 0
+        """Number of checks that scanned the ledger through nfsd."""
         self.loss: LossRecord | None = None
+        """The largest loss that the requested options permit; None if no state shows a permitted loss."""
         self.undecided: UndecidedRecord | None = None
+        """The states without a verdict; None if each state has a verdict."""
         self.tested: Counter[str] = Counter()
-        """Operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
+        """Number of operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
         self.ms: list[dict[str, float]] = []
+        """Durations in ms of the stages of each check."""
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
         self.filesystems = 0
-        """States whose file system the file system's checker checked."""
+        """Number of checks in which the file system's checker (fsck) gave a result."""
         self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
+        """Judgements of `breaks`, for the next `judge` of the same state and observation."""
         self._lock = Lock()
-        """Serializes `Lies`, which computes the data lost by lying disks for one cut at a time."""
+        """Serializes the use of `Lies`, which computes the data lost by lying disks for one cut at a time."""
         self._lies = Lies(recording.records, recording.members)
         self._torn = Torn(recording)
 
     @property
     def judged(self) -> int:
-        """The number of judged states."""
+        """Number of judged states."""
         return len(self.marks)
 
     def at_s(self, cut: int) -> float:
-        """Return the instant of a cut, in seconds since the log was opened."""
+        """Return the instant of a cut in seconds since the begin of the write log."""
         since_ns: int = self.recording.instant_ns(cut) - self.recording.log.opened_ns
         return since_ns / 1e9
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
-        """Judge a state without counting it."""
+        """Return the judgement of a state with an observation, without counting the state."""
         seen, known = self._judged.pop(state, (None, None))
         if seen is observation and known is not None:
             return known
@@ -130,17 +142,21 @@ class ExplorationStats:
         return self._lies.lost({one.request for one in state.survivors if one.spans is None})
 
     def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
-        """Judge and count a state. ``checked``: a machine checked this state, not another one of equal content."""
+        """Judge a state and count the result.
+
+        ``checked``: a machine has checked this state; False: the observation is that of another state with the same
+        content.
+        """
         judgement = self.judge(state, observation)
         self.digests.add(digest)
         self.policies[choice.policy.value] += 1
         if observation.rows is not None:
-            self._compared(observation.rows)
+            self._count_rows(observation.rows)
         if checked:
             self.checked += 1
             self.ms.append(observation.ms)
             self.wedged += observation.end is End.WEDGED
-            self._hung(state, observation)
+            self._record_hung(state, observation)
             self.filesystems += observation.filesystem is not None
             self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
         mark = StateMark(
@@ -153,33 +169,36 @@ class ExplorationStats:
         self.marks.append(mark)
         self.broken += judgement.broken
         for damage in judgement.damages:
-            self._group(damage, Judged(choice, state, judgement))
+            self._add_to_group(damage, Judged(choice, state, judgement))
         for kind, count in judgement.judged.items():
             self.tested[kind] = max(count, self.tested[kind])
         if judgement.excused:
-            self._lose(state, judgement)
+            self._record_loss(state, judgement)
         elif judgement.undecided:
-            self._leave_open(state, judgement)
+            self._record_undecided(state, judgement)
 
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
-        """Count a state that a newly booted machine has checked too, also through nfsd."""
+        """Compare the observations of a state on a running checker (warm) and on a newly booted machine (cold).
+
+        A failure that only the cold check shows through nfsd is counted as a failure of the state.
+        """
         self.cold.checked += 1
-        self._hung(state, cold)
+        self._record_hung(state, cold)
         if not warm.same_as(cold):
             self.cold.differing.append(state.name)
-        # The result through nfsd of the first check was counted with that check.
+        # `add` has counted the warm observation, including its result through nfsd.
         if cold.through_nfsd is ThroughNfsd.DIFFERENT is not warm.through_nfsd:
             judgement = self.judge(state, cold)
             self.broken += not self.judge(state, warm).broken
             for damage in judgement.damages:
                 if damage.promise == NFSD:
-                    self._group(damage, Judged(choice, state, judgement))
+                    self._add_to_group(damage, Judged(choice, state, judgement))
 
-    def _hung(self, state: CrashState, observation: Observation) -> None:
+    def _record_hung(self, state: CrashState, observation: Observation) -> None:
         if observation.hung:
             self.hung.append(f"{state.name}: {observation.hung}")
 
-    def _compared(self, rows: Rows) -> None:
+    def _count_rows(self, rows: Rows) -> None:
         record = self.redundancy
         if rows.unchecked is not None:
             record.unchecked[rows.unchecked] = record.unchecked.get(rows.unchecked, 0) + 1
@@ -191,10 +210,10 @@ class ExplorationStats:
         record.changed += rows.changed > 0
         record.all_marked += rows.all_marked
 
-    def _group(self, damage: Damage, judged: Judged) -> None:
+    def _add_to_group(self, damage: Damage, judged: Judged) -> None:
         self.groups.setdefault(damage, Group(damage)).add(judged)
 
-    def _lose(self, state: CrashState, judgement: Judgement) -> None:
+    def _record_loss(self, state: CrashState, judgement: Judgement) -> None:
         lost = len(judgement.missing)
         if self.loss is None or (lost, state.name) > (self.loss.operations, self.loss.state):
             self.loss = LossRecord(
@@ -205,11 +224,11 @@ class ExplorationStats:
                 state=state.name,
             )
 
-    def _leave_open(self, state: CrashState, judgement: Judgement) -> None:
+    def _record_undecided(self, state: CrashState, judgement: Judgement) -> None:
         if self.undecided is None:
             self.undecided = UndecidedRecord(state=state.name, reason=judgement.reason)
         self.undecided.states += 1
 
     def failures(self) -> Iterator[Group]:
-        """Yield the distinct failures, the most frequent first."""
+        """Yield the states of each distinct failure, the most frequent failure first."""
         yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))

@@ -1,4 +1,4 @@
-"""The write cache of a member disk: what it acknowledges, what it makes durable, and what a power cut leaves."""
+"""A member disk with its write cache: the writes that the cache makes durable, and those that a power cut loses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,29 +12,36 @@ from raidproof.disk.sparse_image import Buffer, SparseImage
 
 SECTOR = 512
 
-SINK_AT = 64 << 20
-"""Limit in bytes of undo data of a lying disk: it never flushes, so that the notes would fill the memory."""
+COALESCE_FROM = 64 << 20
+"""Bytes of undo data from which a lying disk merges its oldest undo records.
+
+A lying disk never makes a request durable, so that its undo records would fill the memory.
+"""
 _Pieces: TypeAlias = tuple[tuple[int, bytes], ...]
 _Pending: TypeAlias = tuple[int, int, bytes | _Pieces | None, int]
 _PLAIN = 0
 
 
 class CoalescedUndo:
-    """Merged undo data of many requests: the bytes that were there before the first of them.
+    """Merged undo data of many requests: the disk's content before the first request.
 
-    Merged requests no longer survive a power cut one by one: all are lost, or all are kept.
+    Merged requests share one fate at a power cut: all are lost, or all are kept.
     """
 
     def __init__(self, size: int, *, old: bool = False) -> None:
         self.requests = 0
         self.bytes = 0
         self.promised = 0
-        """Number of the requests that an acknowledged FLUSH or FUA covered."""
+        """Number of merged requests that an acknowledged FLUSH or FUA covered."""
         self._before = SparseImage(size, old=old)
         self._covered = bytearray((size + SECTOR - 1) // SECTOR)
 
     def add(self, offset: int, length: int, old: tuple[tuple[int, bytes], ...], promised: bool) -> None:
-        """Add the next request in order, made of whole sectors; ``old``: what it overwrote, without blank parts."""
+        """Merge the next request, which consists of whole sectors.
+
+        ``old``: the overwritten content, as (offset, bytes), without blank regions.
+        ``promised``: whether an acknowledged FLUSH or FUA covers the request.
+        """
         self.requests += 1
         self.bytes += length
         self.promised += promised
@@ -45,16 +52,16 @@ class CoalescedUndo:
             self._save(first * SECTOR, at * SECTOR, old)
             covered[first:at] = b"\1" * (at - first)
 
-    def undo(self, platter: SparseImage) -> None:
-        """Restore the content before all merged requests."""
+    def undo(self, image: SparseImage) -> None:
+        """Restore the content that ``image`` had before the first merged request."""
         at, end = 0, len(self._covered)
         while at < end and (first := self._covered.find(1, at)) >= 0:
             free = self._covered.find(0, first)
             at = end if free < 0 else free
-            start, stop = first * SECTOR, min(at * SECTOR, platter.size)
-            platter.blank(start, stop - start)
+            start, stop = first * SECTOR, min(at * SECTOR, image.size)
+            image.blank(start, stop - start)
             for begin, finish in self._before.extents(start, stop):
-                platter.write(self._before.view(begin, finish), begin)
+                image.write(self._before.view(begin, finish), begin)
 
     def _save(self, start: int, stop: int, old: tuple[tuple[int, bytes], ...]) -> None:
         for at, data in old:
@@ -64,16 +71,16 @@ class CoalescedUndo:
 
 
 class CacheMode(Enum):
-    """Where a disk keeps a write when it acknowledges it."""
+    """The place where a disk keeps an acknowledged write."""
 
     VOLATILE = "volatile"
-    """In a cache that a power cut empties; FLUSH and FUA are honoured."""
+    """A cache that a power cut empties; FLUSH and FUA make data durable."""
     PROTECTED = "protected"
-    """In a cache that survives a power cut."""
+    """A cache that survives a power cut."""
     NONE = "none"
-    """On the medium: the disk has no write cache and advertises none."""
+    """The medium: the disk has no write cache and advertises none."""
     LYING = "lying"
-    """In a volatile cache; FLUSH and FUA are acknowledged without making anything durable."""
+    """A cache that a power cut empties; the disk acknowledges FLUSH and FUA, and makes no data durable."""
 
     @property
     def loses(self) -> bool:
@@ -82,16 +89,16 @@ class CacheMode(Enum):
 
 
 class CutPolicy(Enum):
-    """Which of the unflushed writes survive a power cut."""
+    """The rule by which unflushed writes survive a power cut."""
 
     DROP = "drop"
-    """None of them."""
+    """No unflushed write survives."""
     KEEP = "keep"
-    """All of them."""
+    """All unflushed writes survive."""
     RANDOM = "random"
-    """A random subset; the share that survives is drawn per member, from almost none to almost all."""
+    """A random subset survives; the surviving share is drawn for each member, between 0 and 1."""
     TORN = "torn"
-    """A random subset, of which half the requests of several sectors survive in some sectors only."""
+    """A random subset survives; half of its requests of several sectors are torn: only some sectors survive."""
 
 
 class PoweredOff(RigError):
@@ -103,24 +110,25 @@ class CutResult:
     """The effect of a power cut on the cache of one member."""
 
     serial: str
+    """The member's serial number."""
     pending: int
-    """Requests (writes, discards) that were acknowledged and not durable."""
+    """Number of requests (writes, discards) that were acknowledged and not durable at the cut."""
     kept: int
-    """Number of them that survived, whole or torn."""
+    """Number of pending requests that survived, whole or torn."""
     torn: int
-    """Number of the surviving ones that survived in part."""
+    """Number of pending requests that survived in part."""
     dropped: int
-    """Number of those that did not survive."""
+    """Number of pending requests of which no byte survived."""
     dropped_bytes: int
-    """Bytes that did not survive, including those that torn requests lost."""
+    """Lost bytes of pending requests, including the lost sectors of torn requests."""
     broken_promises: int
-    """Requests lost or torn despite an acknowledged FLUSH or FUA: more than 0 only if the disk lies."""
+    """Number of requests that were lost or torn despite an acknowledged FLUSH or FUA: 0 unless the disk lies."""
 
 
 class _Mark(IntFlag):
-    DURABLE = 1  # a FUA write: kept by every cut, and later than what it overwrote
-    PROMISED = 2  # a FUA write of a lying disk
-    ZEROES = 4
+    DURABLE = 1  # a FUA write: survives every cut, and is applied after the writes that it overlaps
+    PROMISED = 2  # a FUA write that a lying disk acknowledged
+    ZEROES = 4  # a discard or write-zeroes request
 
 
 _DURABLE = int(_Mark.DURABLE)
@@ -128,14 +136,15 @@ _PROMISED = int(_Mark.PROMISED)
 
 
 class Member:
-    """One disk: its content, and what a power cut may take of it.
+    """One member disk: its content, and the requests that a power cut may lose.
 
-    The image holds what a read returns. Each request that is not durable yet has a note of what it overwrote, in
-    order. A flush drops the notes. A cut undoes them backwards, which also recovers what each request had written, and
-    then repeats the surviving requests in their order. So a surviving earlier write never covers a later durable one,
-    and overlapping writes come out as if the disk had written back a subset of its cache in order. A write to a blank
-    region needs no copy. The oldest notes of a lying disk are merged into one, so that they never take more memory
-    than the disk.
+    The image has the content that a read returns. Each request that is not durable has an undo record with the
+    content that the request overwrote; the records are in the order of the requests. A flush deletes the records. A
+    cut undoes all requests backwards, and thereby collects the data of each request; then the cut repeats the
+    surviving requests in their order. A surviving earlier write therefore never covers a later durable write, and the
+    result is that of a disk which wrote back a subset of its cache in order. The undo record of a write to a blank
+    region has no data. The oldest records of a lying disk are merged, so that all records together never take more
+    memory than the disk.
     """
 
     def __init__(self, serial: str, size: int, mode: CacheMode = CacheMode.VOLATILE, *, old: bool = False) -> None:
@@ -145,168 +154,179 @@ class Member:
         self.pending_bytes = 0
         self._image = SparseImage(size, old=old)
         self._pending: list[_Pending] = []
-        self._noted_bytes = 0
+        self._undo_bytes = 0
         self._coalesced: CoalescedUndo | None = None
-        self._forgotten = 0  # number of requests that were noted and have become durable
-        self._promised = 0  # number of oldest pending requests that a lying flush covered
+        self._removed = 0  # number of undo records that were removed because their requests became durable
+        self._promised = 0  # number of oldest pending requests that an acknowledged flush of a lying disk covered
         self._mode = mode
         self._loses = mode.loses
         self._lies = mode is CacheMode.LYING
         self._unbounded_undo = self._lies
-        """Whether recent flushes lied: the notes may then grow without bound, so that the oldest are merged."""
+        """Whether recent flushes lied: undo records may then grow without limit, so that the oldest are merged."""
 
     @property
     def mode(self) -> CacheMode:
-        """The current cache mode."""
+        """The disk's current cache mode."""
         return self._mode
 
     @mode.setter
     def mode(self, mode: CacheMode) -> None:
-        """Change the cache mode: durable data stays durable, and a mode that loses nothing makes all data durable."""
+        """Change the disk's cache mode.
+
+        Durable data stays durable. A mode in which a cut loses no data makes all data durable.
+        """
         self._mode, self._loses = mode, mode.loses
         self._lies = self._unbounded_undo = mode is CacheMode.LYING
         if not mode.loses:
-            self._forget()
+            self._make_all_durable()
 
     @property
     def pending(self) -> int:
-        """Number of requests that were acknowledged and are not durable."""
+        """Number of acknowledged requests that are not durable."""
         coalesced = self._coalesced.requests if self._coalesced else 0
         return coalesced + sum(not mark & _DURABLE for _, _, _, mark in self._pending)
 
     def read_into(self, buffer: memoryview, offset: int) -> None:
-        """Fill ``buffer`` with the content at ``offset``, cache included.
+        """Fill ``buffer`` with the content at ``offset``, including writes that are only in the cache.
 
         Raises:
             PoweredOff: the disk has no power.
         """
         if not self.powered:
-            raise PoweredOff(f"{self.serial}: no power")
+            raise PoweredOff(f"{self.serial}: the disk has no power")
         self._image.read_into(buffer, offset)
 
     def write(self, data: Buffer, offset: int, fua: bool = False, lied: bool | None = None) -> None:
-        """Execute a write; with ``fua`` it is durable before it is acknowledged, unless the disk ``lied``.
+        """Execute a write.
 
-        By default the mode determines whether the disk lies.
+        ``fua``: make the write durable before its acknowledgement. ``lied``: acknowledge FUA without making the write
+        durable; None: the cache mode decides.
 
         Raises:
             PoweredOff: the disk has no power.
         """
         if not self.powered:
-            raise PoweredOff(f"{self.serial}: no power")
+            raise PoweredOff(f"{self.serial}: the disk has no power")
         if self._loses and (mark := self._count(len(data), fua, lied)) is not None:
             old = self._image.copy(offset, len(data))
             self._pending.append((offset, len(data), old, mark))
             if old is not None and self._unbounded_undo:
-                self._note(len(old))
+                self._add_undo_bytes(len(old))
         self._image.write(data, offset)
 
     def zero(self, offset: int, length: int, fua: bool = False, lied: bool | None = None) -> None:
-        """Execute a discard or write-zeroes request: cached and forced like a write; the region reads as zeroes.
+        """Execute a discard or write-zeroes request: the region reads as zeroes afterwards.
+
+        ``fua`` and ``lied`` have the same effect as in `write`.
 
         Raises:
             PoweredOff: the disk has no power.
         """
         if not self.powered:
-            raise PoweredOff(f"{self.serial}: no power")
+            raise PoweredOff(f"{self.serial}: the disk has no power")
         if self._loses and (mark := self._count(length, fua, lied)) is not None:
             spans = self._image.extents(offset, offset + length)
             old = tuple((start, bytes(self._image.view(start, end))) for start, end in spans)
             self._pending.append((offset, length, old, mark | _Mark.ZEROES))
             if self._unbounded_undo:
-                self._note(sum(len(data) for _, data in old))
+                self._add_undo_bytes(sum(len(data) for _, data in old))
         self._image.zero(offset, length)
 
     @property
     def acknowledged(self) -> int:
-        """A count of requests that only grows; its value when a flush arrives is the flush's ``covered``."""
-        return self._forgotten + len(self._pending)
+        """A sequence number that grows with each recorded request; `flush` takes an earlier value as ``covered``."""
+        return self._removed + len(self._pending)
 
     def flush(self, covered: int | None = None, lied: bool | None = None, kept: Sequence[int] = ()) -> None:
-        """Make all acknowledged data durable, or nothing if the disk ``lied``; by default the mode determines that.
+        """Execute a flush: make acknowledged requests durable.
 
-        ``covered``: `acknowledged` when the flush arrived; a slow flush need not cover later writes.
-        ``kept``: for a lying flush, `acknowledged` before each request that it makes durable nevertheless, in order.
+        ``covered``: the value of `acknowledged` at the arrival of the flush, which need not cover later writes; None:
+        cover all requests. ``lied``: acknowledge the flush without making data durable; None: the cache mode decides.
+        ``kept``: the requests that a lying flush nevertheless makes durable, in order, each as the value of
+        `acknowledged` before the request.
 
         Raises:
             PoweredOff: the disk has no power.
         """
         if not self.powered:
-            raise PoweredOff(f"{self.serial}: no power")
-        count = len(self._pending) if covered is None else max(0, covered - self._forgotten)
+            raise PoweredOff(f"{self.serial}: the disk has no power")
+        count = len(self._pending) if covered is None else max(0, covered - self._removed)
         if self._lies if lied is None else lied:
             self._unbounded_undo = True
             self._promised = max(self._promised, min(count, len(self._pending)))
             if self._coalesced:
                 self._coalesced.promised = self._coalesced.requests
-            self._keep(kept)
+            self._make_durable(kept)
         elif count >= len(self._pending):
-            self._forget()
+            self._make_all_durable()
         else:
             del self._pending[:count]
             self.pending_bytes = sum(length for _, length, _, mark in self._pending if not mark & _DURABLE)
-            self._forgotten += count
+            self._removed += count
             self._promised = max(0, self._promised - count)
             self._coalesced = None
 
     def cut(self, policy: CutPolicy, rng: Random) -> CutResult:
-        """Cut the power: durable data stays, and ``policy`` decides about the rest."""
+        """Cut the disk's power: durable data survives, and ``policy`` selects the surviving pending requests."""
         self.powered = False
         return self._resolve(policy, rng)
 
     def power_on(self) -> None:
-        """Restore power; the content is what the cut left."""
+        """Switch the disk's power on; the content is that after the cut."""
         self.powered = True
 
     def revert(self) -> None:
-        """Undo every request that is not durable, like a cut with policy DROP, without changing the power."""
-        self._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
+        """Undo every request that is not durable, as a cut with policy DROP does; the power stays as it is."""
+        self._resolve(CutPolicy.DROP, Random())  # noqa: S311  DROP draws no random number
 
     def settle(self) -> None:
-        """Make everything durable, whatever the mode."""
-        self._forget()
+        """Make all requests durable, in every cache mode."""
+        self._make_all_durable()
 
     @property
     def old(self) -> bool:
-        """Whether unwritten parts read as old data, not as zeroes."""
+        """Whether regions that were never written read as old data, not as zeroes."""
         return self._image.old
 
     def blank(self, *, old: bool = False) -> None:
-        """Make the whole disk zero and durable, or full of old data if ``old``."""
-        self._forget()
+        """Discard the disk's content: every byte then reads as zero, or as old data if ``old``."""
+        self._make_all_durable()
         if old is self._image.old:
             self._image.blank(0, self.size)
         else:
             self._image = SparseImage(self.size, old=old)
 
     def image(self, durable: bool = True) -> SparseImage:
-        """Return the content after a cut with policy DROP now, or as a read returns it; read-only."""
+        """Return the disk's content, read-only.
+
+        ``durable``: the content after a power cut now with policy DROP; otherwise the content that a read returns.
+        """
         if not durable or not (self._pending or self._coalesced):
             return self._image
-        twin = Member(self.serial, self.size, self._mode)
-        twin._image = self._image.duplicate()
-        twin._pending, twin._coalesced = self._pending, self._coalesced
-        twin._resolve(CutPolicy.DROP, Random())  # noqa: S311  not used: nothing is drawn
-        return twin._image
+        copy = Member(self.serial, self.size, self._mode)
+        copy._image = self._image.duplicate()
+        copy._pending, copy._coalesced = self._pending, self._coalesced
+        copy._resolve(CutPolicy.DROP, Random())  # noqa: S311  DROP draws no random number
+        return copy._image
 
-    def _keep(self, kept: Sequence[int]) -> None:
-        """Make some requests durable: as a FUA write, each is newer than what it overwrote."""
+    def _make_durable(self, kept: Sequence[int]) -> None:
+        """Make the requests with these sequence numbers durable: each then counts as a FUA write."""
         pending = self._pending
         for number in kept:
-            place = number - self._forgotten
+            place = number - self._removed
             if 0 <= place < len(pending) and not pending[place][3] & _DURABLE:
                 offset, length, old, mark = pending[place]
                 pending[place] = (offset, length, old, (mark | _DURABLE) & ~_PROMISED)
                 self.pending_bytes -= length
-        # Durable requests at the beginning of the notes need no notes, unless what they overwrote may still be undone.
+        # The oldest requests need no undo record once they are durable, unless a cut may still undo an even older one.
         count = next((place for place, one in enumerate(pending) if not one[3] & _DURABLE), len(pending))
         if self._coalesced is None and count:
             del pending[:count]
-            self._forgotten += count
+            self._removed += count
             self._promised = max(0, self._promised - count)
 
     def _count(self, length: int, fua: bool, lied: bool | None) -> int | None:
-        """Count a request; return its mark, or None if a cut cannot need what the request overwrites."""
+        """Count a request and return its mark; None: no cut can need the content that the request overwrites."""
         mark = self._mark(lied) if fua else _PLAIN
         if mark != _DURABLE:
             self.pending_bytes += length
@@ -315,19 +335,19 @@ class Member:
     def _mark(self, lied: bool | None) -> int:
         return int(_Mark.PROMISED if (self._lies if lied is None else lied) else _Mark.DURABLE)
 
-    def _forget(self) -> None:
-        self._forgotten += len(self._pending)
+    def _make_all_durable(self) -> None:
+        self._removed += len(self._pending)
         self._pending, self._coalesced = [], None
-        self._promised = self.pending_bytes = self._noted_bytes = 0
+        self._promised = self.pending_bytes = self._undo_bytes = 0
         self._unbounded_undo = self._lies
 
-    def _note(self, size: int) -> None:
-        self._noted_bytes += size
-        if self._noted_bytes >= SINK_AT:
-            self._sink()
+    def _add_undo_bytes(self, size: int) -> None:
+        self._undo_bytes += size
+        if self._undo_bytes >= COALESCE_FROM:
+            self._coalesce_oldest()
 
-    def _sink(self) -> None:
-        """Merge the older half of the notes, up to the first that cannot be merged."""
+    def _coalesce_oldest(self) -> None:
+        """Merge the older half of the undo records, up to the first record that cannot be merged."""
         coalesced = self._coalesced = self._coalesced or CoalescedUndo(self.size, old=self.old)
         count = 0
         for offset, length, old, mark in self._pending[: len(self._pending) // 2]:
@@ -335,18 +355,18 @@ class Member:
                 break
             pieces = ((offset, old),) if isinstance(old, bytes) else old or ()
             coalesced.add(offset, length, pieces, count < self._promised or bool(mark & _Mark.PROMISED))
-            self._noted_bytes -= sum(len(data) for _, data in pieces)
+            self._undo_bytes -= sum(len(data) for _, data in pieces)
             count += 1
         self._pending = self._pending[count:]
-        self._forgotten += count
+        self._removed += count
         self._promised = max(0, self._promised - count)
         if not count:
-            self._noted_bytes = 0  # nothing can be merged: try again after as much new data
+            self._undo_bytes = 0  # no record can be merged: try again after COALESCE_FROM bytes of new undo data
 
     def _resolve(self, policy: CutPolicy, rng: Random) -> CutResult:
         pending, total = self._pending, self.pending
         if policy is CutPolicy.KEEP:
-            self._forget()
+            self._make_all_durable()
             return CutResult(self.serial, total, total, 0, 0, 0, 0)
         verdicts = list(self._survivors(policy, rng))
         kept = torn = 0
@@ -371,7 +391,7 @@ class Member:
                 self._image.zero(start, end - start)
             else:
                 self._image.write(data, start)
-        self._forget()
+        self._make_all_durable()
         return CutResult(self.serial, total, kept, torn, total - kept, lost, broken)
 
     def _undo(self, offset: int, length: int, old: bytes | _Pieces | None) -> None:
@@ -399,9 +419,9 @@ class Member:
 
 
 def tear(start: int, end: int, rng: Random, unit: int = SECTOR) -> tuple[tuple[int, int], ...]:
-    """Choose the surviving sectors of a request (head, tail or any subset), as regions in order.
+    """Return the surviving regions (start, end) of a torn request: head, tail or random sectors.
 
-    ``unit``: bytes that the disk writes atomically.
+    ``unit``: number of bytes that the disk writes atomically.
     """
     edges = [start, *range(start // unit * unit + unit, end, unit), end]
     sectors = list(pairwise(edges))

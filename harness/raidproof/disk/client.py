@@ -1,4 +1,4 @@
-"""The harness's client for the control socket of a disk engine."""
+"""The harness's client of the disk engine: sends requests over the engine's control socket."""
 
 import os
 import socket
@@ -18,16 +18,17 @@ _Nothing = type(None)
 
 DEADLINE_S = 10.0
 SLOW = 12
-"""Factor on the deadline for requests that move whole images (resolving, resetting, saving)."""
+"""Factor on the deadline of requests that move whole disk images (resolve, reset, save, show)."""
 
 
 class EngineClient:
-    """Controls the disk engine of one lab. Every method raises RigError with the engine's reason if it refuses.
+    """Controls the disk engine of one lab.
 
-    ``deadline_s`` applies to connecting and to each answer.
+    ``deadline_s`` limits the time for connecting, and the time for each answer. If the engine refuses a request, the
+    method raises RigError with the engine's reason.
 
     Raises:
-        DeadlineExceeded: no engine listens on the socket in time.
+        DeadlineExceeded: no engine listens on the socket ``path`` within ``deadline_s``.
     """
 
     def __init__(self, path: Path, *, deadline_s: float = DEADLINE_S) -> None:
@@ -52,49 +53,62 @@ class EngineClient:
     zeroed = True
 
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
-        """Accept any mode and policy: simulated disks support all."""
+        """Accept every cache mode and cut policy: the disk engine supports all of them."""
 
     def freeze(self) -> int:
-        """Stop serving all members at one instant; return it (CLOCK_MONOTONIC, ns). The guest must be killed next."""
+        """Stop serving all members at one instant; return the instant (CLOCK_MONOTONIC, ns).
+
+        The caller must kill the guest next.
+        """
         return self._ask(int, "freeze")
 
     def resolve(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> tuple[CutResult, ...]:
-        """Apply the power cut to the caches; the guest must be dead. Return the result for each member's cache."""
+        """Apply the power cut to the caches; return the result for each member.
+
+        The caller must have killed the guest.
+        """
         return self._ask(tuple[CutResult, ...], "resolve", SLOW, policy=policy, seed=seed)
 
     def power_on(self) -> int:
-        """Serve connections made since `resolve`; return the instant of the power-on (CLOCK_MONOTONIC, ns)."""
+        """Switch the disks' power on; return the instant (CLOCK_MONOTONIC, ns).
+
+        The engine serves only connections that were made after `resolve`.
+        """
         return self._ask(int, "power_on")
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
-        """Change the cache mode of some members, or of all."""
+        """Change the cache mode of the members with these serial numbers; None: of all members."""
         self._ask(_Nothing, "set_mode", serials=_listed(serials), mode=mode)
 
     def set_timing(self, on: bool) -> None:
-        """Simulate the disks' service times, beginning idle with empty caches; or answer requests at once."""
+        """Switch the simulation of the disks' service times on or off.
+
+        Switched on, the simulated disks are idle at first and their caches empty. Switched off, the engine answers
+        each request at once.
+        """
         self._ask(_Nothing, "set_timing", on=on)
 
     def use(self) -> Use:
-        """Return the utilization counters of disks, controllers and engine since the engine began."""
+        """Return the utilization counters of disks, controllers and engine since the start of the engine."""
         return self._ask(Use, "use")
 
     def counters(self) -> dict[str, Counters]:
-        """Return the request counters of each member, by serial."""
+        """Return the request counters of each member, by serial number."""
         return {member.serial: member for member in self._ask(tuple[Counters, ...], "counters")}
 
     def describe(self) -> Description:
-        """Return what the engine serves, and its state."""
+        """Return the engine's members, power state and write log."""
         return self._ask(Description, "describe")
 
     def log_start(self, path: Path, *, data: bool = True) -> None:
-        """Begin a write log at a path that the engine's process can write."""
+        """Begin a write log in the file ``path``; ``data``: include the written data, not only sizes and times."""
         self._ask(_Nothing, "start_log", path=path.absolute(), data=data)
 
     def log_stop(self) -> LogClosed:
         """End the write log.
 
         Raises:
-            RigError: the engine refuses, or writing the log failed: then the log is unusable.
+            RigError: no write log is open, or a write to the log failed, so that the log is unusable.
         """
         closed = self._ask(LogClosed, "stop_log")
         if closed.error is not None:
@@ -102,59 +116,64 @@ class EngineClient:
         return closed
 
     def mark(self, text: str) -> int:
-        """Write a text to the write log, if one is open; return the instant (CLOCK_MONOTONIC, ns)."""
+        """Write a text to the write log, if a log is open; return the instant (CLOCK_MONOTONIC, ns)."""
         return self._ask(int, "mark", text=text)
 
     def reset(self, old: Iterable[str] = ()) -> None:
-        """Make all members blank, with their initial modes and counters.
+        """Discard the content of all members, restore their initial cache modes, and set their counters to 0.
 
-        ``old``: serials of members whose unwritten parts read as old data (`sparse_image.OLD_DATA`), not as zeroes.
+        ``old``: serial numbers of the members that read as old data (`sparse_image.OLD_DATA`) afterwards, not as
+        zeroes.
         """
         self._ask(_Nothing, "reset", SLOW, old=tuple(old))
 
     def image(self, serial: str, path: Path, *, durable: bool = True) -> None:
-        """Write a member's durable content, or all that a read returns, to a sparse file; old data becomes a hole."""
+        """Write a member's content to the sparse file ``path``; regions that were never written become holes.
+
+        ``durable``: write only the durable content; otherwise the content that a read returns.
+        """
         self._ask(_Nothing, "save", SLOW, serial=serial, path=path.absolute(), durable=durable)
 
     def show(self, path: Path, keep: bool = False) -> None:
-        """Undo what was written since the last kept state, then apply the write log at ``path``.
+        """Undo all writes since the base content, then apply the write log ``path`` to the members.
 
-        With ``keep`` the result becomes the kept state. All members must be LYING, so that flushes of a guest make
-        nothing durable; the power may be on or off.
+        ``keep``: the result becomes the new base content. All members must have cache mode LYING, so that the flushes
+        of a guest make no data durable. The power may be on or off.
 
         Raises:
-            RigError: another mode, frozen disks, an open log, or a log of other members; nothing was changed.
+            RigError: a member has another cache mode, the disks are frozen, a write log is open, or the log ``path``
+                is of other members; no content was changed.
         """
         self._ask(_Nothing, "show", SLOW, path=path.absolute(), keep=keep)
 
     def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
-        """Set a disk fault of a drive; see `raidproof.disk.disk_fault`. `counters` count its effects."""
+        """Add a disk fault to a drive; `counters` returns the number of requests that the disk fault has affected."""
         self._ask(_Nothing, "set_disk_fault", serial=serial, disk_fault=disk_fault)
 
     def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
-        """Remove the disk faults of some drives, or of all; damaged data stays damaged."""
+        """Remove the disk faults of the drives with these serial numbers (None: all); damaged data stays damaged."""
         self._ask(_Nothing, "clear_disk_faults", serials=_listed(serials))
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
-        """Change every byte of a region of a drive, durably and silently."""
+        """Change every byte of a region of a drive durably; no request reports an error."""
         self._ask(_Nothing, "corrupt", serial=serial, offset=offset, length=length, seed=seed)
 
     def swap(self, one: str, other: str) -> None:
-        """Exchange the content of two drives; the power must be off, or no client connected to them."""
+        """Exchange the content of two drives; the power must be off, or no client may be connected to the drives."""
         self._ask(_Nothing, "swap", one=one, other=other)
 
     def _ask(self, expected: type[R], verb: str, patience: int = 1, /, **arguments: object) -> R:
         if self._socket is None:
-            raise RigError("the connection to the disk engine is closed")
+            raise RigError(f"cannot send {verb!r} to the disk engine: the connection is closed")
         request, deadline_s = encode({"verb": verb, **arguments}), self._deadline_s * patience
         try:
             reply = decode(self._exchange(self._socket, request, Deadline.after(deadline_s)))
         except TimeoutError as error:
             self.close()
-            raise DeadlineExceeded(f"the disk engine did not answer {verb} in {deadline_s:g} s") from error
+            raise DeadlineExceeded(f"the disk engine did not answer {verb!r} within {deadline_s:g} s") from error
         except OSError as error:
             self.close()
-            raise RigError(f"the disk engine is gone: {verb}: {error}") from error
+            raise RigError(f"the connection to the disk engine broke during {verb!r}: {error}") from error
         if "refused" in reply:
             raise RigError(f"disk engine: {reply['refused']}")
         return build(expected, reply.get("result"))
@@ -166,7 +185,7 @@ class EngineClient:
             connection.settimeout(max(deadline.remaining_s, 0.001))
             received = connection.recv(1 << 16)
             if not received:
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("the disk engine closed the connection")
             self._rest += received
         reply, _, self._rest = self._rest.partition(b"\n")
         return reply
@@ -184,7 +203,7 @@ def _connect(path: Path, deadline: Deadline) -> socket.socket:
         except OSError as error:
             connection.close()
             if deadline.passed:
-                raise DeadlineExceeded(f"no disk engine listens at {path}: {error.strerror}") from error
+                raise DeadlineExceeded(f"no disk engine listens on the socket {path}: {error.strerror}") from error
             pause(0.01)
         else:
             return connection

@@ -1,4 +1,4 @@
-"""The engine's server for the control socket: answers the harness while nbdkit serves the guests."""
+"""The disk engine's control socket: answers requests of the harness while nbdkit serves the guests."""
 
 import os
 import socket
@@ -23,11 +23,14 @@ VERBS: Mapping[str, Callable[..., object]] = MappingProxyType(
         )
     }
 )
-"""The operations that the harness may request, by name; their type hints are those of the requests."""
+"""The operations that the harness may request, by name.
+
+The type hints of an operation define the arguments of its request.
+"""
 
 
 class ControlServer:
-    """Listens on a unix socket, with one thread per connection and one request per line."""
+    """Listens on a unix socket and executes requests: one thread for each connection, one request for each line."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
@@ -37,16 +40,16 @@ class ControlServer:
         self._listener.listen()
 
     def start(self) -> None:
-        """Serve in the background until the process ends."""
+        """Serve the socket in a background thread until the process ends."""
         threading.Thread(target=self._accept, name="control", daemon=True).start()
 
     def answer(self, line: bytes) -> dict[str, object]:
-        """Execute one request."""
+        """Execute the request in a line; return the answer, see `raidproof.disk.messages`."""
         try:
             return {"result": self._execute(decode(line))}
         except RigError as error:
             return {"refused": str(error)}
-        except Exception as error:  # noqa: BLE001  the harness must receive any error
+        except Exception as error:  # noqa: BLE001  the harness must receive every error
             return {"refused": f"the disk engine failed: {error!r}"}
 
     def _execute(self, request: dict[str, Any]) -> object:
@@ -55,7 +58,7 @@ class ControlServer:
             raise MessageError(f"the disk engine has no operation {verb!r}")
         hints = get_type_hints(function)
         if strange := request.keys() - hints.keys():
-            raise MessageError(f"{verb} has no {', '.join(sorted(strange))}")
+            raise MessageError(f"the operation {verb!r} has no argument {', '.join(sorted(strange))}")
         return function(self._engine, **{name: build(hints[name], value) for name, value in request.items()})
 
     def _accept(self) -> None:
@@ -69,4 +72,4 @@ class ControlServer:
                 try:
                     connection.sendall(encode(self.answer(line)))
                 except OSError:
-                    return  # the harness no longer waits
+                    return  # the harness has closed the connection

@@ -1,4 +1,4 @@
-"""Command lines of the two daemons between a guest and its member disks."""
+"""Command lines of nbdkit and qemu-storage-daemon, the two programs between a guest and its member disks."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,24 +9,25 @@ from raidproof.core.errors import RequestError
 _PACKAGES = Path(raidproof.__file__).parent.parent
 _PLUGIN = Path(__file__).with_name("plugin.py")
 
-# glibc maps and unmaps large buffers at each use, and a page fault costs more than copying the page.
+# By default glibc maps and unmaps a large buffer at each use, and a page fault costs more than copying the page.
 _KEEP_MEMORY = ("MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=67108864", "MALLOC_TRIM_THRESHOLD_=268435456")
 
 LONGEST_SOCKET_PATH = 107
-"""Limit in bytes of a unix socket's path in the kernel (unix(7))."""
+"""Longest path in bytes of a unix socket (unix(7))."""
 
 
 def nbdkit_command(
     *, socket: Path, config: Path, control: Path, log: Path | None = None, threads: int = 1
 ) -> list[str]:
-    """Return the command that serves the members in the foreground, and ends when the thread that started it does.
+    """Return the nbdkit command that serves the member disks.
 
-    ``config`` is written by `raidproof.disk.messages.save_disks`; ``control`` is the socket for `EngineClient`;
-    ``log`` begins a write log at once. ``threads`` is nbdkit's number of concurrent requests per connection: Python
-    executes one at a time anyway, and one thread needs no switching.
+    nbdkit stays in the foreground, and ends with the thread that started it. ``socket``: path of the NBD socket.
+    ``config``: the file that `raidproof.disk.messages.save_disks` wrote. ``control``: path of the socket for
+    `EngineClient`. ``log``: path of a write log that begins at once. ``threads``: number of concurrent requests for
+    each connection; one is fastest, because Python executes one thread at a time.
 
     Raises:
-        RequestError: a socket's path is too long.
+        RequestError: the path of a socket is too long.
     """
     command = [
         "env",
@@ -46,15 +47,16 @@ def nbdkit_command(
 
 
 def storage_daemon_command(*, nbd_socket: Path, exports: Mapping[str, Path]) -> list[str]:
-    """Return the command that serves members (serial -> socket to make) to a guest as vhost-user-blk devices.
+    """Return the qemu-storage-daemon command that serves members to a guest as vhost-user-blk devices.
 
-    It is killed when the thread that started it ends.
+    The kernel kills the daemon when the thread that started it ends. ``nbd_socket``: path of nbdkit's NBD socket.
+    ``exports``: for each member's serial number the path of the vhost-user-blk socket, which the daemon creates.
 
     Raises:
-        RequestError: a socket's path is too long, or there is nothing to export.
+        RequestError: the path of a socket is too long, or ``exports`` is empty.
     """
     if not exports:
-        raise RequestError("a storage daemon needs at least one member")
+        raise RequestError("a storage daemon needs at least one member to export, got none")
     command = ["setpriv", "--pdeathsig", "KILL", "qemu-storage-daemon"]
     for number, (serial, path) in enumerate(exports.items()):
         node = f"member{number}"
@@ -84,7 +86,7 @@ def storage_daemon_command(*, nbd_socket: Path, exports: Mapping[str, Path]) -> 
 
 
 def qemu_options(*pairs: tuple[str, str]) -> str:
-    """Join options in QEMU's syntax: a comma inside a value is doubled."""
+    """Return options in the syntax of QEMU's command line, with each comma inside a value doubled."""
     return ",".join(f"{key}={value.replace(',', ',,')}" for key, value in pairs)
 
 
@@ -92,7 +94,7 @@ def _checked(path: Path) -> str:
     text = str(path)
     if len(text.encode()) > LONGEST_SOCKET_PATH:
         raise RequestError(
-            f"the path of a socket may have {LONGEST_SOCKET_PATH} bytes, this has {len(text.encode())}: {text}",
-            remedy="use a shorter state folder",
+            f"the path of the socket {text} has {len(text.encode())} bytes, the limit is {LONGEST_SOCKET_PATH}",
+            remedy="use a state folder with a shorter path",
         )
     return text

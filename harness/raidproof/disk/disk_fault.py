@@ -1,4 +1,4 @@
-"""Disk faults of one drive, and the requests that they affect. Pure: no clock, no thread, no content."""
+"""Disk faults of one drive, and their effect on each request, computed without clock, threads and disk content."""
 
 import errno
 from collections import Counter
@@ -10,148 +10,165 @@ from raidproof.disk.cache import SECTOR
 
 
 class DiskFaultKind(Enum):
-    """Ways in which a drive fails."""
+    """The kind of a disk fault."""
 
     FAILED = "failed"
     """Every request ends with EIO."""
     BAD_SECTORS = "bad-sectors"
-    """Reads of these sectors end with EIO until they are written: a write remaps them."""
+    """A read of the affected sectors ends with EIO; a write remaps a sector, which is readable afterwards."""
     SLOW = "slow"
     """Every request takes longer."""
     DROP_FLUSHES = "drop-flushes"
-    """Flushes and FUA writes are acknowledged, and the data that they covered stays in the volatile cache."""
+    """The drive acknowledges flushes and FUA writes, and keeps the covered data in its volatile cache."""
     MISDIRECTED = "misdirected"
-    """Writes land elsewhere; the data at the intended place stays."""
+    """The drive writes data to a wrong offset; the data at the intended offset stays."""
     LOST_WRITES = "lost-writes"
-    """Writes are acknowledged and never done: the old data stays for good."""
+    """The drive acknowledges writes and never executes them: the old data stays."""
     SLOW_FLUSHES = "slow-flushes"
     """Every flush takes longer."""
     EARLY_FLUSHES = "early-flushes"
-    """Flushes are acknowledged some time before they take effect."""
+    """The drive acknowledges a flush some microseconds before the data is durable."""
     NEWEST_UNFLUSHED = "newest-unflushed"
-    """A flush leaves the newest requests in the volatile cache; the next one covers them, and leaves newer ones."""
+    """Each flush leaves the newest requests in the volatile cache, until the next flush makes them durable."""
     OVERWRITES_UNFLUSHED = "overwrites-unflushed"
-    """Flushes leave out requests that overwrite durable data: these stay in the volatile cache."""
+    """Each flush leaves requests that overwrite durable data in the volatile cache."""
 
 
 PARTIAL = frozenset({DiskFaultKind.NEWEST_UNFLUSHED, DiskFaultKind.OVERWRITES_UNFLUSHED})
-"""Kinds whose flushes cover a part of what they must cover."""
+"""Kinds of disk faults with which a flush makes only a part of the cached requests durable."""
 LEAST_MISDIRECTED = 4096
-"""Bytes of the smallest write that is misdirected: smaller ones are md's metadata, whose loss destroys the array."""
+"""Size in bytes of the smallest write that a disk fault misdirects.
+
+Smaller writes are md's metadata, whose loss would destroy the array.
+"""
 
 
 @dataclass(frozen=True)
 class DiskFault:
-    """A disk fault of a drive; made by the functions below."""
+    """A disk fault of a drive; the functions of this module, such as `failed` and `slow`, create instances."""
 
     kind: DiskFaultKind
     offset: int = 0
+    """First affected byte of the drive."""
     length: int | None = None
-    """Number of affected bytes from ``offset``; None: up to the end."""
+    """Number of affected bytes from ``offset`` on; None: up to the end of the drive."""
     count: int | None = None
-    """Number of requests that it affects; None: unlimited."""
+    """Number of requests that the disk fault affects; None: unlimited."""
     shift: int = 0
-    """Bytes from the intended place of a write to its actual place."""
+    """MISDIRECTED: bytes from the intended offset of a write to its actual offset."""
     ms: int = 0
+    """SLOW, SLOW_FLUSHES: additional duration of a request in milliseconds."""
     us: int = 0
-    """Microseconds from the acknowledgement of a flush to its effect."""
+    """EARLY_FLUSHES: microseconds from the acknowledgement of a flush to its effect."""
     newest: int = 0
-    """Requests that a flush leaves out."""
+    """NEWEST_UNFLUSHED: number of the newest requests that a flush leaves in the volatile cache."""
 
     def touches(self, offset: int, length: int) -> bool:
-        """Return whether a request touches the bytes of this disk fault."""
+        """Return whether a request of ``length`` bytes at ``offset`` touches the affected bytes of the disk fault."""
         return offset + length > self.offset and (self.length is None or offset < self.offset + self.length)
 
 
 def failed() -> DiskFault:
-    """Return a disk fault: every request ends with EIO."""
+    """Return the disk fault with which every request ends with EIO."""
     return DiskFault(DiskFaultKind.FAILED)
 
 
 def bad_sectors(offset: int, length: int) -> DiskFault:
-    """Return a disk fault: reads of these bytes end with EIO until they are written."""
+    """Return the disk fault with which reads of these bytes end with EIO until the bytes are written."""
     return DiskFault(DiskFaultKind.BAD_SECTORS, offset, length)
 
 
 def slow(ms: int) -> DiskFault:
-    """Return a disk fault: every request takes ``ms`` longer, without an effect on other drives."""
+    """Return the disk fault with which every request takes ``ms`` milliseconds longer; other drives are unaffected."""
     return DiskFault(DiskFaultKind.SLOW, ms=ms)
 
 
 def drop_flushes(count: int | None = None) -> DiskFault:
-    """Return a disk fault: the next ``count`` flushes and FUA writes, or all, are acknowledged and not done."""
+    """Return the disk fault that drops flushes: the drive acknowledges them and makes no data durable.
+
+    ``count``: number of affected flushes and FUA writes; None: all.
+    """
     return DiskFault(DiskFaultKind.DROP_FLUSHES, count=count)
 
 
 def slow_flushes(ms: int) -> DiskFault:
-    """Return a disk fault: every flush takes ``ms`` longer, without an effect on other drives."""
+    """Return the disk fault with which every flush takes ``ms`` milliseconds longer; other drives are unaffected."""
     return DiskFault(DiskFaultKind.SLOW_FLUSHES, ms=ms)
 
 
 def early_flushes(us: int) -> DiskFault:
-    """Return a disk fault: every flush is acknowledged ``us`` before it takes effect; FUA writes are honoured."""
+    """Return the disk fault with which the drive acknowledges every flush ``us`` microseconds before its effect.
+
+    FUA writes are durable when they are acknowledged.
+    """
     return DiskFault(DiskFaultKind.EARLY_FLUSHES, us=us)
 
 
 def newest_unflushed(newest: int = 2) -> DiskFault:
-    """Return a disk fault: every flush leaves the ``newest`` writes volatile until the next flush."""
+    """Return the disk fault with which every flush leaves the ``newest`` writes volatile until the next flush."""
     return DiskFault(DiskFaultKind.NEWEST_UNFLUSHED, newest=newest)
 
 
 def overwrites_unflushed(*, offset: int = 0, length: int | None = None) -> DiskFault:
-    """Return a disk fault: flushes leave out overwrites of data, in these bytes, that became durable since it was set.
+    """Return the disk fault with which flushes leave overwrites of these bytes in the volatile cache.
 
-    First writes are flushed. Left-out requests stay volatile until a flush after the disk fault is removed.
+    An overwrite is a write to sectors that became durable after the disk fault was set; a flush makes the first write
+    to a sector durable. Overwrites stay volatile until the first flush after the removal of the disk fault.
     """
     return DiskFault(DiskFaultKind.OVERWRITES_UNFLUSHED, offset, length)
 
 
 def misdirected(shift: int, count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
-    """Return a disk fault: the next ``count`` writes to these bytes land ``shift`` bytes away, where possible."""
+    """Return the disk fault that misdirects the next ``count`` writes to these bytes by ``shift`` bytes.
+
+    A write is not misdirected if it has fewer than `LEAST_MISDIRECTED` bytes, or would leave the drive.
+    """
     return DiskFault(DiskFaultKind.MISDIRECTED, offset, length, count, shift)
 
 
 def lost_writes(count: int = 1, *, offset: int = 0, length: int | None = None) -> DiskFault:
-    """Return a disk fault: the next ``count`` writes to these bytes are acknowledged and never done."""
+    """Return the disk fault with which the next ``count`` writes to these bytes are acknowledged and not executed."""
     return DiskFault(DiskFaultKind.LOST_WRITES, offset, length, count)
 
 
 class DriveError(OSError):
-    """The drive answers a request with EIO."""
+    """A disk fault makes the drive answer a request with EIO."""
 
     def __init__(self, what: str) -> None:
         super().__init__(errno.EIO, what)
 
 
-class _Standing:
-    """A disk fault with its remaining count."""
+class _ActiveFault:
+    """A disk fault that is set on a drive, with the number of requests that it may still affect."""
 
     def __init__(self, disk_fault: DiskFault, size: int) -> None:
         self.disk_fault = disk_fault
-        self.left = disk_fault.count
+        self.remaining = disk_fault.count
         end = size if disk_fault.length is None else disk_fault.offset + disk_fault.length
-        self.bad = [(disk_fault.offset, end)]
+        self.unreadable = [(disk_fault.offset, end)]
 
-    def strikes(self) -> bool:
-        """Use up one count; return False if none was left."""
-        if self.left is None:
+    def count_request(self) -> bool:
+        """Count one affected request; return False if the disk fault has already affected ``count`` requests."""
+        if self.remaining is None:
             return True
-        self.left -= 1
-        return self.left >= 0
+        self.remaining -= 1
+        return self.remaining >= 0
 
     def remap(self, offset: int, end: int) -> None:
-        """Make bytes readable again."""
-        pieces = [piece for first, last in self.bad for piece in ((first, min(last, offset)), (max(first, end), last))]
-        self.bad = [(first, last) for first, last in pieces if first < last]
+        """Make the bytes from ``offset`` to ``end`` readable again."""
+        pieces = [
+            piece for first, last in self.unreadable for piece in ((first, min(last, offset)), (max(first, end), last))
+        ]
+        self.unreadable = [(first, last) for first, last in pieces if first < last]
 
 
 class Cached(NamedTuple):
-    """A request in the volatile cache of a drive whose flushes are incomplete."""
+    """A write or discard in the volatile cache of a drive."""
 
     number: int
-    """`Member.acknowledged` before the request."""
+    """Value of `Member.acknowledged` before the request."""
     sequence: int
-    """Its sequence number in the write log; -1: no log was open."""
+    """The request's sequence number in the write log; -1: no log was open."""
     offset: int
     length: int
 
@@ -161,33 +178,34 @@ class DiskFaults:
 
     def __init__(self, serial: str, size: int) -> None:
         self.struck: Counter[DiskFaultKind] = Counter()
+        """Number of affected requests by kind of disk fault."""
         self._serial = serial
         self._size = size
-        self._standing: list[_Standing] = []
+        self._active: list[_ActiveFault] = []
         self._cached: list[Cached] = []
-        """Requests that no flush has covered or left out yet."""
-        self._left = 0
-        """Number of requests that flushes have left out for good."""
+        """Acknowledged requests that no flush has covered yet."""
+        self._omitted = 0
+        """Number of overwrites that flushes have left in the volatile cache."""
         self._durable = bytearray()
-        """For each sector whether it was made durable; maintained only for OVERWRITES_UNFLUSHED."""
+        """For each sector 1 if the sector was made durable, else 0; maintained only for OVERWRITES_UNFLUSHED."""
 
     def add(self, disk_fault: DiskFault) -> None:
-        """Add a disk fault."""
-        self._standing.append(_Standing(disk_fault, self._size))
+        """Set a disk fault in addition to the present disk faults."""
+        self._active.append(_ActiveFault(disk_fault, self._size))
         if disk_fault.kind is DiskFaultKind.OVERWRITES_UNFLUSHED:
             self._durable = bytearray(-(-self._size // SECTOR))
 
     def clear(self) -> None:
-        """Remove all disk faults; the counters stay."""
-        self._standing, self._cached, self._left, self._durable = [], [], 0, bytearray()
+        """Remove all disk faults; the counters of affected requests stay."""
+        self._active, self._cached, self._omitted, self._durable = [], [], 0, bytearray()
 
     @property
     def errors(self) -> int:
-        """Number of requests that ended with an error."""
+        """Number of requests that a disk fault has ended with EIO."""
         return self.struck[DiskFaultKind.FAILED] + self.struck[DiskFaultKind.BAD_SECTORS]
 
     def delay_ms(self, *, flush: bool = False) -> int:
-        """Return the additional duration of the next request in ms."""
+        """Return the additional duration of a request in ms; ``flush``: the request is a flush."""
         ms = 0
         for kind in (DiskFaultKind.SLOW, *([DiskFaultKind.SLOW_FLUSHES] if flush else [])):
             more = sum(one.disk_fault.ms for one in self._of(kind))
@@ -199,30 +217,30 @@ class DiskFaults:
         """Apply the disk faults to a read.
 
         Raises:
-            DriveError: the read fails.
+            DriveError: the drive has failed, or the read touches bad sectors.
         """
-        self._require_alive()
+        self._raise_if_failed()
         for one in self._of(DiskFaultKind.BAD_SECTORS):
-            if any(first < offset + length and offset < last for first, last in one.bad):
+            if any(first < offset + length and offset < last for first, last in one.unreadable):
                 self.struck[DiskFaultKind.BAD_SECTORS] += 1
-                raise DriveError(f"{self._serial}: unreadable sectors")
+                raise DriveError(f"{self._serial}: a read of {length} bytes at offset {offset} touches bad sectors")
 
     def write(self, offset: int, length: int) -> int | None:
-        """Return the offset at which a write lands; None if it is lost.
+        """Return the offset to which the drive writes the data; None if the write is lost.
 
         Raises:
-            DriveError: the write fails.
+            DriveError: the drive has failed.
         """
-        self._require_alive()
+        self._raise_if_failed()
         for one in self._of(DiskFaultKind.LOST_WRITES):
-            if one.disk_fault.touches(offset, length) and one.strikes():
+            if one.disk_fault.touches(offset, length) and one.count_request():
                 self.struck[DiskFaultKind.LOST_WRITES] += 1
                 return None
         landing = offset
         for one in self._of(DiskFaultKind.MISDIRECTED):
             there = offset + one.disk_fault.shift
             fits = length >= LEAST_MISDIRECTED and 0 <= there <= self._size - length
-            if fits and one.disk_fault.touches(offset, length) and one.strikes():
+            if fits and one.disk_fault.touches(offset, length) and one.count_request():
                 self.struck[DiskFaultKind.MISDIRECTED] += 1
                 landing = there
                 break
@@ -233,40 +251,40 @@ class DiskFaults:
         """Apply the disk faults to a discard or write-zeroes request.
 
         Raises:
-            DriveError: the request fails.
+            DriveError: the drive has failed.
         """
-        self._require_alive()
+        self._raise_if_failed()
         self._remap(offset, length)
 
     def flush(self) -> bool:
-        """Return whether a flush, or the flush of a FUA write, is dropped.
+        """Return whether a disk fault drops a flush or the FUA of a write.
 
         Raises:
-            DriveError: the flush fails.
+            DriveError: the drive has failed.
         """
-        self._require_alive()
+        self._raise_if_failed()
         for one in self._of(DiskFaultKind.DROP_FLUSHES):
-            if one.strikes():
+            if one.count_request():
                 self.struck[DiskFaultKind.DROP_FLUSHES] += 1
                 return True
         return False
 
     def early_us(self) -> int:
-        """Return the microseconds by which a flush is acknowledged before its effect."""
+        """Return the time in microseconds between the acknowledgement of a flush and its effect."""
         us = sum(one.disk_fault.us for one in self._of(DiskFaultKind.EARLY_FLUSHES))
         self.struck[DiskFaultKind.EARLY_FLUSHES] += us > 0
         return us
 
-    def taken(self, request: Cached, *, forced: bool) -> None:
-        """Note an acknowledged change; ``forced``: it is durable already."""
+    def record_change(self, request: Cached, *, forced: bool) -> None:
+        """Track an acknowledged write or discard; ``forced``: FUA has made the request durable."""
         if forced:
             self._make_durable(request)
-        elif any(one.disk_fault.kind in PARTIAL for one in self._standing):
+        elif any(one.disk_fault.kind in PARTIAL for one in self._active):
             self._cached.append(request)
 
-    def partly(self) -> list[Cached] | None:
-        """Return the requests that a flush covers, in order; None: all that it must cover."""
-        if not any(one.disk_fault.kind in PARTIAL for one in self._standing):
+    def requests_to_flush(self) -> list[Cached] | None:
+        """Return the requests that a partial flush makes durable, in order; None: the flush is complete."""
+        if not any(one.disk_fault.kind in PARTIAL for one in self._active):
             return None
         newest = sum(one.disk_fault.newest for one in self._of(DiskFaultKind.NEWEST_UNFLUSHED))
         count = max(0, len(self._cached) - newest)
@@ -274,10 +292,10 @@ class DiskFaults:
         kept = [one for one in owed if not self._overwrites(one)]
         for one in kept:
             self._make_durable(one)
-        self._cached, self._left = later, self._left + len(owed) - len(kept)
+        self._cached, self._omitted = later, self._omitted + len(owed) - len(kept)
         self.struck[DiskFaultKind.NEWEST_UNFLUSHED] += bool(later)
         self.struck[DiskFaultKind.OVERWRITES_UNFLUSHED] += len(kept) < len(owed)
-        return kept if self._left or later else None
+        return kept if self._omitted or later else None
 
     def _overwrites(self, request: Cached) -> bool:
         if not any(one.disk_fault.touches(*request[2:]) for one in self._of(DiskFaultKind.OVERWRITES_UNFLUSHED)):
@@ -290,14 +308,14 @@ class DiskFaults:
             first, last = request.offset // SECTOR, -(-(request.offset + request.length) // SECTOR)
             self._durable[first:last] = b"\1" * (last - first)
 
-    def _of(self, kind: DiskFaultKind) -> list[_Standing]:
-        return [one for one in self._standing if one.disk_fault.kind is kind]
+    def _of(self, kind: DiskFaultKind) -> list[_ActiveFault]:
+        return [one for one in self._active if one.disk_fault.kind is kind]
 
     def _remap(self, offset: int, length: int) -> None:
         for one in self._of(DiskFaultKind.BAD_SECTORS):
             one.remap(offset, offset + length)
 
-    def _require_alive(self) -> None:
+    def _raise_if_failed(self) -> None:
         if self._of(DiskFaultKind.FAILED):
             self.struck[DiskFaultKind.FAILED] += 1
             raise DriveError(f"{self._serial}: the drive has failed")

@@ -1,4 +1,4 @@
-"""The member disks of a lab: their interface, and the engine's configuration of them for a topology."""
+"""The interface of a lab's member disks, and the disk engine's configuration for a topology."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,67 +15,67 @@ from raidproof.disk.timing.rotational import Placement
 
 
 class Disks(Protocol):
-    """The member disks of a lab: those of the disk engine, or real ones.
+    """The member disks of a lab: simulated disks of the disk engine, or real disks.
 
-    Real disks raise RequirementMissing for what they do not support.
+    A method that real disks do not support raises RequirementMissing.
     """
 
     @property
     def zeroed(self) -> bool:
-        """Whether `reset` leaves zeroes everywhere: then the members of an array agree before their first resync."""
+        """Whether all bytes read as zeroes after `reset`: parity and copies then agree before the first resync."""
 
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
-        """Check, before anything is built, that these disks support a cache mode and a cut policy.
+        """Check that the disks support a cache mode and a cut policy; called before a stack is built.
 
         Raises:
-            RequirementMissing: they have no such cache, or cannot lose it in this way.
+            RequirementMissing: the disks do not support the cache mode or the cut policy.
         """
 
     def reset(self, old: Iterable[str] = ()) -> None:
-        """Make all members blank, with their initial modes and counters.
+        """Discard the content of all members, restore their initial cache modes, and set their counters to 0.
 
-        ``old``: serials of members whose unwritten parts shall read as old data. Real disks keep the data they have.
+        ``old``: serial numbers of the members that shall read as old data afterwards. Real disks keep their data.
         """
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
-        """Change the cache mode of some members, or of all."""
+        """Change the cache mode of the members with these serial numbers; None: of all members."""
 
     def set_timing(self, on: bool) -> None:
-        """Simulate the disks' service times, or answer requests at once."""
+        """Switch the simulation of the disks' service times on or off; off: requests are answered at once."""
 
     def use(self) -> Use:
         """Return the utilization counters of disks and controllers."""
 
     def counters(self) -> dict[str, Counters]:
-        """Return the request counters of each member, by serial."""
+        """Return the request counters of each member, by serial number."""
 
     def describe(self) -> Description:
-        """Return what is served, and the state."""
+        """Return the members, their power state and their write log."""
 
     def log_start(self, path: Path, *, data: bool = True) -> None:
-        """Begin a write log."""
+        """Begin a write log in the file ``path``; ``data``: include the written data, not only sizes and times."""
 
     def log_stop(self) -> LogClosed | None:
-        """End the write log; return None if these disks have none."""
+        """End the write log and return its size; None if the disks do not support write logs."""
 
     def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
-        """Set a disk fault of a drive."""
+        """Add a disk fault to the drive with this serial number."""
 
     def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
-        """Remove the disk faults of some drives, or of all; damaged data stays damaged."""
+        """Remove the disk faults of the drives with these serial numbers (None: all); damaged data stays damaged."""
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
-        """Change every byte of a region of a drive, durably and silently."""
+        """Change every byte of a region of a drive durably; no request reports an error."""
 
     def swap(self, one: str, other: str) -> None:
-        """Exchange the content of two drives without power."""
+        """Exchange the content of two drives; the power must be off."""
 
 
 def disks_of(topology: Topology) -> messages.Disks:
-    """Return the disks of a topology as the engine's configuration.
+    """Return the disk engine's configuration for the disks of a topology.
 
     Raises:
-        RequestError: a profile does not exist.
+        RequestError: the profile of a disk does not exist.
     """
     controllers = {one.name: one for one in topology.controllers}
     timed = topology.timed
@@ -101,7 +101,7 @@ def _member(disk: DiskSpec, behind: ControllerSpec | None, timed: bool) -> messa
     return messages.MemberSpec(
         serial=disk.serial,
         size=disk.size,
-        # A disk that ignores flushes from the start would lose the whole array, so no test could lose anything else.
+        # A disk that drops flushes from the start would lose the array's metadata: every test would fail the same way.
         mode=CacheMode.VOLATILE if mode is CacheMode.LYING else mode,
         profile=profile if timed else None,
         placement=Placement(disk.placement),
@@ -110,9 +110,9 @@ def _member(disk: DiskSpec, behind: ControllerSpec | None, timed: bool) -> messa
 
 
 def usual_mode(profile: Profile, behind: ControllerSpec | None = None) -> CacheMode:
-    """Return the cache mode of a disk as sold, behind its controller."""
+    """Return the cache mode that a disk with this profile has in practice, behind its controller if there is one."""
     if behind is not None and behind.cache and behind.battery != "failed":
-        # Such a controller disables the disks' caches, or flushes them itself.
+        # A controller with a cache disables the caches of its disks, or flushes them itself.
         return CacheMode.PROTECTED if behind.battery == "good" else CacheMode.LYING
     if not profile.timed:
         return CacheMode.VOLATILE
@@ -122,7 +122,7 @@ def usual_mode(profile: Profile, behind: ControllerSpec | None = None) -> CacheM
 
 
 def usual_modes(topology: Topology) -> dict[str, CacheMode]:
-    """Return the cache mode of each disk of a topology, by serial."""
+    """Return the usual cache mode of each disk of a topology, by serial number; see `usual_mode`."""
     controllers = {one.name: one for one in topology.controllers}
     return {
         disk.serial: usual_mode(load_profile(disk.profile or NO_MECHANICS), controllers.get(disk.controller or ""))
@@ -131,7 +131,7 @@ def usual_modes(topology: Topology) -> dict[str, CacheMode]:
 
 
 def riskiest_mode(topology: Topology) -> CacheMode:
-    """Return the riskiest cache mode among the disks of a topology: that from which a power cut can take most."""
+    """Return the cache mode with the greatest possible data loss at a power cut among the disks of a topology."""
     modes = set(usual_modes(topology).values())
     by_risk = (CacheMode.LYING, CacheMode.VOLATILE, CacheMode.PROTECTED, CacheMode.NONE)
     return next(mode for mode in by_risk if mode in modes)

@@ -1,4 +1,4 @@
-"""The disk engine: all member disks of a lab under one lock, and the operations that set disk faults."""
+"""The disk engine: serves all member disks of a lab under one lock, cuts their power, and sets disk faults."""
 
 import json
 import os
@@ -9,68 +9,75 @@ from random import Random
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import cpu_time_ns, now_ns
 from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
-from raidproof.disk.connection import Connection, Drive, Shelf
+from raidproof.disk.connection import Connection, Drive, EngineState
 from raidproof.disk.disk_fault import PARTIAL, DiskFault, DiskFaultKind
 from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
 from raidproof.disk.sparse_image import save_platter
 from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.hardware import ControllerSpec, Hardware
-from raidproof.disk.writelog import Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog
+from raidproof.disk.writelog import CHANGES, Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog
 
 _OF_FLUSHES = PARTIAL | {DiskFaultKind.DROP_FLUSHES, DiskFaultKind.EARLY_FLUSHES}
 
-_CHANGES = {Kind.WRITE, Kind.ZERO, Kind.DISCARD}
-
 
 def set_disk_fault(engine: "Engine", serial: str, disk_fault: DiskFault) -> None:
-    """Set a disk fault of a drive, in addition to those that it has.
+    """Add a disk fault to a drive.
 
     Raises:
-        RigError: no such member; bytes beyond its end; or a flush fault of a disk without a volatile cache.
+        RigError: no member has this serial number; the affected bytes reach beyond the end of the drive; or the disk
+            fault affects flushes, and the drive has no volatile cache.
     """
     drive = engine.drive(serial)
     end = disk_fault.offset + (disk_fault.length or 0)
     if not 0 <= disk_fault.offset <= end <= drive.spec.size:
-        raise RigError(f"{serial} has {drive.spec.size} bytes, the disk fault concerns {disk_fault.offset} to {end}")
+        raise RigError(
+            f"{serial} has {drive.spec.size} bytes; the disk fault {disk_fault.kind.value} "
+            f"affects bytes {disk_fault.offset} to {end}"
+        )
     with engine.lock:
         mode = drive.member.mode
         if disk_fault.kind in _OF_FLUSHES and mode is not CacheMode.VOLATILE:
-            raise RigError(f"{serial} has no volatile cache that a flush would empty: it is {mode.value}")
+            raise RigError(
+                f"{serial} has no volatile cache, as the disk fault {disk_fault.kind.value} needs: its cache mode is "
+                f"{mode.value}"
+            )
         if disk_fault.kind in PARTIAL:
-            # Flush now: a partial flush chooses only among requests from now on.
+            # A partial flush selects only among requests after the setting of the disk fault: flush the earlier ones.
             drive.member.flush(lied=False)
             at = engine.clock()
             engine.record(Kind.FLUSH, 0, drive.index, (0, 0), (at, at))
         drive.set_disk_fault(disk_fault)
-        engine.note(Kind.MARK, data=f"{serial}: {disk_fault.kind.value} from now on".encode())
+        engine.note(Kind.MARK, data=f"{serial}: disk fault {disk_fault.kind.value} set".encode())
 
 
 def clear_disk_faults(engine: "Engine", serials: Iterable[str] | None = None) -> None:
-    """Remove the disk faults of some drives, or of all; damaged data stays damaged.
+    """Remove the disk faults of the drives with these serial numbers (None: all); damaged data stays damaged.
 
     Raises:
-        RigError: no such member.
+        RigError: no member has one of the serial numbers.
     """
     drives = engine.drives if serials is None else [engine.drive(serial) for serial in serials]
     with engine.lock:
         for drive in drives:
             if drive.disk_faults is not None:
                 drive.clear_disk_faults()
-                engine.note(Kind.MARK, data=f"{drive.spec.serial}: no disk faults from now on".encode())
+                engine.note(Kind.MARK, data=f"{drive.spec.serial}: all disk faults removed".encode())
 
 
 def corrupt(engine: "Engine", serial: str, offset: int, length: int, seed: int) -> None:
-    """Change every byte of a region durably, in a way that depends on the seed only; no request fails.
+    """Change every byte of a region of a drive durably; no request reports an error.
 
-    In the write log the change is a FUA write that no client sent, after a mark that names it.
+    The seed alone determines the new content. In the write log the change is a mark followed by a FUA write that no
+    client sent.
 
     Raises:
-        RigError: no such member or region; or a power cut is under way.
+        RigError: no member has this serial number, the region reaches beyond the end of the drive, or the disks are
+            frozen.
     """
     drive = engine.drive(serial)
     member = drive.member
     if length <= 0 or not 0 <= offset <= drive.spec.size - length:
-        raise RigError(f"{serial} has {drive.spec.size} bytes, not {length} from {offset}")
+        raise RigError(f"{serial} has {drive.spec.size} bytes; cannot corrupt {length} bytes from offset {offset}")
     noise = Random(seed).choices(range(1, 256), k=length)  # noqa: S311  reproducible, no secret
     with engine.lock:
         _require_no_cut(engine)
@@ -80,62 +87,69 @@ def corrupt(engine: "Engine", serial: str, offset: int, length: int, seed: int) 
         spoilt = bytes(byte ^ change for byte, change in zip(now, noise, strict=True))
         member.write(spoilt, offset, True, False)
         member.powered = powered
-        at = engine.note(Kind.MARK, data=f"{serial}: {length} bytes at {offset} corrupted, seed {seed}".encode())
+        at = engine.note(
+            Kind.MARK, data=f"{serial}: {length} bytes at offset {offset} corrupted, seed {seed}".encode()
+        )
         engine.record(Kind.WRITE, Flag.FUA, drive.index, (offset, length), (at, at), data=spoilt)
 
 
 def swap(engine: "Engine", one: str, other: str) -> None:
-    """Exchange the content of two drives, as if each had the other's serial number.
+    """Exchange the content of two drives, as if their serial numbers had been exchanged.
 
     Raises:
-        RigError: no such members, different sizes, or a client is connected to them under power.
+        RigError: no member has one of the serial numbers, the sizes differ, the disks are frozen, or the power is on
+            and a client is connected to one of the drives.
     """
     drives = engine.drive(one), engine.drive(other)
     first, second = drives
     if first is second or first.spec.size != second.spec.size:
-        raise RigError(f"only two drives of one size can be exchanged: {one}, {other}")
+        raise RigError(
+            f"only two drives of equal size can be exchanged: "
+            f"{one} has {first.spec.size} bytes, {other} has {second.spec.size}"
+        )
     with engine.lock:
         _require_no_cut(engine)
         if engine.power is Power.ON and (used := engine.connected & {one, other}):
-            raise RigError(f"drives are exchanged without power only, these are in use: {', '.join(sorted(used))}")
+            raise RigError(f"cannot exchange {one} and {other} under power: clients use {', '.join(sorted(used))}")
         first.exchange(second)
         engine.note(Kind.SWAP, data=f"{first.index} {second.index}".encode())
 
 
 def _require_no_cut(engine: "Engine") -> None:
     if engine.power is Power.FROZEN:
-        raise RigError("frozen disks cannot be changed: resolve the cut first")
+        raise RigError("the content of frozen disks cannot be changed: resolve the cut first")
 
 
 class Change:
-    """The changes in a write log: each request that took effect, in order.
+    """The writes and discards in a write log that took effect, in order; `Engine.show` applies them.
 
     Raises:
-        LogError: it is no whole write log with data, is of other members, or reaches beyond the end of one.
+        LogError: the file cannot be read, is not a complete write log with data, has other members, or changes bytes
+            beyond the end of a member.
     """
 
     def __init__(self, path: Path, members: Sequence[Member]) -> None:
         try:
             log = WriteLog(path)
         except OSError as error:
-            raise LogError(f"cannot read {path}: {error.strerror}") from error
+            raise LogError(f"cannot read the write log {path}: {error.strerror}") from error
         if not log.with_data:
-            raise LogError(f"{path}: written without data, there is nothing to show")
+            raise LogError(f"{path}: the write log has no data, so that it cannot be applied")
         theirs, ours = [(m.serial, m.size) for m in log.members], [(m.serial, m.size) for m in members]
         if theirs != ours:
-            raise LogError(f"{path}: a log of {_listed(theirs)}; here are {_listed(ours)}")
+            raise LogError(f"{path}: the write log has members {_listed(theirs)}; the engine has {_listed(ours)}")
         self._members = members
         self._records: list[Record] = [
-            record for record in log if record.kind in _CHANGES and not record.flags & Flag.IN_FLIGHT
+            record for record in log if record.kind in CHANGES and not record.flags & Flag.IN_FLIGHT
         ]
         if log.ending is None or not log.ending.complete:
-            raise LogError(f"{path}: the log has no end")
+            raise LogError(f"{path}: the write log has no END record: it was not closed")
         for record in self._records:
             if record.member >= len(members) or record.offset + record.length > members[record.member].size:
-                raise LogError(f"{path}: record {record.sequence} reaches beyond the end of its member")
+                raise LogError(f"{path}: record {record.sequence} reaches beyond the end of member {record.member}")
 
     def apply(self) -> None:
-        """Execute all changes, as unflushed requests."""
+        """Execute the writes and discards as unflushed requests."""
         for record in self._records:
             member = self._members[record.member]
             if record.kind is Kind.WRITE:
@@ -145,16 +159,16 @@ class Change:
 
 
 def _listed(members: list[tuple[str, int]]) -> str:
-    return ", ".join(f"{serial} ({size} bytes)" for serial, size in members) or "nothing"
+    return ", ".join(f"{serial} ({size} bytes)" for serial, size in members) or "none"
 
 
-class Engine(Shelf):
-    """The members of a lab.
+class Engine(EngineState):
+    """The disk engine: all member disks of a lab, with power, write log and simulated time.
 
-    A power cut has three steps. ``freeze``: from that instant on no request to any member is served, and none fails,
-    because the guest may still be alive to see the error. Then the harness kills the guest. ``resolve`` applies
-    the cut policy and fails the waiting requests. ``power_on`` serves again, but only connections made since the
-    resolve: requests that a storage daemon has queued from before the cut never reach the disks.
+    A power cut has three steps. `freeze` stops all members at one instant: requests wait, and none fails, because the
+    guest still runs and would see the error. The harness then kills the guest. `resolve` applies the cut policy to the
+    caches, and fails the waiting requests. `power_on` serves the members again, but only over connections that were
+    made after `resolve`, so that requests from before the cut, queued in a storage daemon, never reach the disks.
     """
 
     def __init__(
@@ -166,12 +180,12 @@ class Engine(Shelf):
     ) -> None:
         serials = [spec.serial for spec in members]
         if len(set(serials)) != len(serials):
-            raise RigError(f"two members with one serial: {', '.join(serials)}")
+            raise RigError(f"two members have the same serial number: {', '.join(serials)}")
         super().__init__(clock)
         self.drives = [Drive(index, spec) for index, spec in enumerate(members)]
         self._by_serial = {drive.spec.serial: drive for drive in self.drives}
         self._frozen_at = 0
-        self._ports: set[Connection] = set()
+        self._connections: set[Connection] = set()
         self._controllers = tuple(controllers)
         self.timekeeper = self._make_timekeeper(slow_motion)
 
@@ -180,7 +194,8 @@ class Engine(Shelf):
         if not timed:
             return None
         if len(timed) < len(self.drives):
-            raise RigError("either every disk has a profile, or none")
+            untimed = ", ".join(drive.spec.serial for drive in self.drives if drive.spec.profile is None)
+            raise RigError(f"either all disks or no disk must have a timing profile; without one: {untimed}")
         members = [
             (drive.spec.profile, drive.spec.size, drive.spec.placement, drive.spec.controller)
             for drive in timed
@@ -189,16 +204,16 @@ class Engine(Shelf):
         return Timekeeper(Hardware(members, self._controllers), self.lock, self.clock, slow_motion)
 
     def set_timing(self, on: bool) -> None:
-        """Simulate the disks' service times, or answer requests at once.
+        """Switch the simulation of the disks' service times on or off; off: requests are answered at once.
 
         Raises:
-            RigError: no disk has a timing profile, or there is no power.
+            RigError: no disk has a timing profile, or the power is not on.
         """
         with self.lock:
             if self.timekeeper is None:
-                raise RigError("these disks have no timing profile")
+                raise RigError("service times cannot be simulated: the disks have no timing profile")
             if on and self.power is not Power.ON:
-                raise RigError(f"disks take time only under power, the power is {self.power.value}")
+                raise RigError(f"service times can be simulated only under power; the power is {self.power.value}")
             if on is not self.timekeeper.running:
                 (self.timekeeper.start if on else self.timekeeper.stop)()
 
@@ -228,51 +243,53 @@ class Engine(Shelf):
         """Return a new connection to a member.
 
         Raises:
-            RigError: there is no such member.
+            RigError: no member has this serial number.
         """
         drive = self.drive(serial)
         with self.lock:
-            port = Connection(self, drive, self.epoch)
-            self._ports.add(port)
-        return port
+            connection = Connection(self, drive, self.epoch)
+            self._connections.add(connection)
+        return connection
 
     @property
     def connected(self) -> set[str]:
-        """The members with a client connection in the current epoch; to be called under the lock."""
-        return {port.serial for port in self._ports if port.epoch == self.epoch}
+        """Serial numbers of the members with a client connection in the current epoch. The caller holds the lock."""
+        return {connection.serial for connection in self._connections if connection.epoch == self.epoch}
 
-    def disconnect(self, port: Connection) -> None:
-        """Remove a connection."""
+    def disconnect(self, connection: Connection) -> None:
+        """Remove a connection that its client has closed."""
         with self.lock:
-            self._ports.discard(port)
+            self._connections.discard(connection)
 
     def freeze(self) -> int:
-        """Stop serving all members at one instant and return it (CLOCK_MONOTONIC, ns); if repeated, the same instant.
+        """Stop serving all members at one instant; return the instant (CLOCK_MONOTONIC, ns).
+
+        For frozen disks the method returns the instant of the first call.
 
         Raises:
             RigError: the power is off.
         """
         with self.lock:
             if self.power is Power.OFF:
-                raise RigError("the disks cannot lose power: it is off")
+                raise RigError("the power of the disks cannot be cut: the power is off")
             if self.power is Power.ON:
                 self.power, self.serving = Power.FROZEN, None
                 self._frozen_at = self.clock()
                 self.note(Kind.FREEZE, at_ns=self._frozen_at)
                 if self.timekeeper is not None:
-                    # Requests that waited for their disk now wait for the cut, and are logged as in flight.
+                    # Requests that waited for their service time now wait for `resolve`, and are logged as in flight.
                     self.timekeeper.stop()
             return self._frozen_at
 
     def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
-        """Apply the power cut to each member's cache, and fail the waiting requests.
+        """Apply the power cut to each member's cache, fail the waiting requests, and return the result per member.
 
         Raises:
-            RigError: the members were not frozen.
+            RigError: the disks are not frozen.
         """
         with self.lock:
             if self.power is not Power.FROZEN:
-                raise RigError(f"only frozen disks can be resolved, the power is {self.power.value}")
+                raise RigError(f"a power cut can be resolved only on frozen disks; the power is {self.power.value}")
             cut_results = tuple(drive.cut(policy, seed) for drive in self.drives)
             self.note(Kind.RESOLVE, data=json.dumps({"policy": policy.value, "seed": seed}).encode())
             self.power = Power.OFF
@@ -281,48 +298,54 @@ class Engine(Shelf):
         return cut_results
 
     def power_on(self) -> int:
-        """Serve the members again; return the instant of the power-on (CLOCK_MONOTONIC, ns).
+        """Switch the power of all members on; return the instant (CLOCK_MONOTONIC, ns).
 
         Raises:
             RigError: the power is not off.
         """
         with self.lock:
             if self.power is not Power.OFF:
-                raise RigError(f"only disks without power can be powered on, the power is {self.power.value}")
+                raise RigError(f"the power can be switched on only when it is off; the power is {self.power.value}")
             for drive in self.drives:
                 drive.member.power_on()
             self.power, self.serving = Power.ON, self.epoch
             return self.note(Kind.POWER_ON)
 
     def set_mode(self, serials: Iterable[str] | None, mode: CacheMode) -> None:
-        """Change the cache mode of some members, or of all.
+        """Change the cache mode of the members with these serial numbers; None: of all members.
 
         Raises:
-            RigError: no such member; or a cache for a member that has clients to which it advertised none, and which
-                would never flush it.
+            RigError: no member has one of the serial numbers; or the new mode has a cache, and a client is connected
+                to which the member advertised no cache: the client would never send a flush.
         """
         drives = self.drives if serials is None else [self.drive(serial) for serial in serials]
         with self.lock:
-            blind = {port.serial for port in self._ports if port.cacheless and port.epoch == self.epoch}
-            if mode is not CacheMode.NONE and (stuck := blind & {drive.spec.serial for drive in drives}):
-                raise RigError(f"connected as disks without a cache, and their guest flushes nothing: {sorted(stuck)}")
+            uncached = {
+                connection.serial
+                for connection in self._connections
+                if connection.cacheless and connection.epoch == self.epoch
+            }
+            if mode is not CacheMode.NONE and (stuck := uncached & {drive.spec.serial for drive in drives}):
+                raise RigError(
+                    f"cannot set cache mode {mode.value} of {', '.join(sorted(stuck))}: a connected guest was shown a "
+                    "disk without a cache, and sends no flush"
+                )
             for drive in drives:
                 drive.member.mode = mode
                 self.note(Kind.MODE, drive.index, data=mode.value.encode())
 
     def reset(self, old: Collection[str] = ()) -> None:
-        """Make all members blank, without disk faults, with initial modes and counters; connections stay.
+        """Discard the content and the disk faults of all members; restore their cache modes; set their counters to 0.
 
-        ``old``: serials of members whose unwritten parts read as old data, not as zeroes.
+        Connections stay open. ``old``: serial numbers of the members that read as old data afterwards, not as zeroes.
 
         Raises:
-            RigError: the members are frozen, or one does not exist.
+            RigError: the disks are frozen, or no member has one of the serial numbers.
         """
         for serial in old:
             self.drive(serial)
         with self.lock:
-            if self.power is Power.FROZEN:
-                raise RigError("frozen disks cannot be reset: resolve the cut first")
+            _require_no_cut(self)
             if self.timekeeper is not None:
                 self.timekeeper.stop()
             for drive in self.drives:
@@ -337,26 +360,26 @@ class Engine(Shelf):
             return tuple(drive.counters() for drive in self.drives)
 
     def describe(self) -> Description:
-        """Return what is served, and the state."""
+        """Return the members, the power state, the number of connections, and the write log."""
         with self.lock:
             return Description(
                 power=self.power,
                 members=tuple(MemberSpec(d.spec.serial, d.spec.size, d.member.mode) for d in self.drives),
-                connections=sum(port.epoch == self.epoch for port in self._ports),
+                connections=sum(connection.epoch == self.epoch for connection in self._connections),
                 log=str(self.log.path) if self.log else None,
                 log_error=self._log_error,
                 pid=os.getpid(),
             )
 
     def start_log(self, path: Path, *, data: bool = True) -> None:
-        """Begin a write log.
+        """Begin a write log in the file ``path``; ``data``: include the written data, not only sizes and times.
 
         Raises:
-            RigError: a write log is open, or the file cannot be written.
+            RigError: a write log is open, or the file exists or cannot be written.
         """
         with self.lock:
             if self.log is not None:
-                raise RigError(f"a write log is being written already: {self.log.path}")
+                raise RigError(f"cannot begin the write log {path}: the write log {self.log.path} is open")
             infos = [
                 MemberInfo(d.spec.serial, d.spec.size, d.member.mode, d.spec.mode, d.member.old) for d in self.drives
             ]
@@ -364,7 +387,7 @@ class Engine(Shelf):
             try:
                 self.log = LogWriter(path, infos, self.clock(), data=data, blank=blank)
             except OSError as error:
-                raise RigError(f"cannot write the log {path}: {error.strerror}") from error
+                raise RigError(f"cannot create the write log {path}: {error.strerror}") from error
             self._log_error = None
 
     def stop_log(self) -> LogClosed:
@@ -376,50 +399,55 @@ class Engine(Shelf):
         with self.lock:
             log, self.log = self.log, None
             if log is None:
-                raise RigError(self._log_error or "no write log is being written")
+                raise RigError(self._log_error or "no write log is open")
             try:
                 log.close(self.clock())
             except OSError as error:
-                self._log_error = f"writing {log.path} failed: {error.strerror}"
+                self._log_error = f"cannot write the write log {log.path}: {error.strerror}"
             return LogClosed(str(log.path), log.records, log.bytes, self._log_error)
 
     def mark(self, text: str) -> int:
-        """Write a text to the write log; return the instant (CLOCK_MONOTONIC, ns)."""
+        """Write a text to the write log, if a log is open; return the instant (CLOCK_MONOTONIC, ns)."""
         with self.lock:
             return self.note(Kind.MARK, data=text.encode())
 
     def save(self, serial: str, path: Path, *, durable: bool = True) -> None:
-        """Write the image of a member to a sparse file; unwritten parts are holes, also if they read as old data.
+        """Write the content of a member to the sparse file ``path``; regions that were never written become holes.
+
+        ``durable``: write only the durable content; otherwise the content that a read returns.
 
         Raises:
-            RigError: no such member, or the file cannot be written.
+            RigError: no member has this serial number, or the file cannot be written.
         """
         drive = self.drive(serial)
         with self.lock:
             try:
                 save_platter(drive.member.image(durable), path)
             except OSError as error:
-                raise RigError(f"cannot write {path}: {error.strerror}") from error
+                raise RigError(f"cannot write the image of {serial} to {path}: {error.strerror}") from error
 
     def show(self, path: Path, *, keep: bool = False) -> None:
-        """Undo what was written since the last kept state, then apply a write log; ``keep``: the result is kept.
+        """Undo all writes since the base content, then apply the write log ``path`` to the members.
 
-        The guest's caches keep the old content.
+        ``keep``: the result becomes the new base content. The page cache of a guest keeps the previous content.
 
         Raises:
-            RigError: a member is not LYING, the members are frozen, a write log is open (its replay would not give the
-                shown content), or the log at ``path`` does not fit these members; nothing was changed.
+            RigError: a member does not have cache mode LYING, the disks are frozen, a write log is open (a replay of
+                the open log would give another content), or the log ``path`` is of other members; no content was
+                changed.
         """
         members = [drive.member for drive in self.drives]
         change = Change(path, members)
         with self.lock:
-            if self.power is Power.FROZEN:
-                raise RigError("frozen disks cannot be changed: resolve the cut first")
+            _require_no_cut(self)
             if self.log is not None:
-                raise RigError(f"a write log is being written: {self.log.path}")
-            honest = [member.serial for member in members if member.mode is not CacheMode.LYING]
-            if honest:
-                raise RigError(f"flushed writes cannot be undone, the mode must be lying: {', '.join(honest)}")
+                raise RigError(f"cannot show {path}: the write log {self.log.path} is open")
+            not_lying = [member.serial for member in members if member.mode is not CacheMode.LYING]
+            if not_lying:
+                raise RigError(
+                    f"cannot show {path}: flushed writes cannot be undone; cache mode must be lying on "
+                    f"{', '.join(not_lying)}"
+                )
             for member in members:
                 member.revert()
                 member.power_on()
@@ -430,12 +458,12 @@ class Engine(Shelf):
                     member.settle()
 
     def drive(self, serial: str) -> Drive:
-        """Return the drive of a serial.
+        """Return the drive with this serial number.
 
         Raises:
-            RigError: there is none.
+            RigError: no drive has this serial number.
         """
         try:
             return self._by_serial[serial]
         except KeyError:
-            raise RigError(f"no member {serial!r}, there are {', '.join(self._by_serial)}") from None
+            raise RigError(f"no member has serial number {serial!r}; members: {', '.join(self._by_serial)}") from None

@@ -1,7 +1,8 @@
-"""The nbdkit plugin: serves each member of a lab as an NBD export named by its serial.
+"""The nbdkit plugin: serves each member disk of a lab as an NBD export, whose name is the member's serial number.
 
-Parameters: ``config``, the file written by `messages.save_disks`; ``control``, the path of the control socket to
-make; ``log`` (optional), a write log to begin at once.
+Parameters: ``config``, the file that `messages.save_disks` wrote; ``control``, the path of the control socket, which
+the plugin creates; ``log`` (optional), the path of a write log that begins at once. The functions without underscore
+are callbacks of nbdkit: nbdkit-python-plugin(3).
 """
 
 import errno
@@ -23,7 +24,7 @@ from raidproof.disk.messages import load_disks
 API_VERSION = 2
 SECTOR = 512
 PREFERRED = 4096
-LARGEST = 32 << 20  # bytes: what NBD allows in one request
+LARGEST = 32 << 20  # bytes: the largest request that the NBD protocol allows
 
 _parameters: dict[str, Path] = {}
 _engine: Engine
@@ -31,112 +32,112 @@ _FUA: int = nbdkit.FLAG_FUA
 
 
 def config(key: str, value: str) -> None:
-    """Take a parameter from the command line."""
+    """Store a parameter of nbdkit's command line."""
     if key not in {"config", "control", "log"}:
-        raise RigError(f"unknown parameter {key!r}")
+        raise RigError(f"the disk engine's nbdkit plugin has no parameter {key!r}")
     _parameters[key] = Path(value)
 
 
 def config_complete() -> None:
-    """Check that no parameter is missing."""
+    """Check that the command line has all required parameters."""
     missing = {"config", "control"} - set(_parameters)
     if missing:
-        raise RigError(f"missing parameter: {', '.join(sorted(missing))}")
+        raise RigError(f"the disk engine's nbdkit plugin lacks the parameter {', '.join(sorted(missing))}")
 
 
 def get_ready() -> None:
-    """Create the engine with its disks."""
+    """Create the disk engine from the configuration file."""
     global _engine  # noqa: PLW0603  nbdkit calls functions of the module
     disks = load_disks(_parameters["config"])
     _engine = Engine(disks.members, disks.controllers, disks.slow_motion)
 
 
 def after_fork() -> None:
-    """Begin to log and to listen, after nbdkit's fork, which ends all other threads."""
+    """Begin the write log and start the control server: threads from before the fork would not survive."""
     if log := _parameters.get("log"):
         _engine.start_log(log)
     ControlServer(_engine, _parameters["control"]).start()
-    # The engine makes no reference cycles, and scanning a long list of pending writes would stall every disk.
+    # The engine creates no reference cycles, and a garbage collection over many pending writes would stall every disk.
     gc.disable()
 
 
 def thread_model() -> int:
-    """Return that nbdkit may use several threads: a request that waits for a cut must not block other members."""
+    """Return PARALLEL: requests run in several threads, so that a request that waits does not block other members."""
     return int(nbdkit.THREAD_MODEL_PARALLEL)
 
 
 def list_exports(readonly: bool, is_tls: bool) -> Iterator[tuple[str, str]]:  # noqa: ARG001  nbdkit's signature
-    """Return name and description of the exports: serial and cache mode of each member."""
+    """Return name and description of each export: serial number and cache mode of a member."""
     return ((drive.spec.serial, drive.spec.mode.value) for drive in _engine.drives)
 
 
 def default_export(readonly: bool, is_tls: bool) -> str:  # noqa: ARG001  nbdkit's signature
-    """Return the first member, for tools that cannot name an export."""
+    """Return the serial number of the first member, for clients that name no export."""
     return _engine.drives[0].spec.serial
 
 
 def open(readonly: bool) -> Connection:  # noqa: A001, ARG001  nbdkit's name
-    """Connect to the member that the client requests."""
+    """Return a new connection to the member whose export the client names."""
     return _engine.connect(nbdkit.export_name() or _engine.drives[0].spec.serial)
 
 
-def close(port: Connection) -> None:
-    """Disconnect."""
-    _engine.disconnect(port)
+def close(connection: Connection) -> None:
+    """Remove a connection that its client has closed."""
+    _engine.disconnect(connection)
 
 
-def get_size(port: Connection) -> int:
-    """Return the size in bytes."""
-    return port.size
+def get_size(connection: Connection) -> int:
+    """Return the size of the export in bytes."""
+    return connection.size
 
 
-def block_size(port: Connection) -> tuple[int, int, int]:  # noqa: ARG001  nbdkit's signature
+def block_size(connection: Connection) -> tuple[int, int, int]:  # noqa: ARG001  nbdkit's signature
     """Return the minimum, preferred and maximum size of a request, in bytes."""
     return SECTOR, PREFERRED, LARGEST
 
 
-def is_rotational(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Return that the device is not rotational."""
+def is_rotational(connection: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Return False: the guest shall treat the disk as non-rotational."""
     return False
 
 
-def can_write(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Return that the device is writable."""
+def can_write(connection: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Return True: each export is writable."""
     return True
 
 
-def can_flush(port: Connection) -> bool:
-    """Return whether the disk has a cache to flush."""
-    return not port.cacheless
+def can_flush(connection: Connection) -> bool:
+    """Return whether the export supports FLUSH: whether the disk has a write cache."""
+    return not connection.cacheless
 
 
-def can_fua(port: Connection) -> int:
-    """Return the support for FUA; qemu sends FUA only where flushing is supported, too."""
-    return int(nbdkit.FUA_NONE if port.cacheless else nbdkit.FUA_NATIVE)
+def can_fua(connection: Connection) -> int:
+    """Return the export's support for FUA: none without a write cache, because qemu then sends no FUA either."""
+    return int(nbdkit.FUA_NONE if connection.cacheless else nbdkit.FUA_NATIVE)
 
 
-def can_trim(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Return that discards are supported."""
+def can_trim(connection: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Return True: each export supports discards."""
     return True
 
 
-def can_zero(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Return that write-zeroes is supported."""
+def can_zero(connection: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Return True: each export supports write-zeroes."""
     return True
 
 
-def can_fast_zero(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Return that write-zeroes is faster than writing zeroes."""
+def can_fast_zero(connection: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Return True: a write-zeroes request is faster than a write of zeroes."""
     return True
 
 
-def can_multi_conn(port: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
-    """Return that a flush on one connection covers all connections: the cache belongs to the member."""
+def can_multi_conn(connection: Connection) -> bool:  # noqa: ARG001  nbdkit's signature
+    """Return True: all connections to a member share its cache, so that a flush covers writes of each connection."""
     return True
 
 
 def _reporting(request: Callable[..., None]) -> Callable[..., None]:
-    """Return a callback that tells nbdkit the error number of a request that fails."""
+    """Wrap a callback so that nbdkit gets the error number of a failed request."""
 
     @wraps(request)
     def callback(*arguments: Any) -> None:
@@ -150,30 +151,30 @@ def _reporting(request: Callable[..., None]) -> Callable[..., None]:
 
 
 @_reporting
-def pread(port: Connection, buffer: memoryview, offset: int, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
-    """Read."""
-    port.read(buffer, offset)
+def pread(connection: Connection, buffer: memoryview, offset: int, flags: int) -> None:  # noqa: ARG001  by nbdkit
+    """Execute a read."""
+    connection.read(buffer, offset)
 
 
 @_reporting
-def pwrite(port: Connection, buffer: memoryview, offset: int, flags: int) -> None:
-    """Write."""
-    port.write(buffer, offset, bool(flags & _FUA))
+def pwrite(connection: Connection, buffer: memoryview, offset: int, flags: int) -> None:
+    """Execute a write."""
+    connection.write(buffer, offset, bool(flags & _FUA))
 
 
 @_reporting
-def flush(port: Connection, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
-    """Flush."""
-    port.flush()
+def flush(connection: Connection, flags: int) -> None:  # noqa: ARG001  nbdkit's signature
+    """Execute a flush."""
+    connection.flush()
 
 
 @_reporting
-def trim(port: Connection, count: int, offset: int, flags: int) -> None:
-    """Discard."""
-    port.discard(offset, count, bool(flags & _FUA))
+def trim(connection: Connection, count: int, offset: int, flags: int) -> None:
+    """Execute a discard."""
+    connection.discard(offset, count, bool(flags & _FUA))
 
 
 @_reporting
-def zero(port: Connection, count: int, offset: int, flags: int) -> None:
-    """Write zeroes."""
-    port.write_zeroes(offset, count, bool(flags & _FUA))
+def zero(connection: Connection, count: int, offset: int, flags: int) -> None:
+    """Execute a write-zeroes request."""
+    connection.write_zeroes(offset, count, bool(flags & _FUA))

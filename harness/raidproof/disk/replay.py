@@ -1,4 +1,4 @@
-"""Replays of a write log: to members, and to a log of dm-log-writes."""
+"""Replays of a write log: to member disks, and to a log in the format of the kernel's dm-log-writes target."""
 
 import json
 import struct
@@ -9,10 +9,9 @@ from typing import BinaryIO, TypeAlias
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.connection import cut
 from raidproof.disk.sparse_image import SparseImage
-from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, Record, WriteLog, kept_by
+from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, LogError, Record, WriteLog, kept_by
 
 _Handler: TypeAlias = Callable[[list[Member], Record], None]
-_CHANGES = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
 
 MAGIC = 0x6A736677736872
 VERSION = 1
@@ -20,23 +19,21 @@ SECTOR = 512
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
 _SUPER = struct.Struct("<QQQI")
 _ENTRY = struct.Struct("<QQQQ")
-_LARGEST_DISCARD = 128 << 20  # bytes: replay-log skips longer ones where it must write the zeroes itself
+_LARGEST_DISCARD = 128 << 20  # bytes: replay-log skips longer discards on a device without discard support
 _LARGEST_ZERO = 16 << 20
 _LARGEST_OLD = 1 << 20
-_LOGGED = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
 _ENDS = frozenset({Kind.FREEZE, Kind.RESET, Kind.SWAP})
 
 
 def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
-    """Return the members of a log after every request completed by ``until_ns`` (default: its end).
+    """Return the members of a write log, by serial number, with all requests completed until ``until_ns`` applied.
+
+    ``until_ns``: CLOCK_MONOTONIC, ns; None: the end of the log.
 
     Raises:
-        LogError: the log has no data, or the disks were not blank when it began.
+        LogError: the log has no data, or its disks were not blank when it began.
     """
-    if not log.with_data:
-        raise LogError(f"{log.path}: written without data, it shows times only")
-    if not log.blank:
-        raise LogError(f"{log.path}: begun on disks that were not blank, their content is unknown")
+    log.require_content()
     members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
     numbers: dict[int, int] = {}
     for record in log:
@@ -50,7 +47,7 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
             kept = [numbers[sequence] for sequence in kept_by(record)]
             members[record.member].flush(lied=bool(record.flags & Flag.LIED), kept=kept)
         elif handler := _HANDLERS.get(record.kind):
-            if record.kind in _CHANGES:
+            if record.kind in CHANGES:
                 numbers[record.sequence] = members[record.member].acknowledged
             handler(members, record)
     return {member.serial: member for member in members}
@@ -108,17 +105,18 @@ _HANDLERS: dict[Kind, _Handler] = {
 
 
 def export_dm_log_writes(log: WriteLog, serial: str, path: Path) -> int:
-    """Write the requests to one member up to the first power cut, reset or exchange; return the number of entries.
+    """Write the requests to one member as a log of dm-log-writes to ``path``; return the number of entries.
 
-    The order is that of dm-log-writes: a write appears when a flush has covered it, a FUA write when it completed. A
-    FUA write that overlaps waiting ones is preceded by them, so that the result is the member's image. The old data of
-    a disk that was not blank comes first, as writes.
+    The result ends at the first power cut, reset or exchange of disks. The order is that of dm-log-writes: a write
+    appears when a flush has covered it, a FUA write when it completed. Unflushed writes that a FUA write overlaps
+    appear before the FUA write, so that a replay gives the member's image. For a disk with old data, writes of the old
+    data appear first.
 
     Raises:
-        LogError: no such member, no data in the log, or a request that is not made of whole sectors.
+        LogError: the log has no such member or no data, or a request does not consist of whole sectors.
     """
     if not log.with_data:
-        raise LogError(f"{log.path}: written without data, there is nothing to export")
+        raise LogError(f"{log.path}: the write log has no data, so that it cannot be exported")
     number, entries = log.number(serial), 0
     with path.open("wb") as file:
         file.seek(SECTOR)
@@ -145,13 +143,13 @@ def _ordered(log: WriteLog, number: int) -> Iterator[Record]:
             yield from waiting
             waiting = []
             yield record
-        elif record.kind in _LOGGED and record.flags & Flag.FUA:
+        elif record.kind in CHANGES and record.flags & Flag.FUA:
             beneath = [index for index, other in enumerate(waiting) if _overlap(other, record)]
             count = beneath[-1] + 1 if beneath else 0
             yield from waiting[:count]
             waiting = waiting[count:]
             yield record
-        elif record.kind in _LOGGED:
+        elif record.kind in CHANGES:
             waiting.append(record)
     yield from waiting
 
@@ -162,17 +160,20 @@ def _overlap(one: Record, other: Record) -> bool:
 
 def _append(file: BinaryIO, log: WriteLog, record: Record) -> int:
     if (record.offset | record.length) % SECTOR:
-        raise LogError(f"{log.path}: request {record.sequence} is not made of whole sectors")
+        raise LogError(
+            f"{log.path}: request {record.sequence} (offset {record.offset}, {record.length} bytes) "
+            f"does not consist of whole sectors of {SECTOR} bytes"
+        )
     fua = FUA if record.flags & Flag.FUA else 0
     if record.kind is Kind.MARK:
         text = bytes(record.data)[: SECTOR - _ENTRY.size - 1]
         file.write((_ENTRY.pack(0, 0, MARK, len(text)) + text).ljust(SECTOR, b"\0"))
         return 1
     if record.kind is Kind.FLUSH:
-        _head(file, 0, 0, FLUSH)
+        _write_entry(file, 0, 0, FLUSH)
         return 1
     if record.kind is Kind.WRITE:
-        _head(file, record.offset, record.length, fua)
+        _write_entry(file, record.offset, record.length, fua)
         file.write(record.data)
         return 1
     largest = _LARGEST_DISCARD if record.kind is Kind.DISCARD else _LARGEST_ZERO
@@ -180,9 +181,9 @@ def _append(file: BinaryIO, log: WriteLog, record: Record) -> int:
     for start in starts:
         length = min(largest, record.offset + record.length - start)
         if record.kind is Kind.DISCARD:
-            _head(file, start, length, DISCARD | fua)
+            _write_entry(file, start, length, DISCARD | fua)
         else:
-            _head(file, start, length, fua)
+            _write_entry(file, start, length, fua)
             file.seek(length, 1)
     return len(starts)
 
@@ -192,10 +193,10 @@ def _append_old_data(file: BinaryIO, size: int) -> int:
     starts = range(0, size, _LARGEST_OLD)
     for start in starts:
         length = min(_LARGEST_OLD, size - start)
-        _head(file, start, length, 0)
+        _write_entry(file, start, length, 0)
         file.write(old.content(start, length))
     return len(starts)
 
 
-def _head(file: BinaryIO, offset: int, length: int, flags: int) -> None:
+def _write_entry(file: BinaryIO, offset: int, length: int, flags: int) -> None:
     file.write(_ENTRY.pack(offset // SECTOR, length // SECTOR, flags, 0).ljust(SECTOR, b"\0"))

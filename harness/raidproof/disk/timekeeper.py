@@ -1,4 +1,4 @@
-"""Delays requests by the simulated service times of their disks: runs the hardware's calendar on the real clock."""
+"""The delay of requests by simulated service times: runs the event simulation of the disks on the real clock."""
 
 import ctypes
 import threading
@@ -11,26 +11,31 @@ from raidproof.disk.timing.request import Op, Request
 _PR_SET_TIMERSLACK = 29  # prctl(2)
 _SLACK_NS = 1_000
 _PATH_NS = 150_000
-"""Duration of a request's path from the guest to the engine and back, which no real disk has: each request counts as
-submitted so much earlier. About the result of benchmarks/members.py on a disk without mechanics, less the guest's
-part."""
+"""Duration in ns of the path of a request from the guest to the engine and back, which a real disk does not have.
+
+The simulation submits each request earlier by this duration. The value is about the latency that
+benchmarks/members.py measures on a disk without mechanics, without the guest's share.
+"""
 _LEARNING = 1 / 16
+"""Weight of the last measured lateness in the moving average."""
 _MOST_EARLY_NS = 300_000
+"""Limit in ns of the compensation for lateness."""
 
 
 @dataclass
 class Ticket:
-    """One request that waits for its disk."""
+    """A request that waits for its simulated completion."""
 
     request: Request
     served: threading.Lock
+    """Locked until the simulated completion of the request."""
 
 
 class Timekeeper:
-    """Lets requests wait for simulated disks. All methods are called under the engine's lock, except `Ticket` waits.
+    """Makes requests wait for their simulated completion. The caller of each method holds the engine's lock.
 
-    Simulated events have exact times even if this process handles them late. The lateness of answers is counted,
-    because an engine that is too slow would otherwise look like a slow disk.
+    Simulated events have exact times even if the engine's process handles them late. The timekeeper measures the
+    lateness of answers, because an engine that is too slow would otherwise look like a slow disk.
     """
 
     def __init__(
@@ -38,38 +43,40 @@ class Timekeeper:
     ) -> None:
         self.hardware = hardware
         self.slow_motion = slow_motion
-        """Real seconds per simulated second. All counters are in simulated time."""
+        """Real seconds for each simulated second. All counters are in simulated time."""
         self.running = False
+        """Whether requests wait for simulated service times; otherwise the engine answers at once."""
         self.served = 0
+        """Number of requests with a simulated service time."""
         self.late_ns = 0
-        """Sum over the requests: from the simulated completion to the delivery, without the compensated part."""
+        """Time from the simulated completion to the real answer, summed over the requests in ``served``."""
         self.service_ns = 0
-        """Sum over the requests: from the arrival to the simulated completion."""
+        """Time from the arrival to the simulated completion, summed over the requests in ``served``."""
         self._clock = clock
         self._path_ns = int(_PATH_NS / slow_motion)
         self._most_early_ns = _MOST_EARLY_NS / slow_motion
         self._changed = threading.Condition(lock)
         self._wakes_at: int | None = None
         self._early_ns = 0.0
-        """The learnt duration of a delivery: deliveries begin earlier by it."""
+        """Moving average of the duration of an answer; answers begin earlier by this time."""
         self._waiting: dict[int, Ticket] = {}
         self._thread: threading.Thread | None = None
 
     @property
     def now(self) -> int:
-        """The simulated time."""
+        """The simulated time in ns."""
         return int(self._clock() / self.slow_motion)
 
     def start(self) -> None:
-        """Begin to simulate service times, on disks that are idle and whose caches are empty."""
+        """Switch service times on; the simulated disks are idle at first, and their caches are empty."""
         self.hardware.reset(self.now)
         self.running = True
         if self._thread is None:
-            self._thread = threading.Thread(target=self._keep, name="timekeeper", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="timekeeper", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Answer waiting requests at once, and all later ones."""
+        """Switch service times off: answer the waiting requests and all later requests at once."""
         self.running = False
         self.hardware.reset(self.now)
         waiting, self._waiting = self._waiting, {}
@@ -77,7 +84,10 @@ class Timekeeper:
             ticket.served.release()
 
     def submit(self, member: int, op: Op, span: tuple[int, int], *, fua: bool = False) -> Ticket:
-        """Submit a request (offset, length) to its disk; the ticket's lock is released once the request is served."""
+        """Submit a request for the bytes ``span`` (offset, length) to a simulated disk.
+
+        The timekeeper releases the lock of the returned ticket at the simulated completion.
+        """
         now = self.now
         served = threading.Lock()
         served.acquire()
@@ -92,7 +102,7 @@ class Timekeeper:
         return ticket
 
     def account(self, ticket: Ticket) -> None:
-        """Count a request whose thread continues."""
+        """Add a completed request to the counters; called by the thread that waited for the request."""
         request = ticket.request
         if request.done_ns is None:
             return
@@ -109,8 +119,8 @@ class Timekeeper:
             if isinstance(ticket, Ticket) and self._waiting.pop(id(ticket), None) is not None:
                 ticket.served.release()
 
-    def _keep(self) -> None:
-        # By default the kernel may end a wait 50 us late (prctl(2), PR_SET_TIMERSLACK).
+    def _run(self) -> None:
+        # By default the kernel may end a wait 50 us too late (PR_SET_TIMERSLACK in prctl(2)).
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _SLACK_NS, 0, 0, 0)
         with self._changed:
             while True:

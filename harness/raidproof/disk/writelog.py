@@ -1,21 +1,22 @@
-"""The write log: all changes requested of members, in the order in which they took effect, on one clock.
+"""The write log: all writes, discards and flushes of a lab's members, in the order of their effect, on one clock.
 
 File format, all numbers little-endian:
 
     header   8s magic "RPWRLOG\\0" | u32 version | u32 flags | u64 opened_ns | u32 length of the text | text
-             flags: 1 data is included, 2 every member was blank when the log was opened
-             text: JSON list of {"serial", "size", "mode", "first_mode", "old"}, the members in the order of their
-             numbers; "old": unwritten parts read as old data (`sparse_image.OLD_DATA`), not as zeroes
-             version 1, where no member is old, or 2
+             version: 1, or 2 if a member has old data
+             flags: 1 the log includes the written data, 2 every member was blank when the log was opened
+             text: JSON list of {"serial", "size", "mode", "first_mode", "old"}, one item for each member; a record's
+             "member" is an index into this list. "old": regions that were never written read as old data
+             (`sparse_image.OLD_DATA`), not as zeroes
     record   u8 kind | u8 flags | u16 member | u32 data length | u64 offset | u64 length | u64 issued_ns
              | u64 completed_ns | data
 
-A record is appended when its request completes, so that the order of records is the order in which requests took
-effect, and a record's index is its sequence number. At time t a request is in flight if issued_ns <= t < completed_ns.
-A request in flight at a power cut has the flag IN_FLIGHT and 0 for ``completed_ns``: it never took effect. A write of
-only zeroes has the flag ZEROES and no data. All times are CLOCK_MONOTONIC in nanoseconds. A FLUSH with the flag LIED
-may have data: the sequence numbers, u64 each, of the only requests that it made durable. Events that concern all
-members have member 0xFFFF and carry JSON (or a text) as data. A log that was closed properly ends with a record END.
+The engine appends a record when its request completes. So the order of the records is the order in which the requests
+took effect. A record's index is its sequence number. All times are CLOCK_MONOTONIC in nanoseconds. At time t a request
+is in flight if issued_ns <= t < completed_ns. A request in flight at a power cut has the flag IN_FLIGHT and
+completed_ns 0, and never took effect. A write of only zeroes has the flag ZEROES and no data. The data of a FLUSH
+with the flag LIED are the sequence numbers (u64) of the requests that the flush made durable. Events that affect all
+members have member 0xFFFF, and JSON or a text as data. A log that was closed has END as its last record.
 """
 
 import json
@@ -36,92 +37,110 @@ from raidproof.disk.sparse_image import Buffer
 
 MAGIC = b"RPWRLOG\0"
 VERSION = 2
-"""For logs with old disks: a reader of version 1 would take their disks for zeroed ones."""
+"""Version of logs with old data: a reader of version 1 would read zeroes instead of the old data."""
 ALL_MEMBERS = 0xFFFF
+"""Member number in the record of an event that affects all members."""
 
 _HEADER = struct.Struct("<8sIIQI")
 _RECORD = struct.Struct("<BBHIQQQQ")
 _WITH_DATA = 1
 _WAS_BLANK = 2
-_DROP = 16 << 20  # bytes of log after which older pages are written out and dropped from the page cache
+_DROP = 16 << 20  # bytes of new log after which the writer drops older pages from the page cache
 
 
 class LogError(RigError):
-    """A write log cannot be written, or has a format that this version does not read."""
+    """A write log cannot be read, is damaged, or lacks the content that an operation needs."""
 
 
 class Kind(IntEnum):
-    """The kind of a record."""
+    """The kind of a record in a write log."""
 
     WRITE = 1
     FLUSH = 2
     DISCARD = 3
     ZERO = 4
+    """A write-zeroes request."""
     MODE = 16
-    """A member's cache mode changed; data: the mode's name."""
+    """The cache mode of a member changed; data: the name of the new mode."""
     FREEZE = 17
-    """The power cut: from this instant no request was served."""
+    """The power was cut: the engine served no request from this instant on."""
     RESOLVE = 18
-    """The cut policy was applied; data: JSON with ``policy`` and ``seed``."""
+    """The cut policy was applied to the caches; data: JSON with ``policy`` and ``seed``."""
     POWER_ON = 19
+    """The power was switched on."""
     RESET = 20
-    """All members were made blank, in their initial modes; data: JSON list of those that are old (none: b"")."""
+    """The content of all members was discarded, and their initial modes restored.
+
+    Data: JSON list of the serial numbers of members with old data; empty if there are none."""
     MARK = 21
-    """A mark at this instant; data: the text."""
+    """An event that is no request, such as the setting of a disk fault; data: a text."""
     SWAP = 22
-    """Two members exchanged their content; data: their numbers."""
+    """Two members exchanged their content; data: the numbers of the two members."""
     END = 255
+    """The log was closed."""
 
 
+CHANGES = frozenset({Kind.WRITE, Kind.DISCARD, Kind.ZERO})
+"""Kinds of requests that change the content of a member."""
 _KINDS = {kind.value: kind for kind in Kind}
 
 
 class Flag(IntFlag):
-    """Properties of a record."""
+    """A property of a record in a write log."""
 
     FUA = 1
     LIED = 2
-    """The disk acknowledged a FLUSH or FUA without making the data durable, or a FLUSH that covered a part only."""
+    """The disk acknowledged a FLUSH or FUA without making all its data durable."""
     IN_FLIGHT = 4
-    """In flight at a power cut: the request was not answered and did not take effect."""
+    """The request was in flight at a power cut: the disk did not answer it, and it did not take effect."""
     NO_DATA = 8
-    """A write whose data is not in the log."""
+    """The data of the write is not in the log."""
     ZEROES = 16
-    """A write of only zeroes: without data in the file; the reader returns zeroes."""
+    """The data of the write is only zeroes, and is not in the file; the reader returns zeroes."""
 
 
 class MemberInfo(NamedTuple):
-    """One member in the log's header."""
+    """One member disk in the header of a write log."""
 
     serial: str
     size: int
+    """Size in bytes."""
     mode: CacheMode
-    """The mode when the log was opened."""
+    """Cache mode when the log was opened."""
     first_mode: CacheMode
-    """The mode after a reset."""
+    """Initial cache mode, which a reset restores."""
     old: bool = False
-    """Whether unwritten parts read as old data when the log was opened."""
+    """Whether regions that were never written read as old data when the log was opened."""
 
 
 class Record(NamedTuple):
-    """One record of a log. ``data`` is a view of the file, valid while the log is open."""
+    """One record of a write log: a request to a member, or an event."""
 
     sequence: int
+    """Index of the record in the log."""
     kind: Kind
     flags: Flag
     member: int
+    """Index of the member in `WriteLog.members`, or `ALL_MEMBERS`."""
     offset: int
+    """First byte of the request on the member."""
     length: int
+    """Number of bytes of the request."""
     issued_ns: int
+    """Arrival of the request at the engine (CLOCK_MONOTONIC)."""
     completed_ns: int
+    """Instant at which the request took effect (CLOCK_MONOTONIC); 0 for a request in flight at a power cut."""
     data: memoryview
+    """Data of the record: a view of the file, valid while the log is open."""
 
 
 class LogWriter:
-    """Appends records without buffering them in the process: an appended record survives SIGKILL of the process.
+    """Creates a write log and appends records.
+
+    The process does not buffer records: a record survives if SIGKILL ends the process.
 
     Raises:
-        OSError: the file exists already, or cannot be written.
+        OSError: the file exists, or cannot be written.
     """
 
     def __init__(
@@ -147,7 +166,7 @@ class LogWriter:
         self._dropper.start()
 
     def write(self, flags: int, member: int, offset: int, times: tuple[int, int], data: Buffer) -> None:
-        """Append a WRITE; ``times``: issued, completed.
+        """Append a WRITE record; ``times``: (issued, completed) in ns.
 
         Raises:
             OSError: the file cannot be written.
@@ -164,7 +183,7 @@ class LogWriter:
     def note(
         self, kind: Kind, flags: int, member: int, span: tuple[int, int], times: tuple[int, int], *, data: bytes = b""
     ) -> None:
-        """Append a record of any other kind; ``span``: offset, length.
+        """Append a record of another kind than WRITE; ``span``: (offset, length); ``times``: (issued, completed), ns.
 
         Raises:
             OSError: the file cannot be written.
@@ -172,10 +191,10 @@ class LogWriter:
         self._put(_RECORD.pack(kind, flags, member, len(data), *span, *times), data)
 
     def close(self, now_ns: int) -> None:
-        """Append END and close the file.
+        """Append an END record and close the file.
 
         Raises:
-            OSError: the file cannot be written; it is closed nevertheless.
+            OSError: the END record cannot be written; the file is closed nevertheless.
         """
         try:
             self._append(_RECORD.pack(Kind.END, 0, ALL_MEMBERS, 0, 0, 0, now_ns, now_ns), b"")
@@ -183,7 +202,7 @@ class LogWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is."""
+        """Close the file without an END record."""
         self._written.put(None)
         self._dropper.join()
         os.close(self._fd)
@@ -205,10 +224,10 @@ class LogWriter:
         self.bytes += total
 
     def _drop(self) -> None:
-        """Write out and drop the log's old pages from the page cache, in a thread, so that no request waits for that.
+        """Drop the log's old pages from the page cache, in a thread of its own, so that no request waits.
 
-        The log is not read soon. Each page that it keeps is new memory, which the guests lack, and allocating a page
-        costs up to five times as much as filling it.
+        The log is not read soon, and its pages take memory from the guests. Allocating a page of memory takes up to
+        five times as long as filling the page.
         """
         while (end := self._written.get()) is not None:
             os.posix_fadvise(self._fd, max(0, end - 8 * _DROP), 8 * _DROP, os.POSIX_FADV_DONTNEED)
@@ -216,19 +235,21 @@ class LogWriter:
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a log: ``complete`` is false after a run that was killed."""
+    """The end of a write log, as a reader found it."""
 
     complete: bool
+    """Whether the log ends with an END record; False if the engine was killed."""
     records: int
+    """Number of complete records, without END."""
     lost_bytes: int
-    """Bytes of an incomplete last record."""
+    """Bytes of an incomplete record at the end of the file."""
 
 
 class WriteLog:
-    """A log opened for reading: iterate over its records, then read ``ending``.
+    """A write log that is open for reading; iterate over its records, then read ``ending``.
 
     Raises:
-        LogError: this is no write log, or one of another version.
+        LogError: the file is not a write log, or has a version that this program cannot read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -236,43 +257,55 @@ class WriteLog:
         with path.open("rb") as file:
             self._size = os.fstat(file.fileno()).st_size
             if self._size < _HEADER.size:
-                raise LogError(f"{path}: too short for a write log ({self._size} bytes)")
+                raise LogError(f"{path}: too short for a write log: {self._size} bytes, the header has {_HEADER.size}")
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         magic, version, flags, self.opened_ns, text_size = _HEADER.unpack_from(self._map)
         if magic != MAGIC:
             raise LogError(f"{path}: not a write log")
         if not 1 <= version <= VERSION:
-            raise LogError(f"{path}: write log of version {version}, this program reads 1 to {VERSION}")
+            raise LogError(f"{path}: the write log has version {version}; this program reads versions 1 to {VERSION}")
         self.with_data = bool(flags & _WITH_DATA)
         self.blank = bool(flags & _WAS_BLANK)
         self._start = _HEADER.size + text_size
         if self._start > self._size:
-            raise LogError(f"{path}: the header is cut off")
+            raise LogError(f"{path}: the header is cut off: {self._size} bytes instead of {self._start}")
         self.members = _members(path, self._map[_HEADER.size : self._start])
         self.ending: Ending | None = None
 
-    def number(self, serial: str) -> int:
-        """Return the number of a member in the records.
+    def require_content(self) -> None:
+        """Check that the content of the disks can be computed from the log.
 
         Raises:
-            LogError: the log has no such member.
+            LogError: the log has no data, or its disks were not blank when it began.
+        """
+        if not self.with_data:
+            raise LogError(f"{self.path}: the write log has no data, only the times and sizes of requests")
+        if not self.blank:
+            raise LogError(f"{self.path}: the disks were not blank when the write log began: their content is unknown")
+
+    def number(self, serial: str) -> int:
+        """Return the index of a member in ``members``, which is its number in the records.
+
+        Raises:
+            LogError: no member of the log has this serial number.
         """
         for index, member in enumerate(self.members):
             if member.serial == serial:
                 return index
-        raise LogError(f"{self.path}: no member {serial!r}, it has {', '.join(m.serial for m in self.members)}")
+        members = ", ".join(member.serial for member in self.members)
+        raise LogError(f"{self.path}: no member has serial number {serial!r}; members: {members}")
 
     def __iter__(self) -> Iterator[Record]:
         """Yield the records in order, then set ``ending``.
 
         Raises:
-            LogError: a record is invalid: the file is damaged, not only truncated.
+            LogError: a record is invalid: the file is damaged. A truncated file raises no error.
         """
         view, at, count = memoryview(self._map), self._start, 0
         while at + _RECORD.size <= self._size:
             kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack_from(view, at)
             if kind not in _KINDS or not (member < len(self.members) or member == ALL_MEMBERS):
-                raise LogError(f"{self.path}: damaged at byte {at}, after {count} records")
+                raise LogError(f"{self.path}: the write log is damaged at byte {at}, after {count} records")
             end = at + _RECORD.size + size
             if end > self._size:
                 break
@@ -286,19 +319,19 @@ class WriteLog:
 
 
 def pack_kept(sequences: Sequence[int]) -> bytes:
-    """Pack the sequence numbers of the requests that a lying FLUSH made durable nevertheless."""
+    """Return the data of a lying FLUSH record: the sequence numbers of the requests that the flush made durable."""
     logged = [one for one in sequences if one >= 0]
     return struct.pack(f"<{len(logged)}Q", *logged)
 
 
 def kept_by(flush: Record) -> tuple[int, ...]:
-    """Unpack the result of `pack_kept`."""
+    """Return the sequence numbers of the requests that a lying FLUSH made durable."""
     return struct.unpack(f"<{len(flush.data) // 8}Q", flush.data)
 
 
 def _zeroes(data: Buffer) -> bool:
-    """Return whether data is only zeroes, as in a new file system's log: a large part of a short run's writes."""
-    # The ends of most data are not zero; only the rest is compared wholly.
+    """Return whether data is only zeroes; a new file system writes many zeroes to its log."""
+    # Most data begins or ends with a byte that is not zero, so that the full comparison is rare.
     return not data[0] and not data[-1] and bytes(data) == bytes(len(data))
 
 
@@ -309,4 +342,4 @@ def _members(path: Path, text: bytes) -> tuple[MemberInfo, ...]:
             for m in json.loads(text)
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise LogError(f"{path}: the list of members is damaged") from error
+        raise LogError(f"{path}: the list of members in the header is damaged: {error}") from error

@@ -64,5 +64,5 @@ def test_a_small_member_is_the_outer_edge_or_is_spread() -> None:
 
 
 def test_flash_has_no_tracks() -> None:
-    with pytest.raises(RequestError, match="no rotational disk"):
+    with pytest.raises(RequestError, match="no table"):
         Geometry(load_profile("nvme-plp"), GIB, Placement.OUTER)

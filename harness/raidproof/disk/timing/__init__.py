@@ -1,4 +1,4 @@
-"""The service times of requests on disks and controllers: a discrete-event simulation.
+"""The service times of requests on simulated disks and controllers: a discrete-event simulation.
 
-Pure: no clock, thread or socket. Times are integers in ns on the caller's clock.
+The simulation has no clock, no threads and no sockets. Times are integers in ns on the caller's clock.
 """

@@ -1,4 +1,4 @@
-"""The timing of a solid-state drive: many channels behind a cache."""
+"""The timing of a solid-state drive: a cache and many flash channels."""
 
 from collections import deque
 
@@ -7,7 +7,10 @@ from raidproof.disk.timing.request import Calendar, DiskModel, Request
 
 
 class FlashDisk(DiskModel):
-    """One drive. A read goes to the channel that holds its page; writes go to the channels in turn, as a log."""
+    """A simulated solid-state drive.
+
+    A read uses the channels that hold its pages. Writes use the channels in turn, as in a log-structured drive.
+    """
 
     def __init__(self, profile: Profile, calendar: Calendar) -> None:
         flash = profile.flash
@@ -15,18 +18,18 @@ class FlashDisk(DiskModel):
         super().__init__(profile, calendar)
         self._page = flash.page
         self._read_ns = round(flash.read_us * 1e3)
-        # Each program operation includes its share of the erasure that made room for it.
+        # The duration of a program operation includes the share of one page in the erasure of its block.
         self._program_ns = round((flash.program_us + flash.erase_us * flash.page / flash.erase_block) * 1e3)
         self._flush_ns = round(flash.flush_us * 1e3)
         self._channels = [0] * flash.channels
-        self._turn = 0
-        """The channel of the next write."""
-        self._dirty = 0
-        self._for_room: deque[Request] = deque()
+        self._next_channel = 0
+        """Channel of the next write."""
+        self._dirty_bytes = 0
+        self._waiting_for_cache: deque[Request] = deque()
         self._programmed_ns = 0
-        """When all accepted writes are on flash."""
+        """Time at which all accepted writes are on flash."""
         self._stream_end = -1
-        """The end of the last read: the drive has read ahead from there."""
+        """Address at which the last read ended, and at which the read-ahead begins."""
 
     def _read(self, request: Request, now: int) -> None:
         fetched = now
@@ -41,30 +44,32 @@ class FlashDisk(DiskModel):
         if request.fua or not self._cache.write_back:
             done = self._program(request.length, now)
             self._answer(request, now if self._cache.protected and request.fua else done)
-        elif self._for_room or (self._dirty and self._dirty + request.length > self._cache.size):
-            self._for_room.append(request)
+        elif self._waiting_for_cache or (self._dirty_bytes and self._dirty_bytes + request.length > self._cache.size):
+            self._waiting_for_cache.append(request)
         else:
             self._accept(request, now)
 
     def _accept(self, request: Request, now: int) -> None:
         length = request.length
-        self._dirty += length
+        self._dirty_bytes += length
         self._calendar.at(self._program(length, now), lambda at: self._programmed(length, at))
         self._answer(request, now)
 
     def _programmed(self, length: int, now: int) -> None:
-        self._dirty -= length
-        while self._for_room and (not self._dirty or self._dirty + self._for_room[0].length <= self._cache.size):
-            self._accept(self._for_room.popleft(), now)
+        self._dirty_bytes -= length
+        while self._waiting_for_cache and (
+            not self._dirty_bytes or self._dirty_bytes + self._waiting_for_cache[0].length <= self._cache.size
+        ):
+            self._accept(self._waiting_for_cache.popleft(), now)
 
     def _program(self, length: int, now: int) -> int:
-        """Program bytes from ``now`` on; return when they are on flash."""
+        """Program ``length`` bytes from ``now`` on; return the time at which the bytes are on flash."""
         done, left = now, length
         while left > 0:
             piece = min(left, self._page)
             left -= piece
-            done = max(done, self._occupy(self._turn, self._program_ns * piece // self._page, now))
-            self._turn = (self._turn + 1) % len(self._channels)
+            done = max(done, self._occupy(self._next_channel, self._program_ns * piece // self._page, now))
+            self._next_channel = (self._next_channel + 1) % len(self._channels)
         self._programmed_ns = max(self._programmed_ns, done)
         return done
 

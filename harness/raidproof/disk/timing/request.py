@@ -1,4 +1,4 @@
-"""Requests to simulated disks, the calendar of events, transfers, spans of addresses and utilization counters."""
+"""Parts that all simulated disks share: requests, the calendar of events, transfers, extents and usage counters."""
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right, insort
@@ -11,12 +11,13 @@ from itertools import islice
 from raidproof.disk.profile import Profile
 
 Action = Callable[[int], None]
+"""A function that the calendar calls with the time of its event in ns."""
 _SCANNED = 64
-"""Limit of spans that `near` examines: the elevator's choice must stay cheap."""
+"""Limit of the spans that `Extents.near` examines in one call, which bounds the duration of the call."""
 
 
 class Op(Enum):
-    """The kind of a request."""
+    """The kind of a request to a simulated disk."""
 
     READ = "read"
     WRITE = "write"
@@ -26,38 +27,43 @@ class Op(Enum):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request to a member disk; ``offset`` and ``length`` in bytes."""
+    """One request to a simulated disk; ``offset`` and ``length`` are in bytes."""
 
     op: Op
     offset: int = 0
     length: int = 0
     fua: bool = False
     member: int = 0
+    """Index of the member disk."""
     tag: object = None
-    """For the caller's use."""
+    """Any object of the caller."""
     submitted_ns: int = 0
+    """Time of the submission."""
     done_ns: int | None = None
-    """When it was answered; None before."""
+    """Time of the answer; None before the answer."""
     passed: bool = False
-    """For a disk: the data of a write came through a controller as a stream, so its interface has carried the data."""
+    """Whether the data of a write has come through a controller, so that the disk's interface has transferred it."""
     data_ns: int = 0
-    """For a disk: the time since when the request waits for the heads."""
+    """Time from which the request waits in the disk."""
     then: "Callable[[Request, int], None] | None" = None
-    """For a disk: called with the request and the time when it is answered."""
+    """Function that the disk calls with the request and the time of the answer."""
 
 
 class Calendar:
-    """Actions in the order of their times; actions with equal times in the order of their entry."""
+    """The event queue of the simulation: executes actions in the order of their times.
+
+    Actions with equal times are executed in the order in which they were scheduled.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Action]] = []
         self._entered = 0
         self.reached_ns = 0
-        """The time of the last executed action: nothing can happen before it any more."""
+        """Time of the last executed action; no action may be scheduled before this time."""
 
     @property
     def next_ns(self) -> int | None:
-        """The time of the next action; None if there is none."""
+        """Time of the next action in ns; None if no action is scheduled."""
         return self._heap[0][0] if self._heap else None
 
     def at(self, time_ns: int, action: Action) -> None:
@@ -66,7 +72,7 @@ class Calendar:
         heappush(self._heap, (time_ns, self._entered, action))
 
     def advance(self, now_ns: int) -> None:
-        """Execute all actions due until ``now_ns``, including those that they schedule."""
+        """Execute all actions with times until ``now_ns``, including actions that are scheduled meanwhile."""
         heap = self._heap
         while heap and heap[0][0] <= now_ns:
             time_ns, _, action = heappop(heap)
@@ -74,43 +80,46 @@ class Calendar:
             action(time_ns)
 
     def clear(self) -> None:
-        """Remove all actions."""
+        """Remove all scheduled actions."""
         self._heap.clear()
 
 
 @dataclass(slots=True)
 class Usage:
-    """Work of a disk or a controller since its creation."""
+    """The work of a simulated disk or controller since its creation."""
 
     busy_ns: int = 0
-    """A rotational disk: its heads seek, wait for the sector or transfer (unused read-ahead does not count).
-    Flash: at least one channel works. A controller: it transfers or handles a command."""
+    """Time of work in ns.
+
+    A rotational disk works while its heads seek, wait for a sector, or transfer data that a request uses. A
+    solid-state drive works while at least one channel works. A controller works while it transfers data or handles a
+    command."""
     requests: int = 0
     """Number of answered requests."""
     bytes: int = 0
-    """Bytes that they read and wrote."""
+    """Bytes that the answered requests read and wrote."""
     busy_until_ns: int = 0
-    """``busy_ns`` includes the work until this time."""
+    """Time until which ``busy_ns`` includes the work."""
 
     def work(self, begin_ns: int, end_ns: int) -> None:
-        """Count a span of work; a part that overlaps the previous span counts once."""
+        """Add the work from ``begin_ns`` to ``end_ns``; a part that overlaps earlier work counts once."""
         begin_ns = max(begin_ns, self.busy_until_ns)
         if end_ns > begin_ns:
             self.busy_ns += end_ns - begin_ns
             self.busy_until_ns = end_ns
 
     def serve(self, length: int) -> None:
-        """Count an answered request."""
+        """Count an answered request of ``length`` bytes."""
         self.requests += 1
         self.bytes += length
 
     def until(self, now_ns: int) -> "Usage":
-        """Return the work until ``now_ns``, without the rest of work in progress."""
+        """Return the work until ``now_ns``, without the future part of work in progress."""
         ahead = max(0, self.busy_until_ns - now_ns)
         return Usage(max(0, self.busy_ns - ahead), self.requests, self.bytes, min(now_ns, self.busy_until_ns))
 
     def plus(self, before: "Usage") -> "Usage":
-        """Return the sum of this and earlier work."""
+        """Return the sum of this work and the earlier work ``before``."""
         return Usage(
             self.busy_ns + before.busy_ns,
             self.requests + before.requests,
@@ -120,7 +129,7 @@ class Usage:
 
 
 def answer_at(calendar: Calendar, usage: Usage, request: Request, time_ns: int) -> None:
-    """Answer a request at a time, and count it then."""
+    """Schedule the answer of a request at ``time_ns``, and its count in ``usage`` at the same time."""
 
     def answer(at: int) -> None:
         if request.op in {Op.READ, Op.WRITE}:
@@ -132,19 +141,21 @@ def answer_at(calendar: Calendar, usage: Usage, request: Request, time_ns: int) 
 
 
 class Extents:
-    """Spans by address, each with a number in order of entry. Overlapping spans are merged and get the older number.
+    """The dirty data of a write cache, as spans of addresses.
 
-    Adjacent spans stay separate: otherwise the first byte of an endless stream would wait for its last.
+    Each span has a number in the order of entry. Overlapping spans are merged, and keep the lower number. Adjacent
+    spans stay separate, so that a flush during a sequential stream does not wait for the end of the stream. A *run* is
+    a sequence of adjacent spans.
     """
 
     def __init__(self) -> None:
         self.bytes = 0
-        """Bytes that wait to be written, without those taken by `take`."""
+        """Bytes of all spans, without the spans that `take` has removed."""
         self._starts: list[int] = []
         self._ends: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         self._by_age: dict[int, int] = {}
-        """The start of each span by its number; oldest first, as a dict keeps its order."""
+        """Start of each span by its number, the oldest span first."""
         self._ages: list[int] = []
         self._live: set[int] = set()
         self._next = 0
@@ -153,7 +164,7 @@ class Extents:
         return len(self._starts)
 
     def add(self, start: int, length: int) -> None:
-        """Add a span."""
+        """Add a span of dirty data."""
         end, number = start + length, self._next
         self._next += 1
         place = bisect_left(self._starts, start)
@@ -175,7 +186,7 @@ class Extents:
             heappush(self._ages, number)
 
     def grows_by(self, start: int, length: int) -> int:
-        """Return the bytes by which a span would increase `bytes`."""
+        """Return the number of bytes by which adding a span would increase ``bytes``."""
         end, more = start + length, length
         for place in range(max(0, bisect_left(self._starts, start) - 1), len(self._starts)):
             other = self._starts[place]
@@ -185,7 +196,7 @@ class Extents:
         return more
 
     def covers(self, start: int, length: int) -> bool:
-        """Return whether a span is held wholly."""
+        """Return whether all bytes of a region are dirty."""
         place = bisect_right(self._starts, start) - 1
         end = start + length
         while place >= 0 and place < len(self._starts) and self._starts[place] <= start < end:
@@ -194,7 +205,10 @@ class Extents:
         return start >= end
 
     def near(self, address: int, most: int) -> list[int]:
-        """Return the starts of some runs of spans from an address upwards, with wrap-around: an elevator's choice."""
+        """Return the starts of at most ``most`` runs, in the order of an elevator (SCAN) from ``address`` upwards.
+
+        After the highest address the order continues at the lowest address.
+        """
         starts, count = self._starts, len(self._starts)
         begin = bisect_left(starts, address)
         runs: list[int] = []
@@ -209,13 +223,13 @@ class Extents:
         return runs
 
     def oldest_runs(self, most: int) -> list[int]:
-        """Return the starts of the runs that contain the ``most`` oldest spans; the oldest first."""
+        """Return the starts of the runs that contain the ``most`` oldest spans, the run of the oldest span first."""
         runs: list[int] = []
         for start in islice(self._by_age.values(), most):
             place = bisect_left(self._starts, start)
             while place and self._ends[self._starts[place - 1]] == self._starts[place]:
                 if runs:
-                    break  # the span before it is among the oldest too, or its turn comes when it is the oldest
+                    break  # the run of this span is in the result already, or is written once its first span is oldest
                 place -= 1
             else:
                 if self._starts[place] not in runs:
@@ -223,9 +237,10 @@ class Extents:
         return runs
 
     def take(self, start: int, most: int) -> tuple[int, Sequence[int]]:
-        """Remove the run that begins at ``start``: at most ``most`` bytes of it, and at least one span.
+        """Remove the beginning of the run at ``start``: at least one span, and further spans up to ``most`` bytes.
 
-        Return its length and the numbers of its spans, which count as unwritten until a call of `written`.
+        Return the length in bytes and the numbers of the removed spans. These spans count as unwritten until a call of
+        `written`.
         """
         place = bisect_left(self._starts, start)
         last, end = place, start
@@ -244,24 +259,28 @@ class Extents:
         return end - start, numbers
 
     def written(self, numbers: Sequence[int]) -> None:
-        """Count taken spans as written."""
+        """Mark the spans with these numbers, which `take` has removed, as written to the medium."""
         self._live.difference_update(numbers)
 
     @property
     def newest(self) -> int:
-        """The number of the next span: a flush has to wait for all lower numbers."""
+        """Number of the next span that is added; a flush must wait for all spans with lower numbers."""
         return self._next
 
     @property
     def oldest(self) -> int:
-        """The number of the oldest unwritten span; the next span's number if there is none."""
+        """Number of the oldest unwritten span; ``newest`` if all spans are written."""
         while self._ages and self._ages[0] not in self._live:
             heappop(self._ages)
         return self._ages[0] if self._ages else self._next
 
 
 class Interface:
-    """A cable, a bus or a link with a rate in 10^6 bytes per second; None: unlimited."""
+    """A data path with a limited rate: the interface of a disk, or the path through a controller.
+
+    ``mb_s``: rate in 10^6 bytes per second; None: unlimited. ``transfers_s``: limit of transfers per second; None:
+    unlimited.
+    """
 
     def __init__(self, mb_s: float | None, transfers_s: float | None = None) -> None:
         self._ns_per_byte = 1e3 / mb_s if mb_s else 0.0
@@ -269,19 +288,19 @@ class Interface:
         self._free_ns = 0
 
     def pass_through(self, length: int, now: int) -> int:
-        """Carry a transfer that begins at ``now`` or when the path is free; return when it ends."""
+        """Begin a transfer of ``length`` bytes at ``now``, or once the path is free; return the time of its end."""
         self._free_ns = max(self._free_ns, now) + self.needed_ns(length)
         return self._free_ns
 
     def needed_ns(self, length: int) -> int:
-        """Return the ns that a transfer occupies the path: for its bytes, or for its command if that takes longer."""
+        """Return the ns for which a transfer occupies the path: the time of its data or of its command, if longer."""
         return round(max(length * self._ns_per_byte, self._each_ns))
 
     def trail(self, length: int, now: int, since: int | None = None) -> int:
-        """Carry a transfer whose last byte arrives at ``now``, and the first at ``since``; return when it ends.
+        """Transfer bytes that arrive between ``since`` and ``now``; return the time at which the transfer ends.
 
-        On a path that was free meanwhile the transfer ends at ``now``; on a busy path it waits like any other. Without
-        ``since`` the bytes arrived at the path's rate.
+        On a path that was free meanwhile the transfer ends at ``now``. On a busy path the transfer waits until the
+        path is free. ``since`` None: the bytes arrive at the rate of the path.
         """
         needed = self.needed_ns(length)
         self._free_ns = max(self._free_ns, now - needed if since is None else min(since, now - needed)) + needed
@@ -289,7 +308,7 @@ class Interface:
 
 
 class DiskModel(ABC):
-    """The parts of a drive that do not depend on its medium: interface, cache, and the way of a request to them."""
+    """Base class of simulated drives: the parts that rotating and solid-state drives share."""
 
     def __init__(self, profile: Profile, calendar: Calendar) -> None:
         self.usage = Usage()
@@ -299,7 +318,7 @@ class DiskModel(ABC):
         self._cache = profile.cache
 
     def submit(self, request: Request, now: int) -> None:
-        """Accept a request at a time."""
+        """Accept a request at the time ``now``; the drive answers by a call of ``request.then``."""
         ready = now + self._overhead_ns
         match request.op:
             case Op.TRIM:
@@ -315,15 +334,15 @@ class DiskModel(ABC):
 
     @abstractmethod
     def _flush(self, request: Request, now: int) -> None:
-        """Write the cache to the medium."""
+        """Begin to execute a flush: write the cache to the medium."""
 
     @abstractmethod
     def _read(self, request: Request, now: int) -> None:
-        """Read from the medium or the cache."""
+        """Begin to execute a read, from the medium or the cache."""
 
     @abstractmethod
     def _take_write(self, request: Request, now: int) -> None:
-        """Take a write whose data has arrived."""
+        """Begin to execute a write whose data has arrived in the drive."""
 
     def _answer(self, request: Request, now: int) -> None:
         answer_at(self._calendar, self.usage, request, now)
