@@ -153,7 +153,7 @@ def found_of(server: FakeServer) -> SimpleNamespace:
 def test_a_member_that_fails_is_proved_by_the_engine_and_by_md(context: FaultContext, server: FakeServer) -> None:
     injected = MemberFails("d1").inject(context)
     assert injected.target == "d1"
-    assert injected.proof == "1 requests failed, md says faulty,write_error, degraded 1"
+    assert injected.proof == "1 requests failed, md's state of the member: faulty,write_error; degraded: 1"
     assert ["rm", "--force", "/srv/.provoked"] in server.asked
 
 
@@ -162,7 +162,7 @@ def test_a_failure_that_md_does_not_notice_is_no_fault(
 ) -> None:
     server.notices = False
     monkeypatch.setattr(member_module, "NOTICE_DEADLINE_S", 0.05)
-    with pytest.raises(DeadlineExceeded, match="md to notice that d1 has failed"):
+    with pytest.raises(DeadlineExceeded, match="md to mark the failed disk d1 faulty"):
         MemberFails("d1").inject(context)
 
 
@@ -188,11 +188,11 @@ def test_healing_puts_a_sound_drive_in_and_expects_its_new_name(
 
 def test_a_member_that_is_pulled_out_must_be_gone(context: FaultContext, server: FakeServer) -> None:
     server.files["/sys/block/vdb/size"] = "1"
-    with pytest.raises(RigError, match="vdb was unbound, and /sys/block/vdb is still there"):
+    with pytest.raises(RigError, match="vdb was unbound from its driver, but /sys/block/vdb still exists"):
         MemberVanishes("d1").inject(context)
     del server.files["/sys/block/vdb/size"]
     server.files["/sys/block/md0/md/dev-vdb/state"] = "faulty"
-    assert MemberVanishes("d1").inject(context).proof == "/sys/block/vdb is gone, degraded 0"
+    assert MemberVanishes("d1").inject(context).proof == "/sys/block/vdb is gone, degraded: 0"
 
 
 def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, server: FakeServer) -> None:
@@ -225,7 +225,7 @@ def test_flushes_of_a_disk_without_a_cache_cannot_be_dropped(context: FaultConte
 
 def test_silent_corruption_is_seen_in_what_the_drive_gives_back(context: FaultContext, server: FakeServer) -> None:
     injected = SilentCorruption("d3", 8192).inject(context)
-    assert "4096 bytes at 8192: md5 " in injected.proof
+    assert "4096 bytes at byte 8192: md5 " in injected.proof
     context.lab.disks.corrupt = lambda *_: None  # type: ignore[method-assign]
     with pytest.raises(RigError, match="are unchanged"):
         SilentCorruption("d3", 8192).inject(context)
@@ -234,7 +234,7 @@ def test_silent_corruption_is_seen_in_what_the_drive_gives_back(context: FaultCo
 def test_a_sector_that_md_did_not_write_anew_is_a_finding(context: FaultContext, engine: Engine) -> None:
     fault = LatentSectorError("d2", 8192)
     context.lab.disks.set_disk_fault("d2", bad_sectors(fault.offset, fault.length))
-    with pytest.raises(NotRecovered, match="left 4096 bytes at 8192 unreadable"):
+    with pytest.raises(NotRecovered, match="4096 bytes at byte 8192 are unreadable"):
         fault.heal(context)
     engine.connect("d2").write(bytes(4096), 8192, False)
     fault.heal(context)
@@ -257,16 +257,16 @@ def test_rot_at_rest_changes_the_second_half_of_some_blocks(
     for number in range(8):
         port.write(b"MINE" + bytes(BLOCK - 4), number * BLOCK, True)
     injected = CorruptedAtRest("d1", b"MINE", blocks=2).inject(context)
-    assert "2 of 8 blocks corrupted, the first at 0" in injected.proof
+    assert "2 of 8 blocks corrupted, the first at byte 0" in injected.proof
     buffer = bytearray(8 * BLOCK)
     port.read(memoryview(buffer), 0)
     spoilt = [at // BLOCK for at in range(0, len(buffer), BLOCK) if any(buffer[at + BLOCK // 2 : at + BLOCK])]
     assert spoilt == [0, 4]
     assert all(buffer[at : at + BLOCK // 2] == b"MINE" + bytes(BLOCK // 2 - 4) for at in range(0, len(buffer), BLOCK))
-    with pytest.raises(RigError, match="none of its blocks"):
+    with pytest.raises(RigError, match="no block of 4 KiB begins with"):
         CorruptedAtRest("d1", b"THEIRS").inject(context)
     monkeypatch.setattr(context.lab, "disks", object())
-    with pytest.raises(RequirementMissing, match="only a simulated disk"):
+    with pytest.raises(RequirementMissing, match="not served by the disk engine"):
         CorruptedAtRest("d1", b"MINE").inject(context)
 
 

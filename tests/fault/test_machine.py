@@ -83,7 +83,7 @@ def test_a_panic_is_proved_by_the_console(fake: FakeMachine) -> None:
 
 
 def test_a_panic_that_did_not_happen_is_the_rigs_fault(fake: FakeMachine) -> None:
-    with pytest.raises(RigError, match="without a panic"):
+    with pytest.raises(RigError, match="without a kernel panic"):
         KernelPanic().inject(context(fake))
 
 

@@ -61,16 +61,16 @@ def test_only_a_soft_mount_may_report_errors() -> None:
 def test_a_lease_is_over_when_another_client_gets_the_lock(labs: Any) -> None:
     # Before the cut, after it, and until the lease is over.
     labs.clients[0].run.side_effect = [SimpleNamespace(ok=ok) for ok in (True, False, False, False, True)]
-    assert "client1 got its lock after" in LeaseExpiry().inject(context(labs)).proof
+    assert "client1 got the lock after" in LeaseExpiry().inject(context(labs)).proof
 
 
 def test_a_lock_that_another_client_gets_at_once_was_not_held(labs: Any) -> None:
     labs.clients[0].run.side_effect = [SimpleNamespace(ok=ok) for ok in (False, True)]
-    with pytest.raises(RigError, match="before its lease ended"):
+    with pytest.raises(RigError, match="its lease has not ended"):
         LeaseExpiry().inject(context(labs))
 
 
 def test_the_grace_period_is_missed_when_the_server_reports_its_end(labs: Any) -> None:
     there = context(labs)
     there.stack.export.grace_ended.side_effect = [False, True]  # type: ignore[attr-defined]
-    assert "its grace period over" in MissedGrace().inject(there).proof
+    assert "its grace period ended" in MissedGrace().inject(there).proof

@@ -37,14 +37,14 @@ DISK = "/dev/disk/by-id/raidproof-disk0"
         ({"nr_requests": 2}, "greater than or equal to 4"),
         ({"read_ahead": "5KiB"}, "whole pages of 4KiB"),
         ({"array_read_ahead": "1KiB"}, "whole pages of 4KiB"),
-        ({"max_request": "1KiB"}, "at least a page"),
+        ({"max_request": "1KiB"}, "max_request 1KiB"),
         ({"stripe_cache_size": 16}, "17 to 32768"),
         ({"md_threads": 8193}, "less than or equal to 8192"),
         ({"sync_speed_min": 100}, "whole KiB"),
         ({"sync_speed_min": "2MiB", "sync_speed_max": "1MiB"}, "sync_speed_min is more"),
         ({"client_dirty_bytes": "4KiB"}, "no less than two pages"),
         ({"client_dirty_background_bytes": 1}, "less than a page"),
-        ({"server_dirty_bytes": "1MiB", "server_dirty_background_bytes": "1MiB"}, "would take half"),
+        ({"server_dirty_bytes": "1MiB", "server_dirty_background_bytes": "1MiB"}, "would use half"),
         ({"server_dirty_expire_s": 0}, "greater than or equal to 0.01"),
         ({"server_xfs_sync_s": 0.5}, "greater than or equal to 1"),
         ({"read_ahed": "1MiB"}, "did you mean 'read_ahead'"),
@@ -111,7 +111,7 @@ def test_other_levels_have_fewer_knobs() -> None:
 
 @pytest.mark.parametrize("path", [path for path in CONTENT if "/vda/" in path])
 def test_a_queue_without_a_file_is_refused(path: str) -> None:
-    with pytest.raises(RigError, match="missing"):
+    with pytest.raises(RigError, match="does not exist"):
         parse_queue("vda", {key: text for key, text in CONTENT.items() if key != path})
     if not path.endswith("scheduler"):
         with pytest.raises(RigError, match="number"):

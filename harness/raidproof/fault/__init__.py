@@ -1,4 +1,4 @@
-"""Faults: each fault can be injected and healed, and proves that it took effect."""
+"""Faults of disks, arrays, machines, services, network and free space: each is injected, proved, and healed."""
 
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.disk import (

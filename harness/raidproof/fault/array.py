@@ -1,4 +1,4 @@
-"""Faults and maintenance of an array: members fail, leave, return; resync, check, reshape."""
+"""Conditions of an array (degraded, rebuild, resync, check, reshape), and functions for faults of its members."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,49 +18,56 @@ from raidproof.storage.array.spec import disk_path
 from raidproof.storage.stack import StackSpec
 
 ALARMS = (r"I/O error, dev vd", r"Disk failure on", r"read error (?:not )?correct")
-"""Patterns of kernel log lines about a failing member, which a fault of a member excuses; no other line is excused."""
+"""Regular expressions for the kernel log lines that a fault of a member excuses: they report the failing member."""
 NOTICE_DEADLINE_S = 60.0
+"""Time limit in seconds for md to detect a fault of a member, and to remove a faulty member."""
 FAST_KIB_S = 1_000_000
-"""KiB/s; while clients work, md rebuilds at a thousandth of this."""
+"""Rate of background work in KiB/s that `fast` sets. md's default minimum rate is 1000 KiB/s."""
 DRIVERS = "/sys/bus/virtio/drivers/virtio_blk"
 DEVICES = "/sys/bus/virtio/devices"
 
 KIB_PER_S = 1000
-"""KiB/s per member: 288 MiB take five minutes. Equals md's default minimum (speed_limit_min, md(4))."""
-WRITE_HOLE = Blame(culprit=Culprit.WRITE_HOLE, detail="the array was started dirty and degraded, as was requested")
+"""Default rate of throttled background work in KiB/s of each member: a member of 288 MiB takes five minutes.
+
+It equals md's default minimum (speed_limit_min, md(4)).
+"""
+WRITE_HOLE = Blame(
+    culprit=Culprit.WRITE_HOLE, detail="the array was started dirty and degraded, because the scenario requested it"
+)
 DISK_FAILURE = r"md/raid\S*: Disk failure on"
-"""Pattern of the kernel log line about a member that was declared faulty."""
+"""Regular expression for the kernel log line about a member that was declared faulty."""
 
 
 class Place(NamedTuple):
-    """The place of a member in sysfs."""
+    """The names by which sysfs lists a member of an array."""
 
     md: str
+    """The kernel's name of the md device: ``md0``."""
     disk: str
-    """The kernel's device name of the disk."""
+    """The kernel's name of the disk: ``vdb``."""
 
     @property
     def directory(self) -> str:
-        """The directory of md's attributes of the member."""
+        """The sysfs directory of the member's attributes in md."""
         return f"/sys/block/{self.md}/md/dev-{self.disk}"
 
     def words(self, context: FaultContext) -> tuple[str, ...]:
-        """Return the flags in the member's md state file; empty if md has no such member any more."""
+        """Return the flags in the member's md state file; empty if md has removed the member."""
         path = f"{self.directory}/state"
         found = context.lab.server.read_files([path])
         return tuple(found[path].split(",")) if path in found else ()
 
     def degraded(self, context: FaultContext) -> int:
-        """Return the number of members that the array lacks."""
+        """Return the number of members that the md device lacks."""
         path = f"/sys/block/{self.md}/md/degraded"
         return whole_number(read_files(context.lab.server, [path])[path].strip(), "degraded")
 
 
 def place_of(context: FaultContext, serial: str) -> Place:
-    """Return the place of a member.
+    """Return the sysfs names of the member with this serial.
 
     Raises:
-        RequestError: the array has no such member, or no redundancy.
+        RequestError: the array has no member with this serial, or its md device has no redundancy.
     """
     md = Upkeep.with_member(context.stack.array, serial).md
     found = context.lab.server.succeed(["realpath", "--canonicalize-missing", disk_path(serial)])
@@ -68,15 +75,17 @@ def place_of(context: FaultContext, serial: str) -> Place:
 
 
 def hits(context: FaultContext, serial: str, kind: DiskFaultKind) -> int:
-    """Return the number of requests to a disk that a disk fault has affected."""
+    """Return the number of requests to a disk that a disk fault of this kind has affected."""
     return context.lab.disks.counters()[serial].struck_by(kind)
 
 
 def provoke(context: FaultContext, noticed: Callable[[], bool], what: str) -> None:
-    """Write through the file system to every member until ``noticed``: md does not detect a fault of an idle array.
+    """Write to the file system, and so to every member, until ``noticed`` returns True.
+
+    md does not detect a fault of a member while the array is idle. ``what`` completes the message "waiting for ...".
 
     Raises:
-        DeadlineExceeded: the fault is not noticed in time.
+        DeadlineExceeded: ``noticed`` still returns False after `NOTICE_DEADLINE_S` seconds.
     """
     server, path = context.lab.server, f"{context.stack.filesystem.directory}/.provoked"
     write = ["dd", "if=/dev/zero", f"of={path}", "bs=1M", "count=2", "oflag=direct", "conv=fsync", "status=none"]
@@ -91,7 +100,10 @@ def provoke(context: FaultContext, noticed: Callable[[], bool], what: str) -> No
 
 @contextmanager
 def fast(context: FaultContext, serial: str) -> Iterator[None]:
-    """Let md's background work run at full speed, regardless of the clients."""
+    """Let md's background work run at full speed while the body runs, even if clients use the array.
+
+    ``serial`` names a member of the md device.
+    """
     upkeep = Upkeep.with_member(context.stack.array, serial)
     upkeep.throttle(FAST_KIB_S)
     try:
@@ -104,12 +116,12 @@ def drop(context: FaultContext, serial: str) -> None:
     """Remove a faulty member from its array, even if its block device is gone.
 
     Raises:
-        DeadlineExceeded: md does not remove it in time.
+        DeadlineExceeded: md does not remove the member within `NOTICE_DEADLINE_S` seconds.
     """
     place, server = place_of(context, serial), context.lab.server
 
     def gone() -> bool | None:
-        # EBUSY while a request to the member is in flight.
+        # The write fails with EBUSY while a request to the member is in flight.
         server.put_all({f"{place.directory}/state": "remove\n"})
         return not place.words(context) or None
 
@@ -117,69 +129,82 @@ def drop(context: FaultContext, serial: str) -> None:
 
 
 def detach(context: FaultContext, place: Place) -> None:
-    """Pull out a disk: unbind it from its driver.
+    """Remove the block device of a disk: unbind the disk from its driver.
 
     Raises:
-        RigError: its block device still exists.
+        RigError: the block device still exists.
     """
     server, block = context.lab.server, f"/sys/block/{place.disk}"
     (path,) = server.resolve([f"{block}/device"])
     device = path.rpartition("/")[2]
     server.put(f"{device}\n", f"{DRIVERS}/unbind")
     if server.exists(block):
-        raise RigError(f"{server.name}: {place.disk} was unbound, and {block} is still there")
+        raise RigError(f"{server.name}: {place.disk} was unbound from its driver, but {block} still exists")
 
 
 def attach(context: FaultContext, serial: str) -> None:
-    """Plug in a disk that `detach` has pulled out: the only one without a driver.
+    """Bind the disk that `detach` has unbound, which is the only virtio device without a driver.
 
     Raises:
-        RigError: not exactly one disk has no driver, its block device does not appear, or its cache mode is wrong.
+        RigError: not exactly one virtio device has no driver, or the cache mode of the disk is not "write back".
     """
     server = context.lab.server
     listed = server.succeed(["find", f"{DEVICES}/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f\\n"]).split()
     idle = [one for one in listed if not server.exists(f"{DEVICES}/{one}/driver")]
     if len(idle) != 1:
-        raise RigError(f"{server.name}: one disk should be without a driver, found {', '.join(idle) or 'none'}")
+        raise RigError(
+            f"{server.name}: {serial} cannot be attached: exactly one virtio device should have no driver, found "
+            f"{', '.join(idle) or 'none'}"
+        )
     server.put(f"{idle[0]}\n", f"{DRIVERS}/bind")
     names = server.succeed(
         ["find", f"{DEVICES}/{idle[0]}/block/", "-mindepth", "1", "-maxdepth", "1", "-printf", "%f"]
     )
-    # User-mode Linux sets a vhost-user disk to "write through", in which the guest sends no flushes.
+    # User-mode Linux sets a new vhost-user disk to "write through", and then sends it no flushes.
     server.put("write back\n", f"/sys/block/{names}/cache_type")
     cache = server.get(f"/sys/block/{names}/queue/write_cache").strip()
     if cache != "write back":
-        raise RigError(f"{server.name}: {serial} ({names}) has its cache {cache}: nothing would be flushed")
+        raise RigError(
+            f"{server.name}: {serial} ({names}) has write_cache {cache!r}, not 'write back': the kernel would send it "
+            "no flushes"
+        )
     server.succeed(["ln", "--symbolic", "--force", "--no-dereference", f"/dev/{names}", disk_path(serial)])
 
 
 @dataclass(frozen=True)
 class _Incomplete(Fault):
-    """A member is missing, or not yet rebuilt."""
+    """A condition in which one member is missing or not yet rebuilt."""
 
     serial: str
+    """The serial of the member."""
     starts_dirty: bool = field(default=False, kw_only=True)
-    """Whether to start the array after a crash although it is dirty and degraded. By default md refuses, unless a
-    partial parity log or a journal closes the write hole (see `ExpectedDeviation`)."""
+    """Whether to start the array after a crash although it is dirty and degraded.
+
+    By default md refuses, unless a partial parity log or a journal closes the write hole (see `ExpectedDeviation`).
+    """
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects, equal for a missing member and for one that is being rebuilt."""
+        """Declare a degraded array, md's message about the member, and the write hole if the array starts dirty."""
         explanation = WRITE_HOLE if self.starts_dirty else None
         return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
 
     def _upkeep(self, context: FaultContext) -> Upkeep:
-        """Return the md device with the member.
+        """Return the maintenance of the md device that has the member.
 
         Raises:
-            RequestError: the array has no such member, or a spare that would replace it at once.
+            RequestError: no md device has this member, or the array has a spare that would replace it at once.
         """
         upkeep = Upkeep.with_member(context.stack.array, self.serial)
         if context.stack.array.spec.spares:
-            raise RequestError("a spare would take the place of the member at once", remedy="leave the spare out")
+            spares = ", ".join(context.stack.array.spec.spares)
+            raise RequestError(
+                f"fault {self.name}: a spare would take the place of {self.serial} at once: {spares}",
+                remedy="request the array without spares",
+            )
         return upkeep
 
     def _expect(self, array: Array, **more: frozenset[str]) -> None:
-        """Expect the array to be as the fault leaves it; ``more`` are serials for its expected deviation."""
+        """Add to the array's expected deviation: ``starts_dirty`` of this fault, and the serials in ``more``."""
         expected = array.expected_deviation
         dirty = expected.starts_dirty or self.starts_dirty
         array.expected_deviation = replace(expected, starts_dirty=dirty).plus(**more)
@@ -187,15 +212,15 @@ class _Incomplete(Fault):
 
 @dataclass(frozen=True)
 class Degraded(_Incomplete):
-    """A member is declared faulty and removed; it is added again after all checks."""
+    """A member is declared faulty and removed. `heal` adds it again."""
 
     name: ClassVar[str] = "degraded"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Remove the member.
+        """Declare the member faulty and remove it.
 
         Raises:
-            RequestError: the array has no such member, or a spare that would replace it at once.
+            RequestError: no md device has this member, or the array has a spare that would replace it at once.
         """
         array, upkeep = context.stack.array, self._upkeep(context)
         upkeep.take_out(self.serial)
@@ -205,7 +230,7 @@ class Degraded(_Incomplete):
         return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
 
     def heal(self, context: FaultContext) -> None:
-        """Add the member and wait until it is rebuilt: with a bitmap the changed parts only, otherwise wholly."""
+        """Add the member again, and wait until md has rebuilt it: with a bitmap, only the regions written since."""
         array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if upkeep.md.consistency_policy == "bitmap":
@@ -216,30 +241,37 @@ class Degraded(_Incomplete):
         array.wait_clean()
         array.expected_deviation = array.expected_deviation.minus(self.serial)
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Return as proof how far the member's event count is behind the other members'."""
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str:  # noqa: ARG002
+        """Return as proof by how many events the member's superblock is behind the other members'.
+
+        Raises:
+            RigError: the member's superblock is not behind.
+        """
         behind = stale(members).get(self.serial)
         if behind is None:
-            raise RigError(f"{self.serial} is not behind the other members, so it was not missing")
-        return f"{self.serial} is {behind} events behind"
+            raise RigError(
+                f"fault {self.name}: {self.serial} was not missing at the main fault: its superblock has the events "
+                "of the other members"
+            )
+        return f"the superblock of {self.serial} is {behind} events behind"
 
 
 @dataclass(frozen=True)
 class Rebuilding(_Incomplete):
-    """A member is replaced by a blank disk; its rebuild is throttled to ``kib_s`` (KiB/s) so that it takes long.
+    """A member is removed, its metadata erased, and added again. md rebuilds it slowly, at ``kib_s`` KiB/s.
 
-    The member's metadata is wiped: with a bitmap, a member that is only added again would be rebuilt in an instant.
-    The array is degraded until the rebuild ends.
+    Without the erasure, an array with a bitmap would rebuild the member at once. The array is degraded until the
+    rebuild ends.
     """
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "rebuilding"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Replace the member and wait until the rebuild begins.
+        """Remove and add the member, and wait until its rebuild begins.
 
         Raises:
-            RequestError: the array has no such member, or a spare that would replace it at once.
+            RequestError: no md device has this member, or the array has a spare that would replace it at once.
         """
         upkeep = self._upkeep(context)
         upkeep.throttle(self.kib_s)
@@ -250,125 +282,149 @@ class Rebuilding(_Incomplete):
         return begun(self.name, self.serial, upkeep.wait_for("recover"), self.kib_s)
 
     def heal(self, context: FaultContext) -> None:
-        """Let the rebuild run at full speed, and wait for its end."""
+        """Remove the throttle from the rebuild, and wait until the array is in sync."""
         array = context.stack.array
         Upkeep.with_member(array, self.serial).throttle(None)
         array.wait_clean()
         array.expected_deviation = array.expected_deviation.minus(self.serial)
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
-        """Return as proof the position of the rebuild in the member's metadata."""
-        not_ended(Upkeep.with_member(context.stack.array, self.serial), said)
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str:
+        """Return as proof the recovery offset in the member's superblock.
+
+        Raises:
+            RigError: the kernel log has a message of the rebuild's end, or the superblock has no recovery offset.
+        """
+        not_ended(Upkeep.with_member(context.stack.array, self.serial), kernel_log)
         mine = members.get(self.serial)
         if mine is None or mine.recovery_offset is None:
-            raise RigError(f"{self.serial} has no rebuild position in its metadata")
+            raise RigError(
+                f"fault {self.name}: the rebuild of {self.serial} had ended or not begun at the main fault: its "
+                "superblock has no recovery offset"
+            )
         return f"{self.serial} is rebuilt up to sector {mine.recovery_offset}"
 
 
 class _Throttled(Fault):
-    """Background work of md on a whole array, throttled to ``kib_s`` (KiB/s)."""
+    """A condition in which md works in the background on a whole md device, throttled to ``kib_s`` KiB/s."""
 
     kib_s: int
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: copies and parity are consistent in the end."""
+        """Declare no effects: after the background work, copies and parity must be consistent."""
         return FaultEffects()
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:  # noqa: ARG002
-        """Return as proof that the kernel log has no message of the end."""
-        return not_ended(top(context), said)
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str:  # noqa: ARG002
+        """Return the proof that the background work had not ended. Raises as `not_ended`."""
+        return not_ended(top(context), kernel_log)
 
     def heal(self, context: FaultContext) -> None:
-        """Let the work run at full speed, and wait for its end."""
+        """Remove the throttle from the background work, and wait until the array is in sync."""
         top(context).throttle(None)
         context.stack.array.wait_clean()
 
 
 @dataclass(frozen=True)
 class Resyncing(_Throttled):
-    """All parity or copies are rewritten: by a resync as after a crash, or with a bitmap, by a repair of the array."""
+    """md rewrites all parity or copies: by a resync as after a crash, or on an array with a bitmap, by a repair."""
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Begin the resync or repair.
-
-        Raises:
-            RequirementMissing: the server has no console, so that an end before the next fault could not be seen.
-        """
+        """Start the resync or repair. Raises as `run_in_background`."""
         bitmap = top(context).md.consistency_policy == "bitmap"
         return run_in_background(self.name, context, "repair" if bitmap else "resync", self.kib_s)
 
 
 @dataclass(frozen=True)
 class Scrubbing(_Throttled):
-    """A check reads all members and compares copies or parity."""
+    """md checks the array: it reads all members, and compares copies or parity."""
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Begin the check. Raises as `Resyncing`."""
+        """Start the check. Raises as `run_in_background`."""
         return run_in_background(self.name, context, "check", self.kib_s)
 
 
 @dataclass(frozen=True)
 class Reshaping(_Throttled):
-    """A parity array takes in its spares as members, which changes the layout of every stripe. It keeps them."""
+    """md reshapes a RAID4, 5 or 6: its spares become members, so that every stripe gets wider.
+
+    After the test the array still has the additional members.
+    """
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "reshaping"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare a degraded array: new members are not in sync before the reshape ends."""
         return FaultEffects(member_missing=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Begin the reshape.
+        """Start the reshape.
 
         Raises:
-            RequestError: the array has no spare, or md cannot reshape it.
+            RequestError: the array has no parity or no spare, or a consistency policy with which md does not reshape.
         """
         array, upkeep = context.stack.array, top(context)
         if not LEVELS[upkeep.md.level].parity or not upkeep.md.spares:
             others = listed(lambda kind: kind.parity > 0, "or")
-            raise RequestError(f"only a RAID{others} with a spare can be reshaped to more members")
+            raise RequestError(
+                f"fault {self.name}: {upkeep.md.device} is a RAID{upkeep.md.level} with "
+                f"{len(upkeep.md.spares)} spares, but only a RAID{others} with a spare can be reshaped to more members"
+            )
         if upkeep.md.consistency_policy in {"ppl", "journal"}:
-            raise RequestError(f"md does not reshape an array with consistency policy {upkeep.md.consistency_policy}")
+            raise RequestError(
+                f"fault {self.name}: md does not reshape an array with consistency policy "
+                f"{upkeep.md.consistency_policy}"
+            )
         members = len(upkeep.md.members) + len(upkeep.md.spares)
         upkeep.throttle(self.kib_s)
         upkeep.grow(members)
         array.expected_deviation = replace(array.expected_deviation, raid_disks=members)
         return begun(self.name, upkeep.md.device, upkeep.wait_for("reshape"), self.kib_s)
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str:
-        """Return as proof the position of the reshape in the members' metadata."""
-        not_ended(top(context), said)
-        places = {one.reshape_position for one in members.values()}
-        if not places or None in places:
-            raise RigError("not all members have a reshape position in their metadata")
-        return f"the reshape has reached {', '.join(f'{place} KiB' for place in places)}"
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str:
+        """Return as proof the reshape position in the members' superblocks.
+
+        Raises:
+            RigError: the kernel log has a message of the reshape's end, or a superblock has no reshape position.
+        """
+        not_ended(top(context), kernel_log)
+        positions = {one.reshape_position for one in members.values()}
+        if not positions or None in positions:
+            raise RigError(
+                f"fault {self.name}: the reshape had ended or not begun at the main fault: not all superblocks have a "
+                "reshape position"
+            )
+        return f"the reshape has reached {', '.join(f'{position} KiB' for position in positions)}"
 
 
 def top(context: FaultContext) -> Upkeep:
-    """Return the md device that carries the file system.
+    """Return the maintenance of the md device that carries the file system.
 
     Raises:
-        RequestError: the device has no redundancy.
+        RequestError: this md device has no redundancy.
     """
     array = context.stack.array
     return Upkeep(array, array.spec.devices[-1]).require_redundancy()
 
 
 def run_in_background(fault: str, context: FaultContext, action: Action, kib_s: int) -> FaultEvent:
-    """Begin throttled background work of md.
+    """Start throttled background work of md for the fault of this name, and wait until the work runs.
 
     Raises:
-        RequirementMissing: the server has no console.
+        RequirementMissing: the server has no console, whose kernel log must show that the work has not ended.
+        RequestError: the md device with the file system has no redundancy.
+        DeadlineExceeded: the work does not start.
     """
     if not context.lab.server.consoles:
-        raise RequirementMissing(f"{context.lab.server.name} has no console that would show when the {action} ended")
+        raise RequirementMissing(
+            f"fault {fault}: {context.lab.server.name} has no console, whose kernel log must show whether the "
+            f"{action} has ended"
+        )
     upkeep = top(context)
     upkeep.throttle(kib_s)
     upkeep.begin(action)
@@ -376,19 +432,24 @@ def run_in_background(fault: str, context: FaultContext, action: Action, kib_s: 
 
 
 def begun(fault: str, target: str, now: Progress, kib_s: int) -> FaultEvent:
-    """Return the event of background work that has begun."""
+    """Return the event for a fault whose background work has started; ``now`` is the progress of the work."""
     proof = f"{now.action} at sector {now.done:,} of {now.total:,}, {kib_s} KiB/s at most"
     return FaultEvent(fault, target, now_ns(), proof)
 
 
-def not_ended(upkeep: Upkeep, said: str | None) -> str:
-    """Return the proof that background work had not ended; ``said`` is the kernel log, None where it was not recorded.
+def not_ended(upkeep: Upkeep, kernel_log: str | None) -> str:
+    """Return the proof that the background work of an md device had not ended when the main fault was injected.
+
+    ``kernel_log`` is the kernel log up to the main fault; None if it was not recorded.
 
     Raises:
         RigError: the kernel log has a message of the end.
     """
-    if said is None:
+    if kernel_log is None:
         return "the kernel log was not recorded"
-    if ended := ended_in(said, upkeep.md):
-        raise RigError(f"the fault came too late: {ended.strip()!r}", remedy="throttle it more")
-    return f"the kernel log has no message that {upkeep.md.name} was done"
+    if ended := ended_in(kernel_log, upkeep.md):
+        raise RigError(
+            f"the main fault came too late: the background work of {upkeep.md.name} had ended: {ended.strip()!r}",
+            remedy="use a lower rate, kib_s",
+        )
+    return f"the kernel log has no message that the background work of {upkeep.md.name} ended"

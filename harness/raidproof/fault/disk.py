@@ -1,4 +1,4 @@
-"""Faults of member disks: they fail, vanish, slow down, drop flushes, or hold wrong data."""
+"""Faults of member disks: a disk fails, is removed, slows down, drops flushes, or returns errors or wrong data."""
 
 import os
 import tempfile
@@ -22,7 +22,7 @@ from raidproof.storage.stack import StackSpec
 
 REBUILD_DEADLINE_S = SYNC_DEADLINE_S
 SLOW_REBUILD_KIB_S = 2000
-"""KiB/s; slow enough for the second failure to fall into the rebuild."""
+"""Rate of the rebuild in KiB/s during which the second member fails: the rebuild must last until then."""
 
 BLOCK = 4096
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT)
@@ -33,28 +33,29 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class _Member(Fault):
-    """A fault of one member disk; no machine goes down."""
+    """A fault of one member disk. No machine goes down."""
 
     serial: str
+    """The serial of the member disk."""
 
     def heal(self, context: FaultContext) -> None:
-        """Let the drive work as before."""
+        """Remove all disk faults from the member."""
         context.lab.disks.clear_disk_faults([self.serial])
 
 
 @dataclass(frozen=True)
 class _Lost(_Member):
-    """A fault after which md has one member less."""
+    """A fault that takes one member out of the array."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare a degraded array, and kernel messages about the member."""
         return FaultEffects(member_missing=True, kernel_messages=ALARMS)
 
     def heal(self, context: FaultContext) -> None:
-        """Put a working drive in its place, and wait until it is rebuilt.
+        """Put a working drive in the place of the member, and wait until md has rebuilt it.
 
         Raises:
-            DeadlineExceeded: the rebuild does not end in time.
+            DeadlineExceeded: the rebuild takes longer than `REBUILD_DEADLINE_S`.
         """
         begin_rebuild(context, self.serial)
         with fast(context, self.serial):
@@ -63,46 +64,49 @@ class _Lost(_Member):
 
 @dataclass(frozen=True)
 class MemberFails(_Lost):
-    """Every request to one member fails. Healed: a new, rebuilt drive is in its place."""
+    """Every request to one member fails. `heal` puts a new drive in its place, and md rebuilds it."""
 
     name: ClassVar[str] = "member-fails"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Set the disk fault, and wait until md has marked the member faulty."""
+        """Make every request to the member fail, and wait until md has marked the member faulty."""
         place = place_of(context, self.serial)
         begun_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, failed())
-        provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
+        provoke(context, lambda: "faulty" in place.words(context), f"md to mark the failed disk {self.serial} faulty")
         errors = hits(context, self.serial, DiskFaultKind.FAILED)
         if not errors:
-            raise RigError(f"{self.serial} is faulty, yet no request to it has failed")
-        proof = (
-            f"{errors} requests failed, md says {','.join(place.words(context))}, degraded {place.degraded(context)}"
-        )
+            raise RigError(f"md marked {self.serial} faulty, but the disk engine failed no request to it")
+        state, degraded = ",".join(place.words(context)), place.degraded(context)
+        proof = f"{errors} requests failed, md's state of the member: {state}; degraded: {degraded}"
         return FaultEvent(self.name, self.serial, begun_ns, proof)
 
 
 @dataclass(frozen=True)
 class MemberVanishes(_Lost):
-    """One member is pulled out: its block device is gone. Healed: the disk is plugged in again, and rebuilt."""
+    """The block device of one member is removed. `heal` attaches the disk again, and md rebuilds it."""
 
     name: ClassVar[str] = "member-vanishes"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Pull out the disk, and wait until md has noticed."""
+        """Remove the block device of the disk, and wait until md has marked the member faulty or removed it."""
         place = place_of(context, self.serial)
         begun_ns = now_ns()
         detach(context, place)
-        provoke(context, lambda: "faulty" in (place.words(context) or ("faulty",)), f"md to miss {self.serial}")
-        proof = f"/sys/block/{place.disk} is gone, degraded {place.degraded(context)}"
+        provoke(
+            context,
+            lambda: "faulty" in (place.words(context) or ("faulty",)),
+            f"md to mark the removed disk {self.serial} faulty",
+        )
+        proof = f"/sys/block/{place.disk} is gone, degraded: {place.degraded(context)}"
         return FaultEvent(self.name, self.serial, begun_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Plug in the disk, and wait until it is rebuilt.
+        """Attach the disk again, and wait until md has rebuilt it.
 
         Raises:
-            RigError: its block device does not appear.
-            DeadlineExceeded: the rebuild does not end in time.
+            RigError: the block device of the disk does not appear.
+            DeadlineExceeded: the rebuild takes longer than `REBUILD_DEADLINE_S`.
         """
         drop(context, self.serial)
         attach(context, self.serial)
@@ -111,25 +115,21 @@ class MemberVanishes(_Lost):
 
 @dataclass(frozen=True)
 class SecondMemberFails(_Member):
-    """While the array is rebuilt onto a new drive in the place of ``other``, ``serial`` fails too."""
+    """A second member fails: ``serial`` fails while md rebuilds onto a new drive in the place of ``other``."""
 
     other: str
+    """The serial of the member that fails first and is then rebuilt."""
     name: ClassVar[str] = "second-member-fails"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
-        return FaultEffects(
-            member_missing=True,
-            unreadable_blocks=True,
-            kernel_messages=ALARMS,
-            explanation=SECOND_FAILED,
-        )
+        """Declare a degraded array with bad blocks, and the second failure as the explanation of losses."""
+        return _during_rebuild(SECOND_FAILED)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let ``other`` fail, begin the rebuild, and let ``serial`` fail during the rebuild.
+        """Make ``other`` fail, start its rebuild, and make ``serial`` fail during the rebuild.
 
         Raises:
-            RigError: the rebuild had ended before.
+            RigError: the rebuild of ``other`` ended before ``serial`` failed.
         """
         array = context.stack.array
         first = MemberFails(self.other).inject(context)
@@ -139,27 +139,27 @@ class SecondMemberFails(_Member):
         reached = upkeep.wait_for("recover")
         place = place_of(context, self.serial)
         context.lab.disks.set_disk_fault(self.serial, failed())
-        provoke(context, lambda: "faulty" in place.words(context), f"md to notice that {self.serial} has failed")
+        provoke(context, lambda: "faulty" in place.words(context), f"md to mark the failed disk {self.serial} faulty")
         at_ns = now_ns()
         degraded = place.degraded(context)
         if degraded < 2:
-            raise RigError(f"the rebuild of {self.other} was over before {self.serial} failed")
-        proof = f"{first.proof}; rebuilt {reached.done} of {reached.total} sectors; then degraded {degraded}"
+            raise RigError(f"the rebuild of {self.other} had ended before {self.serial} failed")
+        proof = f"{first.proof}; rebuilt {reached.done} of {reached.total} sectors; then degraded: {degraded}"
         return FaultEvent(self.name, self.serial, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Rebuild both members, where the level survives two failures.
+        """Rebuild both members, if the level tolerates two missing members.
 
         Raises:
-            NotRecovered: the array has failed.
+            NotRecovered: the level does not tolerate two missing members, so that the array has failed.
         """
         array = context.stack.array
         broken = [one for one in array.state().devices if one.array_state == "broken" or one.degraded > 1]
         if broken and broken[0].raid.most_lost < 2:
-            said = ", ".join(f"{one.device} {one.array_state}, {one.degraded} members missing" for one in broken)
-            raise NotRecovered(f"the array has failed: {said}")
+            states = ", ".join(f"{one.device} {one.array_state}, {one.degraded} members missing" for one in broken)
+            raise NotRecovered(f"the array has failed: {states}")
         for serial in (self.other, self.serial):
-            # The first one is still being rebuilt.
+            # ``other`` is not faulty if md is still rebuilding it.
             if "faulty" in place_of(context, serial).words(context):
                 begin_rebuild(context, serial)
         with fast(context, self.serial):
@@ -168,48 +168,58 @@ class SecondMemberFails(_Member):
 
 @dataclass(frozen=True)
 class SlowMember(_Member):
-    """Every request to one member takes ``ms`` longer."""
+    """Every request to one member takes ``ms`` milliseconds longer."""
 
     ms: int = 50
     name: ClassVar[str] = "slow-member"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: the member is only slower."""
+        """Declare no effects: a slow member excuses no failure."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Slow the member down, and wait until a request was delayed."""
+        """Slow the member down, and wait until the disk engine has delayed a request."""
         context.lab.disks.set_disk_fault(self.serial, slow(self.ms))
         at_ns = now_ns()
-        provoke(context, lambda: hits(context, self.serial, DiskFaultKind.SLOW) > 0, f"a request to {self.serial}")
+        provoke(
+            context, lambda: hits(context, self.serial, DiskFaultKind.SLOW) > 0, f"a delayed request to {self.serial}"
+        )
         times = hits(context, self.serial, DiskFaultKind.SLOW)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} requests took {self.ms} ms longer")
 
 
 @dataclass(frozen=True)
 class FlushesDropped(_Member):
-    """One member acknowledges flushes without writing its cache: the next ``count`` flushes, or all."""
+    """One member acknowledges flushes without writing out its volatile cache."""
 
     count: int | None = None
+    """The number of flushes to drop; None drops all."""
     name: ClassVar[str] = "flushes-dropped"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: losses are judged by the engine's counters and the write log."""
+        """Declare no effects: the disk engine's counters and write log, not the fault, explain losses."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Set the disk fault, and wait until a flush was dropped."""
+        """Make the member drop flushes, and wait until it has dropped one."""
         context.lab.disks.set_disk_fault(self.serial, drop_flushes(self.count))
         at_ns = now_ns()
         provoke(
-            context, lambda: hits(context, self.serial, DiskFaultKind.DROP_FLUSHES) > 0, f"a flush of {self.serial}"
+            context,
+            lambda: hits(context, self.serial, DiskFaultKind.DROP_FLUSHES) > 0,
+            f"a dropped flush of {self.serial}",
         )
         times = hits(context, self.serial, DiskFaultKind.DROP_FLUSHES)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
 
 
+def _during_rebuild(explanation: Blame) -> FaultEffects:
+    """Return the effects of a disk fault during a rebuild, from which md may be unable to rebuild some blocks."""
+    return FaultEffects(member_missing=True, unreadable_blocks=True, kernel_messages=ALARMS, explanation=explanation)
+
+
 def begin_rebuild(context: FaultContext, serial: str) -> None:
-    """Replace a failed member by a working drive; md begins to rebuild it."""
+    """Replace a failed member by a blank, working drive, and wait until md has taken it as a member to rebuild."""
     array = context.stack.array
     drop(context, serial)
     context.lab.disks.clear_disk_faults([serial])
@@ -218,26 +228,31 @@ def begin_rebuild(context: FaultContext, serial: str) -> None:
     wait_until(
         lambda: place_of(context, serial).words(context),
         Deadline.after(REBUILD_DEADLINE_S),
-        f"{serial} to be a member",
+        f"{serial} to become a member of the array again",
     )
 
 
 @dataclass(frozen=True)
 class LatentSectorError(Fault):
-    """Sectors of one member become unreadable unnoticed; a check of the array finds them."""
+    """Sectors of one member become unreadable. A check of the array reads them, and md must repair them."""
 
     serial: str
     offset: int
     """Offset in bytes on the disk."""
     length: int = BLOCK
+    """Number of unreadable bytes."""
     name: ClassVar[str] = "latent-sector-error"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare kernel messages about the member."""
         return FaultEffects(kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Make sectors unreadable, and let md read the whole array."""
+        """Make the sectors unreadable, and let md check the whole array.
+
+        Raises:
+            RigError: the check did not read the sectors.
+        """
         at_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
         upkeep = Upkeep.with_member(context.stack.array, self.serial)
@@ -246,39 +261,40 @@ class LatentSectorError(Fault):
             wait_idle(upkeep, "to end its check")
         times = hits(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
-            raise RigError(f"{self.serial}: the check has not read the {self.length} bytes at {self.offset}")
+            raise RigError(f"{self.serial}: md's check did not read the {self.length} bytes at byte {self.offset}")
         return FaultEvent(self.name, self.serial, at_ns, f"{times} reads failed in a check of the array")
 
     def heal(self, context: FaultContext) -> None:
-        """Verify that md has rewritten the sectors, so that they are readable.
+        """Verify that the sectors are readable again, because md has rewritten them.
 
         Raises:
-            NotRecovered: they are not readable.
+            NotRecovered: the sectors are still unreadable.
         """
         if not readable(context, self.serial, self.offset, self.length):
             raise NotRecovered(
-                f"{self.serial}: the array's check left {self.length} bytes at {self.offset} unreadable"
+                f"{self.serial}: {self.length} bytes at byte {self.offset} are unreadable; md's check should have "
+                "rewritten them"
             )
 
 
 @dataclass(frozen=True)
 class LatentSectorDuringRebuild(LatentSectorError):
-    """As `LatentSectorError`, but found while the array is rebuilt onto a new drive in the place of ``other``."""
+    """Sectors of ``serial`` are unreadable while md rebuilds onto a new drive in the place of ``other``."""
 
     other: str = ""
+    """The serial of the member that fails first and is then rebuilt."""
     name: ClassVar[str] = "latent-sector-during-rebuild"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
-        return FaultEffects(
-            member_missing=True,
-            unreadable_blocks=True,
-            kernel_messages=ALARMS,
-            explanation=UNREADABLE,
-        )
+        """Declare a degraded array with bad blocks, and the unreadable sectors as the explanation of losses."""
+        return _during_rebuild(UNREADABLE)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let ``other`` fail, make sectors of ``serial`` unreadable, and rebuild ``other``."""
+        """Make ``other`` fail, make sectors of ``serial`` unreadable, and rebuild ``other``.
+
+        Raises:
+            RigError: the rebuild did not read the sectors.
+        """
         fails = MemberFails(self.other)
         first = fails.inject(context)
         at_ns = now_ns()
@@ -286,33 +302,42 @@ class LatentSectorDuringRebuild(LatentSectorError):
         fails.heal(context)
         times = hits(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
-            raise RigError(f"{self.serial}: the rebuild has not read the {self.length} bytes at {self.offset}")
-        known = {serial: listed for serial in (self.serial, self.other) if (listed := bad_blocks(context, serial))}
-        proof = f"{first.proof}; {times} reads failed in the rebuild; md lists as bad: {known or 'nothing'}"
+            raise RigError(
+                f"{self.serial}: the rebuild of {self.other} did not read the {self.length} bytes at byte "
+                f"{self.offset}"
+            )
+        listed = {serial: found for serial in (self.serial, self.other) if (found := bad_blocks(context, serial))}
+        proof = f"{first.proof}; {times} reads failed in the rebuild; md lists as bad: {listed or 'nothing'}"
         return FaultEvent(self.name, self.serial, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Make the sectors readable again; md keeps the lost blocks in its bad block list."""
+        """Make the sectors readable again. md keeps the blocks that it could not rebuild in its bad block list."""
         context.lab.disks.clear_disk_faults([self.serial])
 
 
 @dataclass(frozen=True)
 class SilentCorruption(Fault):
-    """Bytes of one member change, and reads of them succeed. Repaired only by a layer that detects the change."""
+    """Bytes of one member change, and reads return the changed bytes without an error."""
 
     serial: str
     offset: int
     """Offset in bytes on the disk."""
     length: int = BLOCK
+    """Number of changed bytes."""
     seed: int = 1
+    """Seed that determines the new bytes."""
     name: ClassVar[str] = "silent-corruption"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare changed content, which also explains losses."""
         return FaultEffects(content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Change the bytes, and verify that a read returns other ones."""
+        """Change the bytes, and verify that a read from the disk returns other bytes than before.
+
+        Raises:
+            RigError: a read returns the same bytes as before.
+        """
         path, server = disk_path(self.serial), context.lab.server
         read = ["dd", f"if={path}", f"bs={BLOCK}", f"skip={self.offset}", f"count={self.length}"]
         checksum = [*read, "iflag=direct,skip_bytes,count_bytes", "status=none", "of=/run/raidproof/corrupted"]
@@ -325,54 +350,62 @@ class SilentCorruption(Fault):
         context.lab.disks.corrupt(self.serial, self.offset, self.length, self.seed)
         after = content()
         if before == after:
-            raise RigError(f"{self.serial}: {self.length} bytes at {self.offset} are unchanged")
-        return FaultEvent(
-            self.name, self.serial, at_ns, f"{self.length} bytes at {self.offset}: md5 {before}, now {after}"
-        )
+            raise RigError(
+                f"{self.serial}: {self.length} bytes at byte {self.offset} are unchanged, although the disk engine "
+                "was to corrupt them"
+            )
+        proof = f"{self.length} bytes at byte {self.offset}: md5 {before} before, {after} after"
+        return FaultEvent(self.name, self.serial, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Do nothing: a drive does not detect the change."""
+        """Do nothing: a drive does not detect or undo the change."""
 
 
 @dataclass(frozen=True)
 class CorruptedAtRest(CleanReboot):
-    """Blocks of one member that hold known data change while the server is down; then the server is started again.
+    """Blocks of one member change while the server is shut down; then the server starts again.
 
-    ``holding`` is the data with which such blocks begin; their second half is changed.
+    The changed blocks of 4 KiB are spread over those that begin with ``holding``. Their second halves change.
     """
 
     serial: str
     holding: bytes
+    """The bytes with which a block must begin to be changed."""
     blocks: int = 64
+    """The largest number of blocks to change."""
     seed: int = 1
+    """Seed that determines the new bytes."""
     name: ClassVar[str] = "corrupted-at-rest"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare the effects of a reboot, and changed content, which also explains losses."""
         return FaultEffects(nfsd_restarted=True, server_away=True, content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Stop the server, then change some blocks.
+        """Shut the server down, then change the blocks.
 
         Raises:
-            RequirementMissing: the disks are not the engine's.
+            RequirementMissing: the disk engine does not serve the disks.
             RigError: no block of the member begins with ``holding``.
         """
         if not isinstance(context.lab.disks, EngineClient):
-            raise RequirementMissing("only a simulated disk can be changed at rest", remedy="use uml or qemu")
+            raise RequirementMissing(
+                f"fault {self.name}: {self.serial} is not served by the disk engine, which must change its blocks",
+                remedy="use provider uml or qemu",
+            )
         stopped = super().inject(context)
         found = list(blocks_with(context.lab.disks, self.serial, self.holding))
         chosen = found[:: max(1, len(found) // self.blocks)][: self.blocks]
         if not chosen:
-            raise RigError(f"{self.serial}: none of its blocks begins with {self.holding!r}")
+            raise RigError(f"{self.serial}: no block of 4 KiB begins with {self.holding!r}")
         for number, offset in enumerate(chosen):
             context.lab.disks.corrupt(self.serial, offset + BLOCK // 2, BLOCK // 2, self.seed + number)
-        proof = f"{stopped.proof}; {len(chosen)} of {len(found)} blocks corrupted, the first at {chosen[0]}"
+        proof = f"{stopped.proof}; {len(chosen)} of {len(found)} blocks corrupted, the first at byte {chosen[0]}"
         return FaultEvent(self.name, self.serial, stopped.at_ns, proof)
 
 
 def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[int]:
-    """Yield the offsets of a member's durable blocks that begin with these bytes."""
+    """Yield the byte offsets of a member's blocks of 4 KiB that begin with these bytes, without its volatile cache."""
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
         path = Path(folder, serial)
         disks.image(serial, path)
@@ -382,7 +415,7 @@ def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[
                 try:
                     at = os.lseek(file.fileno(), at, os.SEEK_DATA) // BLOCK * BLOCK
                 except OSError:
-                    return  # a hole up to the end
+                    return  # only a hole follows
                 data = os.pread(file.fileno(), _PIECE, at)
                 starts = range(0, len(data), BLOCK)
                 yield from (at + start for start in starts if data.startswith(beginning, start))
@@ -390,7 +423,7 @@ def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[
 
 
 def readable(context: FaultContext, serial: str, offset: int, length: int) -> bool:
-    """Return whether the server can read these bytes of a member directly from the drive."""
+    """Return whether the server can read these bytes of a member from the disk, bypassing the page cache."""
     read = ["dd", f"if={disk_path(serial)}", "of=/dev/null", f"bs={BLOCK}", f"skip={offset}", f"count={length}"]
     return context.lab.server.run([*read, "iflag=direct,skip_bytes,count_bytes", "status=none"]).ok
 
@@ -402,10 +435,12 @@ def bad_blocks(context: FaultContext, serial: str) -> str:
 
 
 def wait_idle(upkeep: Upkeep, what: str) -> None:
-    """Wait until md has no background work.
+    """Wait until an md device has no background work (sync_action is ``idle``).
+
+    ``what`` completes the message "waiting for /dev/md0 ...".
 
     Raises:
-        DeadlineExceeded: it did not end in time.
+        DeadlineExceeded: the work takes longer than `REBUILD_DEADLINE_S`.
     """
-    done = Deadline.after(REBUILD_DEADLINE_S)
-    wait_until(lambda: upkeep.progress().action == "idle" or None, done, f"{upkeep.md.device} {what}", 0.2)
+    deadline = Deadline.after(REBUILD_DEADLINE_S)
+    wait_until(lambda: upkeep.progress().action == "idle" or None, deadline, f"{upkeep.md.device} {what}", 0.2)

@@ -1,4 +1,7 @@
-"""The interface of faults, and their effects. A fault is a class in this folder or in another distribution."""
+"""The interface of faults, and the effects that a fault declares.
+
+A fault is a class in this folder or in another Python distribution (entry points `raidproof.faults`).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,89 +21,95 @@ from raidproof.storage.array import Identity
 from raidproof.storage.stack import Stack, StackSpec
 
 FAULTS: Registry[type["Fault"]] = Registry("fault", "raidproof.fault", "raidproof.faults")
-"""Every fault by its name."""
+"""All fault classes, by the name of the fault."""
 
 
 class FaultEffects(BaseModel):
-    """The effects of a fault, as far as verdicts depend on them: the record of a crash test stores them.
+    """The effects of a fault that verdicts take into account. The record of a crash test stores them.
 
-    Each field excuses failures or requires observations; the default excuses nothing. No verdict depends on another
-    field of a fault.
+    Each field excuses a kind of failure or requires an observation. The defaults excuse and require nothing. Verdicts
+    read these fields and nothing else of a fault.
 
-    A record that was written before a field existed is read with the field's default.
+    A field that an older record lacks has its default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     server_memory_lost: bool = False
-    """The server's memory is lost: an async export excuses losses, and the test shows whether the stack is safe."""
+    """Whether the server loses its memory.
+
+    With an async export, losses are then excused. Only a fault with this effect can show that a stack is safe.
+    """
     client_memory_lost: bool = False
-    """The memory of the target client is lost: the acknowledgements that it received last may be unrecorded."""
+    """Whether the target client loses its memory: the last acknowledgements that it received may be unrecorded."""
     caches: CutPolicy | None = None
-    """What the volatile caches of the server's disks keep; None: the disks stay powered, so that they keep all."""
+    """What the volatile caches of the server's disks keep at the cut; None if the disks stay powered and keep all."""
     nfsd_restarted: bool = False
-    """Another instance of nfsd answers afterwards, with a new write verifier and an empty reply cache."""
+    """Whether another instance of nfsd answers after the fault, with a new write verifier and no cached replies."""
     server_away: bool = False
-    """The server does not answer for a while: the clients' kernels may log hung tasks."""
+    """Whether the server is unreachable during the fault, so that the clients' kernels may log hung tasks."""
     lease_lost: bool = False
-    """The lease of a client ends while it holds locks: its operations under a lock fail with EIO."""
+    """Whether the lease of a client ends while the client holds locks: operations under a lock then fail with EIO."""
     errors: frozenset[int] = frozenset()
-    """Errors (errno) that clients may get from the beginning of the fault on."""
+    """The error numbers (errno) that clients may get from the beginning of the fault on."""
     kernel_messages: tuple[str, ...] = ()
-    """Patterns (regular expressions) of alarming kernel log lines that the fault causes."""
+    """Regular expressions for kernel log lines that the fault causes, and that are a failure without the fault."""
     member_missing: bool = False
-    """The array may be degraded from the beginning of the fault on."""
+    """Whether the array may be degraded from the beginning of the fault on."""
     unreadable_blocks: bool = False
-    """A drive has read errors during a rebuild from it: md must list the blocks that it cannot read."""
+    """Whether a member has unreadable sectors that a rebuild needs: md must then list them as bad blocks."""
     content_changed: bool = False
-    """The content of a member has changed: a scrub must find and repair stripes that differ."""
+    """Whether the content of a member changes: a scrub must then find and repair stripes that differ."""
     explanation: Blame | None = None
-    """The blame for a loss, where the fault itself explains one."""
+    """The blame for lost data, if the fault alone explains the loss."""
 
 
 def errors_of_soft_mounts(stack: StackSpec) -> frozenset[int]:
-    """Return the errors of clients that cannot reach the server: none for hard mounts, which never give up: nfs(5)."""
+    """Return the errors (errno) that clients get while the server is unreachable; none for hard mounts (nfs(5))."""
     return frozenset() if stack.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
 
 
 @dataclass(frozen=True)
 class FaultContext:
-    """All that a fault may change: a lab, and the stack in it."""
+    """The running lab and stack on which a fault acts."""
 
     lab: Lab
+    """The machines, disks and network."""
     stack: Stack
+    """The storage stack of the lab's server and clients."""
 
 
 @dataclass(frozen=True)
 class FaultEvent:
-    """A fault that took effect.
-
-    ``at_ns`` (CLOCK_MONOTONIC) is the instant of the fault: operations acknowledged before it must be kept.
-    """
+    """The report of an injected fault that took effect."""
 
     fault: str
+    """The name of the fault."""
     target: str
+    """The machine (by name), disk (by serial) or md device (by path) that the fault affects."""
     at_ns: int
+    """The instant of the fault in ns (CLOCK_MONOTONIC of the harness). Operations acknowledged earlier must last."""
     proof: str
+    """The evidence that the fault took effect, as a sentence for the record."""
     cut_results: tuple[CutResult, ...] = ()
-    """The result of the cut for the cache of each member disk, if the machine lost power."""
+    """For each member disk, what its volatile cache kept; empty if no machine lost power."""
 
 
 class Fault(ABC):
-    """A disturbance of a lab or of the stack in it: a frozen dataclass whose fields are its arguments.
+    """A disturbance of a lab or of its stack. Each fault is a frozen dataclass whose fields are its arguments.
 
-    A class with its own ``name`` is registered under that name, and must declare its own effects: effects of a named
-    base class are not inherited.
+    A subclass that sets ``name`` is registered in `FAULTS` under that name. It must define `effects` itself or inherit
+    `effects` from a base class without a name; it may not inherit the effects of another named fault.
     """
 
     name: ClassVar[str]
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Register the fault.
+        """Register a subclass that sets ``name``.
 
         Raises:
-            TypeError: the class does not declare its effects.
-            RequestError: another fault has its name.
+            TypeError: the subclass does not declare its effects.
+            RequestError: another fault has the same name.
         """
         super().__init_subclass__(**more)
         if "name" in vars(cls):
@@ -113,55 +122,59 @@ class Fault(ABC):
 
     @classmethod
     def by_name(cls, policy: CutPolicy, seed: int) -> Self:
-        """Return the fault for a request by name, with the policy and the seed if it has such fields.
+        """Return the fault that a scenario requested by its name only.
+
+        The fault gets ``policy`` and ``seed`` if it has fields of these names, and defaults for its other fields.
 
         Raises:
-            RequestError: it has other fields without a default.
+            RequestError: the fault has another field without a default.
         """
-        known = {"policy": policy, "seed": seed}
-        taken = [one for one in fields(cast("Any", cls)) if one.init]
+        given = {"policy": policy, "seed": seed}
+        arguments = [one for one in fields(cast("Any", cls)) if one.init]
         lacking = [
             one.name
-            for one in taken
-            if one.name not in known and one.default is MISSING and one.default_factory is MISSING
+            for one in arguments
+            if one.name not in given and one.default is MISSING and one.default_factory is MISSING
         ]
         if lacking:
             raise RequestError(
                 f"the fault {cls.name!r} needs {', '.join(lacking)}",
                 remedy=f"give {cls.__name__}(...) instead of its name",
             )
-        return cls(**{one.name: known[one.name] for one in taken if one.name in known})
+        return cls(**{one.name: given[one.name] for one in arguments if one.name in given})
 
     @abstractmethod
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects in a stack of this configuration, before anything has been built."""
+        """Return the effects of the fault in a stack of this configuration; nothing has been built yet."""
 
     def target(self, context: FaultContext) -> Machine | None:  # noqa: ARG002
-        """Return the machine that the fault takes down, whose services must be activated again; None if none."""
+        """Return the machine that the fault takes down, whose services must be activated again; None by default."""
         return None
 
     @abstractmethod
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Inject the fault, and return the proof that it took effect."""
+        """Inject the fault, and return the event with the proof that the fault took effect."""
 
     @abstractmethod
     def heal(self, context: FaultContext) -> None:
-        """Undo the fault; nothing is created anew."""
+        """End the fault; do not re-create the array, the file system or their data."""
 
-    def lasted(self, context: FaultContext, members: Mapping[str, Identity], said: str | None) -> str | None:  # noqa: ARG002
-        """Return the proof that the fault still held when another fault came; None if it cannot end by itself.
+    def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str | None:  # noqa: ARG002
+        """Return the proof that this fault still lasted when the main fault was injected.
 
-        ``members``: the disks' metadata, read before anything was assembled. ``said``: the server's kernel log from
-        the injection to the other fault; None where it was not recorded.
+        The main fault is the argument ``fault=`` of the crash test; this fault is one of ``during=``. None means that
+        this fault lasts until it is healed, so that no proof is needed. ``members`` has the superblock of each disk,
+        by serial, read after the main fault and before any assembly. ``kernel_log`` is the server's kernel log from
+        the injection of this fault to the main fault; None if it was not recorded.
 
         Raises:
-            RigError: the fault had ended before, so that the other fault came too late.
+            RigError: this fault had ended before the main fault was injected.
         """
         return None
 
 
 def _declares_effects(cls: type[Fault]) -> bool:
-    """Return whether a fault, or an unnamed base class of it, declares its effects."""
+    """Return whether a fault class, or a base class of it without a name, defines `effects`."""
     for one in cls.__mro__:
         if one is Fault or (one is not cls and "name" in vars(one)):
             return False

@@ -1,4 +1,4 @@
-"""Faults of a machine: its power, its kernel, its clock."""
+"""Faults of a machine: power cut, clean reboot, kernel panic, and a step of its clock."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,41 +12,46 @@ from raidproof.machine.machine import Machine
 from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
+"""Default seconds that a stepped clock stays wrong."""
 TOLERANCE_S = 5.0
-"""Tolerance in seconds of a clock that is read and set from outside, on a busy machine."""
+"""Accepted difference in seconds between the requested and the measured clock step, because commands take time."""
 PANIC_DEADLINE_S = 30.0
 CRASH_KEY = b"c"
-"""The byte that makes /proc/sysrq-trigger crash the kernel."""
+"""The byte that makes the kernel panic when it is written to /proc/sysrq-trigger."""
 PANIC = r"Kernel panic - not syncing: sysrq triggered crash$"
-"""Pattern of the kernel message of a panic by sysrq; any other panic is a failure."""
+"""Regular expression for the kernel's message about a panic by sysrq. A panic with another message is a failure."""
+
+
+class _MachineDown(Fault):
+    """A fault that takes one machine down; `heal` switches the machine on."""
+
+    def target(self, context: FaultContext) -> Machine:
+        """Return the server, which the fault takes down."""
+        return context.lab.server
+
+    def heal(self, context: FaultContext) -> None:
+        """Switch the machine on. `start` requires a changed boot_id, which proves that the machine was off."""
+        self.target(context).start()
 
 
 @dataclass(frozen=True)
-class PowerCut(Fault):
-    """The server loses power. ``policy`` defines what its disks' caches keep: drop, keep, random or torn."""
+class PowerCut(_MachineDown):
+    """The server loses power. ``policy`` says what the volatile caches of its disks keep: drop, keep, random, torn."""
 
     policy: CutPolicy = CutPolicy.DROP
     seed: int = 0
     name: ClassVar[str] = "power-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare that the server loses its memory, and its disks lose what ``policy`` says."""
         return FaultEffects(server_memory_lost=True, caches=self.policy, nfsd_restarted=True, server_away=True)
 
-    def target(self, context: FaultContext) -> Machine:
-        """Return the server."""
-        return context.lab.server
-
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Cut the power; no program in the machine runs for it."""
+        """Cut the power from outside the machine, without a command in it."""
         machine = self.target(context)
         cut = machine.crash(self.policy, self.seed)
-        proof = f"machine killed, caches resolved by {cut.policy.value}"
+        proof = f"machine killed; disk caches after the cut: {cut.policy.value}"
         return FaultEvent(self.name, machine.name, cut.at_ns, proof, cut.cut_results)
-
-    def heal(self, context: FaultContext) -> None:
-        """Switch the machine on. `start` requires a changed boot_id, which proves that the machine was off."""
-        self.target(context).start()
 
 
 @dataclass(frozen=True)
@@ -56,110 +61,96 @@ class ClientPowerCut(PowerCut):
     name: ClassVar[str] = "client-power-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare that the client loses its memory."""
         return FaultEffects(client_memory_lost=True)
 
     def target(self, context: FaultContext) -> Machine:
-        """Return the last client."""
+        """Return the last client, which loses power."""
         return context.lab.clients[-1]
 
 
 @dataclass(frozen=True)
-class CleanReboot(Fault):
-    """The control case: the machine is shut down cleanly and started again."""
+class CleanReboot(_MachineDown):
+    """The server shuts down cleanly and starts again. As a control, this fault must lose nothing."""
 
     name: ClassVar[str] = "clean-reboot"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare a restart of nfsd, and hung tasks on clients."""
         return FaultEffects(nfsd_restarted=True, server_away=True)
 
-    def target(self, context: FaultContext) -> Machine:
-        """Return the server."""
-        return context.lab.server
-
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Shut the machine down. All operations acknowledged until it was off count."""
+        """Shut the server down; the instant of the fault is when the server is off."""
         machine = self.target(context)
         machine.shutdown()
         return FaultEvent(self.name, machine.name, now_ns(), "powered off by itself")
 
-    def heal(self, context: FaultContext) -> None:
-        """Switch the machine on."""
-        self.target(context).start()
-
 
 @dataclass(frozen=True)
-class KernelPanic(Fault):
-    """The kernel dies; the disks stay powered, so that their caches are written out."""
+class KernelPanic(_MachineDown):
+    """The server's kernel panics. The disks stay powered, and write out their volatile caches."""
 
     name: ClassVar[str] = "kernel-panic"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
+        """Declare that the server loses its memory, and that its console shows the panic."""
         return FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True, kernel_messages=(PANIC,))
 
-    def target(self, context: FaultContext) -> Machine:
-        """Return the server."""
-        return context.lab.server
-
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Make the kernel panic, and verify that on the console.
+        """Make the server's kernel panic, and verify that the console shows the panic.
 
         Raises:
-            RequirementMissing: the machine has no console.
-            RigError: the console shows no panic.
+            RequirementMissing: the server has no console.
+            RigError: the server went off, and its console shows no panic.
         """
         machine = self.target(context)
         if not machine.consoles:
-            raise RequirementMissing(f"{machine.name} has no console on which a panic could be seen")
-        # Start the writer before its input: the kernel dies in the write, after which no program in it can answer.
+            raise RequirementMissing(f"{machine.name} has no console, which must show the kernel panic")
+        # Start dd before its input arrives: the kernel panics during the write, and could not report a later start.
         writer = machine.start_command(["dd", "of=/proc/sysrq-trigger", "bs=1", "count=1", "status=none"])
         at_ns = now_ns()
         writer.feed(CRASH_KEY)
         machine.wait_off(Deadline.after(PANIC_DEADLINE_S))
         if "Kernel panic" not in machine.console.read_text(errors="replace"):
-            raise RigError(f"{machine.name} went off without a panic; see {machine.console}")
+            raise RigError(f"{machine.name} went off without a kernel panic; see {machine.console}")
         return FaultEvent(self.name, machine.name, at_ns, "console shows: Kernel panic")
-
-    def heal(self, context: FaultContext) -> None:
-        """Switch the machine on."""
-        self.target(context).start()
 
 
 @dataclass(frozen=True)
 class ClockStep(Fault):
-    """The server's clock jumps by ``step_s`` seconds, and back after ``held_s``."""
+    """The server's real-time clock jumps by ``step_s`` seconds, and back after ``held_s`` seconds."""
 
     step_s: float = 3600.0
     held_s: float = HELD_S
     name: ClassVar[str] = "clock-step"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return no effects: clients notice none."""
+        """Declare no effects: a clock step excuses no failure."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Set the clock, and compare it with the harness's clock before and after.
+        """Step the server's clock, and wait ``held_s`` seconds.
 
         Raises:
-            RigError: the clock did not jump that far.
+            RigError: the measured step differs from ``step_s`` by more than `TOLERANCE_S`.
         """
         server = context.lab.server
         moved, at_ns = step(server, self.step_s)
         pause(self.held_s)
-        return FaultEvent(self.name, server.name, at_ns, f"moved by {moved:+.2f} s, for {self.held_s:g} s")
+        return FaultEvent(self.name, server.name, at_ns, f"clock moved by {moved:+.2f} s, for {self.held_s:g} s")
 
     def heal(self, context: FaultContext) -> None:
-        """Set the clock back."""
+        """Step the server's clock back."""
         step(context.lab.server, -self.step_s)
 
 
 def step(machine: Machine, seconds: float) -> tuple[float, int]:
-    """Move a machine's clock; return the distance in s, and the instant (CLOCK_MONOTONIC of the harness, ns).
+    """Step a machine's real-time clock by a number of seconds, and measure the step by the harness's clock.
+
+    Return the measured step in seconds, and the instant in ns (CLOCK_MONOTONIC of the harness).
 
     Raises:
-        RigError: the clock did not move that far.
+        RigError: the measured step differs from the requested one by more than `TOLERANCE_S`.
     """
     before = ahead_of(machine)
     target = (before + now_ns()) / 1e9 + seconds
@@ -174,5 +165,5 @@ def step(machine: Machine, seconds: float) -> tuple[float, int]:
 def ahead_of(machine: Machine) -> int:
     """Return the nanoseconds by which a machine's real-time clock is ahead of the harness's CLOCK_MONOTONIC."""
     begun = now_ns()
-    told = whole_number(machine.succeed(["date", "+%s%N"]).strip(), "nanoseconds")
-    return told - (begun + now_ns()) // 2
+    printed = whole_number(machine.succeed(["date", "+%s%N"]).strip(), f"{machine.name}: nanoseconds of its clock")
+    return printed - (begun + now_ns()) // 2

@@ -1,4 +1,4 @@
-"""Faults of the lab's network: machines that are disconnected, in one direction or both."""
+"""Faults of the lab's network: a machine is disconnected in one direction or in both."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,22 +12,27 @@ from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.storage.stack import StackSpec
 
 HELD_S = 2.0
+"""Default seconds that a machine stays disconnected."""
 GRACE_DEADLINE_S = 120.0
-"""Longer than the longest usual grace period, 90 s."""
+"""Time limit in seconds for the end of a grace period, which takes 90 s by default."""
 TAKE_DEADLINE_S = 150.0
-"""nfsd looks for clients whose lease has expired at intervals of one lease at most."""
+"""Time limit in seconds for nfsd to release the locks of a disconnected client.
+
+nfsd searches for expired leases at least once per lease time, which is 90 s by default.
+"""
 
 
 @dataclass(frozen=True)
 class NetworkCut(Fault):
-    """The server is disconnected from all other machines for ``held_s`` seconds; each machine keeps running."""
+    """The server is disconnected from all other machines for ``held_s`` seconds. All machines keep running."""
 
     way: Way = Way.BOTH
+    """The direction in which frames are dropped, seen from the disconnected machine."""
     held_s: float = HELD_S
     name: ClassVar[str] = "network-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects."""
+        """Declare hung tasks on clients, and the errors of soft mounts."""
         return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
 
     def machine(self, context: FaultContext) -> Machine:
@@ -38,8 +43,8 @@ class NetworkCut(Fault):
         """Disconnect the machine, and wait ``held_s`` seconds.
 
         Raises:
-            RequirementMissing: the lab has no bridge of the harness, or this host's kernel does not support it.
-            RigError: frames still pass.
+            RequirementMissing: the harness does not run the lab's bridge, or this host's kernel cannot filter frames.
+            RigError: frames still pass in a direction that is cut.
         """
         machine = self.machine(context)
         at_ns, proof = self._cut(context)
@@ -47,7 +52,7 @@ class NetworkCut(Fault):
         return FaultEvent(self.name, machine.name, at_ns, f"{self.way.value}, for {self.held_s:g} s: {proof}")
 
     def heal(self, context: FaultContext) -> None:
-        """Connect the machine, and wait until it answers."""
+        """Reconnect the machine, and wait until it answers on the network."""
         port_of(context, self.machine(context)).mend()
 
     def _cut(self, context: FaultContext) -> tuple[int, str]:
@@ -58,79 +63,86 @@ class NetworkCut(Fault):
 
 @dataclass(frozen=True)
 class ClientNetworkCut(NetworkCut):
-    """The last client is disconnected; the server and the other clients keep running."""
+    """The last client is disconnected for ``held_s`` seconds; the server and the other clients stay connected."""
 
     name: ClassVar[str] = "client-network-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects."""
+        """Declare hung tasks on clients, and the errors of soft mounts."""
         return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
 
     def machine(self, context: FaultContext) -> Machine:
-        """Return the last client."""
+        """Return the last client, which is disconnected."""
         return context.lab.clients[-1]
 
 
 @dataclass(frozen=True)
 class _LeaseLost(ClientNetworkCut):
-    """The last client is disconnected until it has lost its locks."""
+    """A disconnection of the last client that lasts until the server has released the client's locks."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects."""
+        """Declare a lost lease, hung tasks on clients, and the errors of soft mounts."""
         return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
 
 @dataclass(frozen=True)
 class LeaseExpiry(_LeaseLost):
-    """The last client is disconnected while it holds a lock, until its lease ends and another client gets the lock."""
+    """The last client holds a lock, and stays disconnected until its lease ends and the first client gets the lock."""
 
     name: ClassVar[str] = "lease-expiry"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Let the client take a lock, disconnect it, and wait until another client gets the lock.
+        """Lock a file on the last client, disconnect that client, and wait until the first client gets the lock.
 
         Raises:
-            RigError: the other client got the lock at once, so that it was not held.
+            RigError: the first client got the lock at once, before the lease of the last client could end.
         """
         holder, taker = self.machine(context), context.lab.clients[0]
         path = f"{context.stack.mounts[holder.name].directory}/lease-expiry"
         take = ["flock", "--exclusive", "--nonblock", path, "true"]
         taker.succeed(["touch", path])
         taker.succeed(["chmod", "0666", path])
-        # --close: the child must not keep the file open, because heal kills flock alone, and the client must unmount.
+        # --close: heal kills flock and not its child, which must not keep the file open: the client must unmount.
         holder.start_command(["flock", "--close", "--exclusive", path, "sleep", "600"])
         wait_until(
-            lambda: not taker.run(take).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to hold a lock", 0.1
+            lambda: not taker.run(take).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to lock {path}", 0.1
         )
         at_ns, proof = self._cut(context)
         if taker.run(take).ok:
-            raise RigError(f"{taker.name} got the lock that {holder.name} holds, before its lease ended")
-        wait_until(lambda: taker.run(take).ok, Deadline.after(TAKE_DEADLINE_S), f"{taker.name} to get the lock", 0.5)
+            raise RigError(
+                f"{taker.name} locked {path}, although {holder.name} holds the lock and its lease has not ended"
+            )
+        wait_until(
+            lambda: taker.run(take).ok,
+            Deadline.after(TAKE_DEADLINE_S),
+            f"{taker.name} to get the lock of {path} from {holder.name}",
+            0.5,
+        )
         waited = (now_ns() - at_ns) / 1e9
-        proof = f"{self.way.value}: {proof}; {taker.name} got its lock after {waited:.1f} s"
+        proof = f"{self.way.value}: {proof}; {taker.name} got the lock after {waited:.1f} s"
         return FaultEvent(self.name, holder.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Connect the client, and let it drop the lock that it no longer holds."""
+        """Reconnect the client, and kill its flock process, whose lock the server has released."""
         super().heal(context)
         self.machine(context).succeed(["pkill", "-KILL", "--exact", "flock"])
 
 
 @dataclass(frozen=True)
 class MissedGrace(_LeaseLost):
-    """The last client is disconnected while nfsd restarts, until the grace period ends: it reconnects too late."""
+    """The last client is disconnected while nfsd restarts, until the grace period ends: it can reclaim no locks."""
 
     name: ClassVar[str] = "missed-grace"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Disconnect the client, restart nfsd, and wait until the grace period ends."""
+        """Disconnect the client, restart nfsd, and wait until nfsd's grace period ends."""
         machine, export = self.machine(context), context.stack.export
         at_ns, proof = self._cut(context)
         export.restart()
         begun = now_ns()
-        wait_until(export.grace_ended, Deadline.after(GRACE_DEADLINE_S), "the grace period's end", 0.2)
+        wait_until(export.grace_ended, Deadline.after(GRACE_DEADLINE_S), "the end of nfsd's grace period", 0.2)
         waited = (now_ns() - begun) / 1e9
-        proof = f"{self.way.value}: {proof}; nfsd restarted, its grace period over after {waited:.1f} s"
+        proof = f"{self.way.value}: {proof}; nfsd restarted, its grace period ended after {waited:.1f} s"
         return FaultEvent(self.name, machine.name, at_ns, proof)
 
 
@@ -138,8 +150,11 @@ def port_of(context: FaultContext, machine: Machine) -> Port:
     """Return a machine's port on the lab's bridge.
 
     Raises:
-        RequirementMissing: the lab has no bridge of the harness.
+        RequirementMissing: the harness does not run the lab's bridge.
     """
     if not isinstance(context.lab, NamespaceLab):
-        raise RequirementMissing("the harness does not control this lab's network", remedy="use provider uml or qemu")
+        raise RequirementMissing(
+            f"{machine.name} cannot be disconnected: the harness does not control this lab's network",
+            remedy="use provider uml or qemu",
+        )
     return Port(context.lab.namespace, machine.name, machine.address)

@@ -1,4 +1,4 @@
-"""Faults of the free space in the exported file system: no bytes left, or no inodes."""
+"""Faults in which the exported file system has no free space or no free inodes."""
 
 from dataclasses import dataclass
 from errno import ENOSPC
@@ -14,52 +14,65 @@ from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
 from raidproof.storage.stack import StackSpec
 
 FILLER = ".raidproof-filler"
+"""The name of the file or directory in the exported file system that takes the free space or the inodes."""
 HELD_S = 2.0
-"""Seconds; long enough for a client to need space that is not free."""
+"""Seconds that the file system stays full: long enough for a client to need space."""
 LEAST = 16 * KIB
-"""Bytes; XFS refuses less to a new directory or file, because it reserves for the worst case of its trees."""
+"""Smallest piece in bytes that is allocated.
+
+With less free space, XFS creates no file: it reserves blocks for the worst-case growth of its B+trees.
+"""
 MARGIN = MIB
-"""Bytes beyond the space left whose allocation must fail: the file system keeps some for its trees."""
+"""Bytes, added to the requested rest, whose allocation must fail. A file system reserves some space for metadata."""
 MOST_INODES = 20_000
+"""Largest number of free inodes for which `InodesExhausted` creates files."""
 FILL_DEADLINE_S = 120.0
 
 
 class Room(NamedTuple):
-    """Free space, including the part reserved for root."""
+    """The free space and free inodes of a file system, including those reserved for root."""
 
     bytes: int
     inodes: int
 
 
-@dataclass(frozen=True)
-class FilesystemFull(Fault):
-    """A file on the server takes all free space but ``left`` bytes, for ``held_s`` seconds.
+class _NoSpace(Fault):
+    """A fault after which the exported file system has no free space or no free inodes."""
 
-    Ledger workers need space to begin: if this fault is a condition of a crash test, ``left`` must be greater than 0.
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Declare that clients may get ENOSPC."""
+        return FaultEffects(errors=frozenset({ENOSPC}))
+
+
+@dataclass(frozen=True)
+class FilesystemFull(_NoSpace):
+    """For ``held_s`` seconds, a file on the server takes the free space of the exported file system.
+
+    ``left`` is the number of bytes that stay free. The workers of the ledger need space when they start: as a fault in
+    ``during=``, ``left`` must be greater than 0.
     """
 
     left: int = 0
     held_s: float = HELD_S
     name: ClassVar[str] = "filesystem-full"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
-        return FaultEffects(errors=frozenset({ENOSPC}))
-
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Allocate the free space in pieces, until less than the smallest piece is free.
+        """Allocate the free space in pieces, until less than `LEAST` bytes are free.
 
         Raises:
-            RequestError: no more is free than is to be left.
-            RigError: more is left than requested.
+            RequestError: the file system has no more than ``left`` free bytes.
+            RigError: after the allocation, more than ``left`` + `MARGIN` bytes are free.
         """
         server, filler, at_ns = context.lab.server, filler_of(context), now_ns()
         before = room_of(server, filler.parent)
         if before.bytes <= self.left:
-            raise RequestError(f"{format_size(self.left)} cannot be left of {format_size(before.bytes)}")
+            raise RequestError(
+                f"{server.name}: fault {self.name}: left is {format_size(self.left)}, but {filler.parent} has only "
+                f"{format_size(before.bytes)} free"
+            )
         wanted = before.bytes - self.left
         taken, piece = 0, wanted
-        # More may be allocated than was reported free: XFS keeps a reserve, and does not always count alike.
+        # The file system may grant more than it reported as free: XFS has a reserve that statfs(2) does not count.
         most = wanted if self.left else 2 * wanted
         while piece >= LEAST and taken < most:
             allocate = ["fallocate", "--offset", str(taken), "--length", str(piece), str(filler)]
@@ -70,69 +83,73 @@ class FilesystemFull(Fault):
         more = self.left + MARGIN
         refused = server.run(["fallocate", "--offset", str(taken), "--length", str(more), str(filler)])
         if refused.ok or "No space left" not in refused.stderr:
-            raise RigError(f"{server.name}: {format_size(more)} are still free: {refused.stderr.strip()}")
+            raise RigError(
+                f"{server.name}: {filler.parent} is not full: an allocation of {format_size(more)} should fail with "
+                f"'No space left', fallocate printed: {refused.stderr.strip() or 'nothing'}"
+            )
         pause(self.held_s)
         proof = (
-            f"{taken:,} of {before.bytes:,} free bytes taken, for {self.held_s:g} s; for {more:,} more: No space left"
+            f"{taken:,} of {before.bytes:,} free bytes taken for {self.held_s:g} s; "
+            f"allocation of {more:,} more bytes: No space left"
         )
         return FaultEvent(self.name, server.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Remove the file."""
+        """Remove the file that takes the space."""
         context.lab.server.succeed(["rm", str(filler_of(context))])
 
 
 @dataclass(frozen=True)
-class InodesExhausted(Fault):
-    """Files on the server take all inodes, for ``held_s`` seconds; the file system must have few inodes."""
+class InodesExhausted(_NoSpace):
+    """For ``held_s`` seconds, empty files on the server take all free inodes of the exported file system.
+
+    The file system must have few inodes, such as an ext4 that was created with a small number.
+    """
 
     held_s: float = HELD_S
     name: ClassVar[str] = "inodes-exhausted"
-
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects."""
-        return FaultEffects(errors=frozenset({ENOSPC}))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Create empty files until no inode is free.
 
         Raises:
-            RequestError: there are too many inodes, as on XFS, which allocates them on demand.
-            DeadlineExceeded: some inodes are left.
+            RequestError: more than `MOST_INODES` inodes are free, as on XFS, which allocates inodes on demand.
+            DeadlineExceeded: some inodes are still free after `FILL_DEADLINE_S` seconds.
         """
         server, filler, at_ns = context.lab.server, filler_of(context), now_ns()
         before = room_of(server, filler.parent).inodes
         if before > MOST_INODES:
             raise RequestError(
-                f"{before:,} free inodes are too many to take",
+                f"{server.name}: fault {self.name}: {filler.parent} has {before:,} free inodes, at most "
+                f"{MOST_INODES:,} are supported",
                 remedy="use a file system with fewer inodes: Ext4Spec(inodes=...)",
             )
         server.succeed(["mkdir", str(filler)])
         numbers = count()
 
         def taken() -> bool:
-            # One name too many, so that the last creation fails. Clients may free an inode meanwhile.
+            # One file more than inodes are free: its creation must fail. Clients may free inodes meanwhile.
             names = [str(filler / str(next(numbers))) for _ in range(room_of(server, filler.parent).inodes + 1)]
             refused = server.run(["xargs", "touch"], stdin="\n".join([*names, ""]), deadline_s=FILL_DEADLINE_S)
             return "No space left" in refused.stderr and not room_of(server, filler.parent).inodes
 
-        wait_until(taken, Deadline.after(FILL_DEADLINE_S), f"{server.name} to have no inode left")
+        wait_until(taken, Deadline.after(FILL_DEADLINE_S), f"{server.name} to have no free inode")
         pause(self.held_s)
-        proof = f"{before:,} free inodes taken, for {self.held_s:g} s; for more: No space left"
+        proof = f"{before:,} free inodes taken for {self.held_s:g} s; creation of one more file: No space left"
         return FaultEvent(self.name, server.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Remove the files."""
+        """Remove the directory of empty files."""
         context.lab.server.succeed(["rm", "--recursive", str(filler_of(context))], deadline_s=FILL_DEADLINE_S)
 
 
 def filler_of(context: FaultContext) -> PurePosixPath:
-    """Return the path on the server of the file or folder that takes the space."""
+    """Return the path on the server of the file or directory that takes the free space or the inodes."""
     return PurePosixPath(context.stack.filesystem.directory) / FILLER
 
 
 def room_of(machine: Machine, directory: PurePosixPath) -> Room:
-    """Return the free space of the file system at a directory."""
+    """Return the free space and free inodes of the file system that contains a directory of the machine."""
     blocks, size, inodes = machine.succeed(["stat", "--file-system", "--format=%f %S %d", str(directory)]).split()
     return Room(
         whole_number(blocks, "free blocks") * whole_number(size, "block size"), whole_number(inodes, "free inodes")

@@ -1,4 +1,4 @@
-"""Faults of the NFS service."""
+"""Faults in which the NFS server is stopped, killed, or restarted together with its machine."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -13,20 +13,20 @@ from raidproof.storage.stack import StackSpec
 
 @dataclass(frozen=True)
 class _Interrupted(Fault):
-    """The service is away for ``down_s`` seconds."""
+    """An interruption of the NFS service: it stays stopped for ``down_s`` seconds."""
 
     down_s: float = 0.0
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Return the effects."""
+        """Declare a restart of nfsd, hung tasks on clients, and the errors of soft mounts."""
         return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     @abstractmethod
     def stop(self, context: FaultContext) -> FaultEvent:
-        """Stop the service."""
+        """Stop the NFS service, and return the event."""
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Stop the service, and wait ``down_s`` seconds."""
+        """Stop the NFS service, and wait ``down_s`` seconds."""
         stopped = self.stop(context)
         pause(self.down_s)
         return replace(stopped, proof=f"{stopped.proof}, for {self.down_s:g} s")
@@ -37,48 +37,48 @@ class _Interrupted(Fault):
 
 @dataclass(frozen=True)
 class NfsdRestart(_Interrupted):
-    """The NFS server is stopped and, after ``down_s`` seconds, started again; all else stays up."""
+    """nfsd stops, and starts again after ``down_s`` seconds. Machine, file system and array stay online."""
 
     name: ClassVar[str] = "nfsd-restart"
 
     def stop(self, context: FaultContext) -> FaultEvent:
-        """Stop the server."""
+        """Stop nfsd."""
         return self._event(context, context.stack.export.halt())
 
     def heal(self, context: FaultContext) -> None:
-        """Start the server; clients reclaim their open files and locks."""
+        """Start nfsd; clients reclaim their open files and locks."""
         context.stack.export.restart()
 
 
 @dataclass(frozen=True)
 class NfsdKilled(_Interrupted):
-    """The whole NFS service dies, with its daemons."""
+    """nfsd and its daemons are killed, and start again after ``down_s`` seconds."""
 
     name: ClassVar[str] = "nfsd-killed"
 
     def stop(self, context: FaultContext) -> FaultEvent:
-        """Kill the service.
+        """Kill nfsd and its daemons.
 
         Raises:
-            RigError: it did not run.
+            RigError: nfsd was not running.
         """
         return self._event(context, context.stack.export.kill())
 
     def heal(self, context: FaultContext) -> None:
-        """Start the service; clients reclaim their open files and locks."""
+        """Start nfsd and its daemons; clients reclaim their open files and locks."""
         context.stack.export.revive()
 
 
 @dataclass(frozen=True)
 class ServerRestart(_Interrupted, CleanReboot):
-    """The server is shut down cleanly, and switched on again after ``down_s`` seconds."""
+    """The server machine shuts down cleanly, and is switched on again after ``down_s`` seconds."""
 
     name: ClassVar[str] = "server-restart"
 
     def stop(self, context: FaultContext) -> FaultEvent:
-        """Shut the server down."""
+        """Shut the server machine down."""
         return CleanReboot.inject(self, context)
 
     def heal(self, context: FaultContext) -> None:
-        """Switch the machine on."""
+        """Switch the server machine on."""
         CleanReboot.heal(self, context)

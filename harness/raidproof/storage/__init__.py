@@ -1,1 +1,1 @@
-"""The storage stack of a server and its clients, layer by layer."""
+"""The storage stack of a server and its clients: array, file system, NFS server, mounts, links, kernel settings."""

@@ -1,4 +1,4 @@
-"""The NFS mount of a client: its request, its commands, its effective state, and the mount of a machine."""
+"""The NFS mount of a client: requested options, mount command, and effective state from /proc/self/mountstats."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -14,6 +14,7 @@ DIRECTORY = "/mnt/raidproof"
 """Mount point of the export on a client."""
 MOUNT_DEADLINE_S = 120.0
 VERSIONS = ("3", "4.0", "4.1", "4.2")
+# Values of proto (nfs(5)) that are refused, with the reason.
 _NO_PROTOCOL = {
     "udp": "distributions build the NFS client without it (CONFIG_NFS_DISABLE_UDP_SUPPORT), and NFSv4 never had it",
     "udp6": "distributions build the NFS client without it (CONFIG_NFS_DISABLE_UDP_SUPPORT), and NFSv4 never had it",
@@ -24,10 +25,10 @@ _NO_PROTOCOL = {
 
 
 def _read_version(value: Any) -> Any:
-    word = str(value).lower().removeprefix("nfs").removeprefix("v")
-    if word == "4":
-        raise RequestError("NFS version 4 is a family: say 4.0, 4.1 or 4.2")
-    return one_of("NFS version", word, VERSIONS)
+    version = str(value).lower().removeprefix("nfs").removeprefix("v")
+    if version == "4":
+        raise RequestError(f"NFS version {value}: the minor version is missing: request 4.0, 4.1 or 4.2")
+    return one_of("NFS version", version, VERSIONS)
 
 
 def _read_protocol(value: Any) -> Any:
@@ -37,23 +38,30 @@ def _read_protocol(value: Any) -> Any:
 
 
 class MountSpec(Spec):
-    """A requested mount. Sizes in bytes, times in seconds; None is not requested: the effective value is recorded.
-
-    With ``sync`` the client sends each write before write() returns; without it, the client may delay sending until
-    fsync() or close(), which breaks no promise.
-    """
+    """The requested options of a mount, named as in nfs(5). A field that is None leaves the choice to the client."""
 
     vers: Annotated[Literal["3", "4.0", "4.1", "4.2"], BeforeValidator(_read_version)] = "4.2"
     rsize: Size | None = None
+    """Maximum bytes of one READ request."""
     wsize: Size | None = None
+    """Maximum bytes of one WRITE request."""
     sync: bool | None = None
+    """Whether write() returns only after the client has sent the data.
+
+    Without ``sync``, the client may keep data until fsync() or close(), which breaks no promise.
+    """
     recovery: Literal["hard", "soft", "softerr"] = "hard"
-    """What the client does if the server does not answer: retry for ever, or fail after ``retrans`` tries."""
+    """What the client does if the server does not answer: retry for ever, or fail after ``retrans`` retries."""
     timeo_s: float | None = Field(default=None, gt=0, le=600)
+    """Seconds until the client repeats a request."""
     retrans: int | None = Field(default=None, ge=0, le=1000)
+    """Retries before the client takes further recovery action."""
     nconnect: int | None = None
+    """Number of TCP connections to the server."""
     actimeo: int | None = Field(default=None, ge=0)
+    """Seconds for which the client caches attributes of files and directories."""
     noac: bool = False
+    """Whether the client caches no attributes, and makes every write synchronous."""
     proto: Annotated[Literal["tcp"], BeforeValidator(_read_protocol)] = "tcp"
     port: int | None = Field(default=None, ge=1, le=65535)
 
@@ -63,18 +71,20 @@ class MountSpec(Spec):
             if size is not None:
                 _refuse_transfer_size(name, size)
         if self.nconnect is not None and not 1 <= self.nconnect <= 16:
-            raise RequestError(f"nconnect {self.nconnect}: a client opens 1 to 16 connections")
+            raise RequestError(f"nconnect {self.nconnect} is not from 1 to 16, the connections that a client can open")
         if self.noac and self.actimeo:
-            raise RequestError(f"noac caches no attributes, actimeo {self.actimeo} would: choose one")
+            raise RequestError(
+                f"noac disables the cache of attributes, for which actimeo is {self.actimeo} s: choose one"
+            )
         if self.noac and self.sync is False:
-            raise RequestError("noac makes every write synchronous, so it cannot go with sync = false")
+            raise RequestError("noac makes every write synchronous, which contradicts sync = false: choose one")
         if self.timeo_s is not None and abs(self.timeo_s * 10 - round(self.timeo_s * 10)) > 1e-9:
-            raise RequestError(f"timeo_s {self.timeo_s}: the client counts in tenths of a second")
+            raise RequestError(f"timeo_s {self.timeo_s} is no multiple of 0.1: the client counts tenths of a second")
         return self
 
     def options(self) -> tuple[str, ...]:
-        """The requested options of nfs(5)."""
-        asked = {
+        """Return the requested mount options, as in nfs(5)."""
+        requested = {
             "vers": self.vers,
             "rsize": self.rsize,
             "wsize": self.wsize,
@@ -84,11 +94,11 @@ class MountSpec(Spec):
             "timeo": None if self.timeo_s is None else round(self.timeo_s * 10),
             "retrans": self.retrans,
             "actimeo": self.actimeo,
-            # No retries: the harness itself waits until the server is ready, under its own deadline.
+            # No retries by mount.nfs: the harness waits until the server is ready, within its own deadline.
             "retry": 0,
         }
         return (
-            *(f"{name}={value}" for name, value in asked.items() if value is not None),
+            *(f"{name}={value}" for name, value in requested.items() if value is not None),
             self.recovery,
             *([] if self.sync is None else ["sync" if self.sync else "async"]),
             *(["noac"] if self.noac else []),
@@ -98,20 +108,26 @@ class MountSpec(Spec):
 def _refuse_transfer_size(name: str, size: int) -> None:
     written = f"{name} {format_size(size)}"
     if size > MIB:
-        raise RequestError(f"{written}: client and server clamp it to 1MiB")
+        raise RequestError(f"{written} is more than the maximum: client and server clamp it to 1MiB")
     if size < KIB:
-        raise RequestError(f"{written}: the client replaces less than 1KiB by its default")
+        raise RequestError(f"{written} is less than 1KiB: the client would use its default instead")
     # The client rounds down: to whole pages, and below a page to a power of two (nfs_io_size, Linux 6.0).
     if size % PAGE_SIZE and not (size < PAGE_SIZE and power_of_two(size)):
-        raise RequestError(f"{written}: the client would round it down to whole pages of 4KiB")
+        raise RequestError(
+            f"{written} is not a multiple of the page size, nor 1KiB or 2KiB: the client would round it down to whole "
+            "pages of 4KiB, or below to a power of two"
+        )
 
 
 NO_LAYOUT = "not configured"
-"""Value in mountstats for NFSv4.1 and later without pNFS (nfs4_show_pnfs in fs/nfs/super.c)."""
+"""Value of ``pnfs`` in mountstats if an NFSv4.1 or 4.2 mount does not use pNFS (nfs4_show_pnfs in fs/nfs/super.c)."""
 
 
 class MountState(State):
-    """The effective state of a mount, from /proc/self/mountstats, which includes all defaults."""
+    """The effective state of a mount, from /proc/self/mountstats, which lists default values too.
+
+    Fields of the same names as in `MountSpec` have the same units.
+    """
 
     source: str
     directory: str
@@ -123,8 +139,9 @@ class MountState(State):
     timeo_s: float
     retrans: int
     nconnect: int
-    """Connections that are open to the server."""
+    """Number of open TCP connections to the server."""
     acregmin: int
+    """Least seconds for which attributes of a file are cached; the next three fields likewise, see nfs(5)."""
     acregmax: int
     acdirmin: int
     acdirmax: int
@@ -132,33 +149,34 @@ class MountState(State):
     proto: str
     port: int
     lease_s: int | None
-    """The lease time of the server, for an NFSv4 client."""
+    """Lease time of the server in seconds; None for NFSv3, which has no leases."""
     pnfs: str
-    """The layout driver by which the client would write directly to data servers, or ``not configured``."""
+    """The pNFS layout driver of the client, which would write directly to data servers, or `NO_LAYOUT`."""
     options: tuple[str, ...]
+    """All words of the line ``opts`` in mountstats."""
 
 
 def mount_command(spec: MountSpec, source: str, directory: str = DIRECTORY) -> list[str]:
-    """Return the command that mounts the export and creates the directory if needed."""
+    """Return the command that creates the mount point if needed, and mounts ``source`` (ADDRESS:PATH) there."""
     return ["mount", "--mkdir", "--types", "nfs", "--options", ",".join(spec.options()), source, directory]
 
 
 def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
-    """Parse one mount of /proc/self/mountstats.
+    """Parse the entry of one mount point in the content of /proc/self/mountstats.
 
     Raises:
-        RigError: no NFS file system is mounted there, or the output was cut off.
+        RigError: no NFS file system is mounted on the directory, or the entry is truncated or malformed.
     """
     start = re.compile(rf"^device (\S+) mounted on {re.escape(directory)} with fstype nfs4? statvers=", re.MULTILINE)
-    # Of stacked mounts the last one counts.
+    # If several file systems are mounted on the directory, processes see the last one.
     entries = list(start.finditer(text))
     if not entries:
-        raise RigError(f"no NFS mount on {directory}")
+        raise RigError(f"/proc/self/mountstats lists no NFS mount on {directory}")
     entry = text[entries[-1].start() :].split("\ndevice ", maxsplit=1)[0]
     line = re.search(r"^\topts:\t(\S+)\n", entry, re.MULTILINE)
-    # The operations come last: an entry without them was cut off.
+    # The statistics per operation end an entry: without them it is truncated.
     if line is None or "per-op statistics" not in entry:
-        raise RigError(f"mountstats of {directory} are not whole: {entry[-300:]}")
+        raise RigError(f"the entry of {directory} in /proc/self/mountstats is truncated: {entry[-300:]}")
     words = line.group(1).split(",")
     values = dict(word.split("=", 1) for word in words if "=" in word)
     lease = re.search(r"^\tnfsv4:\t.*\blease_time=(\d+)", entry, re.MULTILINE)
@@ -181,14 +199,17 @@ def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:
             acdirmax=int(values["acdirmax"]),
             noac="noac" in words,
             proto=values["proto"],
-            # The only option that mountstats leaves out if it has its default.
+            # mountstats leaves out this option alone if it has its default.
             port=int(values.get("port", NFS_PORT)),
             lease_s=int(lease.group(1)) if lease else None,
             pnfs=layout.group(1) if layout else NO_LAYOUT,
             options=tuple(words),
         )
     except (KeyError, ValueError, StopIteration) as error:
-        raise RigError(f"mountstats of {directory} make no sense: {line.group(1)}") from error
+        raise RigError(
+            f"an option in the entry of {directory} in /proc/self/mountstats is missing or malformed ({error!r}): "
+            f"{line.group(1)}"
+        ) from error
 
 
 class Mount:
@@ -201,45 +222,45 @@ class Mount:
         self.directory = directory
 
     def activate(self) -> MountState:
-        """Mount the export and verify that the mount is as requested.
+        """Mount the export, and verify that the effective mount options are as requested.
 
         Raises:
-            NotEffective: it is not as requested.
+            NotEffective: an effective mount option differs from the requested one.
         """
         command = mount_command(self.spec, self.source, self.directory)
         self.machine.succeed(command, deadline_s=MOUNT_DEADLINE_S)
         return self.require_effective()
 
     def deactivate(self) -> None:
-        """Unmount, after the client has sent all dirty data."""
+        """Unmount the export; umount(8) returns after the client has sent all dirty data."""
         self.machine.succeed(["umount", self.directory], deadline_s=MOUNT_DEADLINE_S)
 
     def state(self) -> MountState:
-        """Read the state of the mount.
+        """Read the effective state of the mount.
 
         Raises:
-            RigError: nothing is mounted.
+            RigError: no NFS file system is mounted on the directory.
         """
         return parse_mountstats(self.machine.get("/proc/self/mountstats"), self.directory)
 
     def require_effective(self) -> MountState:
-        """Return the state, if it is as requested.
+        """Verify that the effective mount options are as requested, and return the state of the mount.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective mount option differs from the requested one.
         """
         state = self.state()
-        require_effective(f"{self.machine.name}: mount of {self.source}", self._asked(), found_of(state))
+        require_effective(f"{self.machine.name}: mount of {self.source}", self._requested(), found_of(state))
         return state
 
-    def _asked(self) -> dict[str, Value]:
+    def _requested(self) -> dict[str, Value]:
         spec = self.spec
         return {
             "source": self.source,
             "vers": spec.vers,
             "rsize": spec.rsize,
             "wsize": spec.wsize,
-            # noac alone makes the mount synchronous.
+            # noac implies sync (nfs(5)).
             "sync": True if spec.noac else spec.sync,
             "recovery": spec.recovery,
             "timeo": None if spec.timeo_s is None else round(spec.timeo_s * 10),
@@ -249,13 +270,13 @@ class Mount:
             "noac": spec.noac,
             "proto": spec.proto,
             "port": spec.port,
-            # No export of raidproof offers layouts; with a layout the writes of clients would bypass the server.
+            # raidproof exports without pnfs (exports(5)): with a layout, a client's writes would bypass the server.
             "pnfs": NO_LAYOUT,
         }
 
 
 def found_of(state: MountState) -> dict[str, Value]:
-    """Return the effective values, under the names of the request."""
+    """Return the effective values of a mount under the names that `Mount` requests, for `require_effective`."""
     times = (state.acregmin, state.acregmax, state.acdirmin, state.acdirmax)
     return {
         **state.model_dump(include={"source", "vers", "rsize", "wsize", "sync", "recovery", "retrans", "nconnect"}),

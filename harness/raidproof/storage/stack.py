@@ -1,4 +1,4 @@
-"""The whole storage stack of a lab, and the order of its layers."""
+"""The storage stack of a lab: its request, its effective state, and the order in which its layers go online."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, Tun
 
 
 class StackSpec(Spec):
-    """A requested stack; combinations of layers that cannot work are refused."""
+    """The requested configuration of every layer. Combinations of layers that cannot work are refused."""
 
     array: ArraySpec
     filesystem: AnyFilesystem = XfsSpec()
@@ -28,52 +28,62 @@ class StackSpec(Spec):
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()
     link: LinkSpec = LinkSpec()
-    """The link of every machine to the switch."""
+    """The link of every machine to the lab's switch."""
     server_link: LinkSpec | None = None
-    """The link of the server, if it differs."""
+    """The link of the server; None if it has the conditions of ``link``."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         self.filesystem.alignment(self.array.geometry)
         if self.filesystem.log in self.array.disks:
-            raise RequestError(f"disk {self.filesystem.log} is in the array, so it cannot carry the external log")
+            raise RequestError(
+                f"disk {self.filesystem.log} is in the array, so it cannot carry the external log of the file system"
+            )
         self._refuse_port()
-        if not self.array.kind.parity and (asked := self.tuning.parity_only):
+        if not self.array.kind.parity and (requested := self.tuning.parity_only):
             others = listed(lambda kind: kind.parity > 0)
-            raise RequestError(f"RAID{self.array.level} has no {' and no '.join(asked)}: only RAID{others} do")
+            raise RequestError(f"RAID{self.array.level} has no {' and no '.join(requested)}: only RAID{others} have")
         for name, size in (("rsize", self.mount.rsize), ("wsize", self.mount.wsize)):
             if size is not None and size > self.export.max_block_size:
                 raise RequestError(
-                    f"{name} {format_size(size)}: the server would clamp it to its max_block_size, "
+                    f"{name} {format_size(size)} of the mount: the server would clamp it to its max_block_size, "
                     f"{format_size(self.export.max_block_size)}"
                 )
         return self
 
     def _refuse_port(self) -> None:
-        asked, served = self.mount.port, self.export.port
-        # NFSv3 asks the server's rpcbind for the port, NFSv4 uses the default port.
-        if asked is None and (self.mount.vers == "3" or served == NFS_PORT):
+        requested, served = self.mount.port, self.export.port
+        # Without a requested port, an NFSv3 client queries the server's rpcbind, and an NFSv4 client uses 2049.
+        if requested is None and (self.mount.vers == "3" or served == NFS_PORT):
             return
-        if asked != served:
-            raise RequestError(f"the client would ask at port {asked or NFS_PORT}, and nfsd listens on {served}")
+        if requested != served:
+            raise RequestError(
+                f"the client would connect to port {requested or NFS_PORT}, but the server listens on port {served}: "
+                "request the same port for mount and export"
+            )
 
     @property
     def disks(self) -> tuple[str, ...]:
-        """The serials of all disks of the stack."""
+        """The serials of all disks of the array, and of the disk with the file system's external log."""
         log = self.filesystem.log
         return (*self.array.disks, *([log] if log else []))
 
     def source(self, address: str, path: str) -> str:
-        """Return the mount source of a server that exports this path: an export with fsid 0 is the NFSv4 root."""
+        """Return the source, ADDRESS:PATH, by which clients mount a path that the server exports.
+
+        An NFSv4 client mounts an export with fsid 0 as ``/``, the root of the server's name space (exports(5)).
+        """
         root = self.export.fsid == 0 and self.mount.vers != "3"
         return f"{address}:{'/' if root else path}"
 
     def refuse_disks(self, sizes: Mapping[str, int]) -> None:
-        """Check, before a server exists, that one with these disks (bytes by serial) can carry the stack.
+        """Check that a server with these disks can carry the stack. No machine needs to run.
+
+        ``sizes`` has the size in bytes of each disk of the server, by serial.
 
         Raises:
-            RequestError: a disk does not exist, or the array would be too small for the filesystem, or a member for
-                the array's bitmap.
+            RequestError: the server lacks a disk, the array is too small for the file system, or the bitmap chunk is
+                too small for the members.
         """
         for serial in self.disks:
             if serial not in sizes:
@@ -84,35 +94,35 @@ class StackSpec(Spec):
         least = self.filesystem.least_size(self.array.geometry)
         if room < least:
             raise RequestError(
-                f"an array of {format_size(room)} is too small for {self.filesystem.type}, "
-                f"which needs {format_size(least)} on it"
+                f"the array offers {format_size(room)}, which is too small for {self.filesystem.type}: this file "
+                f"system needs at least {format_size(least)}"
             )
 
 
 def on_disks(spec: StackSpec, *, zeroed: bool) -> StackSpec:
-    """Return the stack that can be built on disks: the first resync is skipped only if they are zero."""
+    """Return the stack without ``assume_clean`` if the disks are not ``zeroed``: they then need the first resync."""
     if zeroed or not spec.array.assume_clean:
         return spec
     return spec.model_copy(update={"array": spec.array.model_copy(update={"assume_clean": False})})
 
 
 class StackState(State):
-    """The effective configuration of every layer, for the record."""
+    """The effective configuration of every layer, as the record stores it."""
 
     array: ArrayState
     filesystem: FilesystemState
     export: SerializeAsAny[ServerState]
     mounts: dict[str, MountState]
-    """By client name."""
+    """The mounts by the name of the client."""
     tuning: TuningState = TuningState()
     links: dict[str, LinkState] = Field(default_factory=dict)
-    """By machine name; only for links with conditions."""
+    """The links by the name of the machine, without links that have no requested conditions."""
     caveats: tuple[str, ...] = ()
-    """Differences from a deployed server that affect the meaning of results."""
+    """Sentences: the differences from a deployed server that affect the meaning of results."""
 
 
 class Step(NamedTuple):
-    """One step of an activation, which the caller may time."""
+    """A named step that brings part of the stack online. The caller runs each step, and may time it."""
 
     name: str
     run: Callable[[], object]
@@ -138,10 +148,10 @@ class Stack:
         self._server = server.name
 
     def create(self) -> None:
-        """Write array and filesystem onto the disks. Then the array is offline, and the filesystem not mounted.
+        """Create the array and the file system on the disks, and stop the array.
 
-        This waits for the resync that follows a creation: until its end a RAID5 is degraded, and would not survive a
-        cut.
+        The resync that follows the creation of the array ends first: before its end, a RAID5 is degraded and would
+        not survive a power cut.
         """
         self.array.create()
         self.array.wait_clean()
@@ -149,7 +159,7 @@ class Stack:
         self.array.deactivate()
 
     def server_steps(self) -> tuple[Step, ...]:
-        """Return the steps that bring the server online, in order: after a power cut only these steps run."""
+        """Return the steps that bring the server online, in order. After a power cut of the server only they run."""
         return (
             Step("assemble", self._assemble),
             Step("mount", self.filesystem.activate),
@@ -169,14 +179,14 @@ class Stack:
             link.activate()
 
     def client_steps(self) -> tuple[Step, ...]:
-        """Return the steps that bring the clients online; they may run at the same time."""
+        """Return the steps that bring the clients online, one for each client. They may run at the same time."""
         return tuple(Step(f"{name} mount", partial(self.activate_client, name)) for name in self.mounts)
 
     def activate_client(self, name: str) -> MountState:
-        """Bring one client online, also after a reboot: its link, its tuning, its mount.
+        """Bring one client online, also after its reboot: set its link and its kernel settings, and mount the export.
 
         Raises:
-            NotEffective: one is not as requested.
+            NotEffective: an effective value of the link, the kernel settings or the mount is not as requested.
         """
         self._connect(name)
         self.client_tuning[name].activate()
@@ -185,10 +195,10 @@ class Stack:
     def activate(self) -> StackState:
         """Bring server and clients online, and verify that every layer is as requested.
 
-        No client has a mount before this, so the server's grace period is ended at once.
+        No client may have a mount before. So no client has state to reclaim, and the server's grace period is ended.
 
         Raises:
-            NotEffective: one is not.
+            NotEffective: an effective value is not as requested.
         """
         for step in self.server_steps():
             step.run()
@@ -196,19 +206,19 @@ class Stack:
         return self.activate_clients()
 
     def activate_clients(self) -> StackState:
-        """Mount on every client of a server that is online, and verify that every layer is as requested.
+        """Bring every client online, and verify that every layer is as requested. The server must be online.
 
         Raises:
-            NotEffective: one is not.
+            NotEffective: an effective value is not as requested.
         """
-        _all_at_once([step.run for step in self.client_steps()], "clients did not mount")
+        _all_at_once([step.run for step in self.client_steps()], "clients could not mount the export")
         return self.state()
 
     def deactivate(self) -> None:
-        """Take clients and server offline, in reverse order; every step is tried even if another failed.
+        """Take the clients, then the server offline. Every step runs, even if an earlier step fails.
 
         Raises:
-            ExceptionGroup: the failures.
+            ExceptionGroup: the errors of the steps that failed.
         """
         try_all(
             (
@@ -219,34 +229,34 @@ class Stack:
                 self.array.deactivate,
                 self._disconnect,
             ),
-            "the stack did not go offline in good order",
+            "not every layer of the stack could be taken offline",
         )
 
     def deactivate_clients(self) -> None:
-        """Unmount on every client."""
-        _all_at_once([mount.deactivate for mount in self.mounts.values()], "clients did not unmount")
+        """Unmount the export on every client."""
+        _all_at_once([mount.deactivate for mount in self.mounts.values()], "clients could not unmount the export")
 
     def _disconnect(self) -> None:
-        knobs = [tuning.deactivate for tuning in self.client_tuning.values()]
+        settings = [tuning.deactivate for tuning in self.client_tuning.values()]
         links = [link.deactivate for link in self.links.values()]
-        _all_at_once([*knobs, *links], "knobs and links were not put back")
+        _all_at_once([*settings, *links], "kernel settings of clients, or links, could not be restored")
 
     def destroy(self) -> None:
-        """Erase filesystem and array from the disks; they must be offline."""
+        """Erase file system and array from the disks. The stack must be offline."""
         self.array.activate()
         self.filesystem.destroy()
         self.array.destroy()
 
     def state(self) -> StackState:
-        """Read the effective configuration of every layer.
+        """Read the effective configuration of every layer, and verify that it is as requested.
 
         Raises:
-            NotEffective: one is not as requested.
+            NotEffective: an effective value is not as requested.
         """
         return StackState(
             array=self.array.require_effective(),
             filesystem=self.filesystem.require_effective(),
-            # Only after a client has accessed the export, the kernel has it.
+            # After the mounts: the kernel lists the options of an export once a client has accessed it.
             export=self.export.require_effective(),
             mounts={name: mount.require_effective() for name, mount in self.mounts.items()},
             tuning=self._tuning_state(),
@@ -260,8 +270,8 @@ class Stack:
 
     def caveats(self) -> tuple[str, ...]:
         """Return the differences from a deployed server that affect the meaning of a verdict on this stack."""
-        trusted = ("the first resync was skipped (assume_clean)",) if self.spec.array.assume_clean else ()
-        return (*self.spec.export.caveats(), *self.spec.tuning.caveats(), *trusted)
+        array = ("the first resync of the array was skipped (assume_clean)",) if self.spec.array.assume_clean else ()
+        return (*self.spec.export.caveats(), *self.spec.tuning.caveats(), *array)
 
 
 def _all_at_once(actions: Sequence[Callable[[], object]], failure: str) -> None:

@@ -1,4 +1,4 @@
-"""The RAID array: its request, its commands, its effective state, and the array of a machine."""
+"""The RAID array: its request, the mdadm commands, its effective state, and the bytes on its members."""
 
 from raidproof.storage.array.array import (
     SYNC_DEADLINE_S,

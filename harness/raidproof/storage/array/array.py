@@ -1,4 +1,4 @@
-"""An md array of a machine: commands, creation to destruction, maintenance."""
+"""The md array of a machine: mdadm commands, creation, assembly, checks, and maintenance of md devices."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,28 +28,32 @@ from raidproof.storage.array.state import (
 from raidproof.storage.array.superblock import Bitmap, examine_bitmap_command, parse_bitmaps
 
 SYNC_DEADLINE_S = 600.0
+"""Default time limit in seconds for a resync, rebuild or check."""
 _POLL_S = 0.1
 START_DIRTY = "/sys/module/md_mod/parameters/start_dirty_degraded"
-"""Whether md starts an array that is dirty and degraded (Documentation/admin-guide/md.rst)."""
+"""The kernel parameter that lets md start a dirty and degraded array (Documentation/admin-guide/md.rst)."""
 Action = Literal["check", "repair", "resync"]
+"""Background work that `Upkeep.begin` starts; the words of the sysfs file md/sync_action."""
 START_DEADLINE_S = 20.0
+"""Time limit in seconds for background work to start, and for md to release a faulty member."""
 FULL_SPEED = {"stripe_cache_size": 4096, "sync_speed_max": 2_000_000}
-"""Minimum values of md's files: stripes in memory (one page per member), and KiB/s of each member.
+"""Minimum values of two sysfs files of an md device that works at full speed.
 
-With md's default of 256 stripes it sleeps most of the time (raid5_sync_request in drivers/md/raid5.c sleeps whenever
-all of them are in use); the default speed limit is 200,000 KiB/s.
+The first is the number of stripes in md's cache, the second is in KiB/s of each member. With the default of 256
+stripes, md sleeps most of the time (raid5_sync_request in drivers/md/raid5.c sleeps while all stripes are in use). The
+default speed limit is 200,000 KiB/s.
 """
 _SYSTEM = "system"
 
 
 def create_command(md: Md) -> list[str]:
-    """Return the command that writes an array's metadata onto its members and starts it."""
+    """Return the command that creates and starts an md device."""
     policy = {
         "bitmap": [
             "--bitmap=internal",
             *([f"--bitmap-chunk={md.bitmap_chunk // 1024}K"] if md.bitmap_chunk else []),
         ],
-        # Without a bitmap option, mdadm 4.3 and later would ask for one for RAID1, 4, 5, 6 and 10.
+        # Without a bitmap option, mdadm 4.3 and later ask whether to create a bitmap on RAID1, 4, 5, 6 and 10.
         "resync": ["--bitmap=none", "--consistency-policy=resync"],
         "ppl": ["--consistency-policy=ppl"],
         "journal": [f"--write-journal={md.journal}"],
@@ -74,88 +78,89 @@ def create_command(md: Md) -> list[str]:
 
 
 def create_commands(spec: ArraySpec) -> list[list[str]]:
-    """Return all commands that create an array, in order."""
-    trusted = ["--assume-clean"] if spec.assume_clean else []
-    # RAID0 refuses --assume-clean, because it has nothing that could be unclean.
+    """Return the commands that create all md devices of an array, in order."""
+    assumed = ["--assume-clean"] if spec.assume_clean else []
+    # mdadm refuses --assume-clean for RAID0, which has no redundancy.
     return [
-        command[:4] + (trusted if LEVELS[md.level].redundant else []) + command[4:]
+        command[:4] + (assumed if LEVELS[md.level].redundant else []) + command[4:]
         for md in spec.devices
         for command in [create_command(md)]
     ]
 
 
 def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
-    """Return the command that assembles an existing array.
+    """Return the command that assembles an existing md device.
 
-    The command uses neither --force nor --run: after a power cut a complete array starts even if it is dirty, and an
-    array that does not start without them is a finding. ``starts_dirty``: mdadm leaves it to md whether a dirty and
-    degraded array may start; the metadata is not modified, as it would be by --force.
+    By default the command has neither --force nor --run: after a power cut, a complete array starts without these
+    options even if it is dirty. An array that does not start is a finding. With ``starts_dirty``, the command has
+    --run: mdadm then passes a dirty and degraded array to md, which starts it if `START_DIRTY` is set. Unlike --force,
+    --run does not modify the superblocks.
     """
     return ["mdadm", "--assemble", *(["--run"] if starts_dirty else []), md.device, *md.inputs]
 
 
 def stop_command(devices: Iterable[str]) -> list[str]:
-    """Return the command that stops arrays, in the given order."""
+    """Return the command that stops md devices, in the given order."""
     return ["mdadm", "--stop", *devices]
 
 
 def zero_command(paths: Iterable[str]) -> list[str]:
-    """Return the command that erases the metadata of an array from its members."""
+    """Return the command that erases the superblocks from devices."""
     return ["mdadm", "--zero-superblock", *paths]
 
 
 def check_command(devices: Sequence[str]) -> list[str]:
-    """Return the command that starts a comparison of copies or parity, in the background."""
+    """Return the command that starts a check of md devices: md compares copies or parity in the background."""
     return ["mdadm", "--action=check", *devices]
 
 
 def repair_command(devices: Sequence[str]) -> list[str]:
-    """Return the command that rewrites differing copies or parity, in the background."""
+    """Return the command that starts a repair of md devices: md corrects copies or parity in the background."""
     return ["mdadm", "--action=repair", *devices]
 
 
 def fail_command(md: Md, path: str) -> list[str]:
-    """Return the command that declares a member faulty."""
+    """Return the command that declares the member with this path faulty."""
     return ["mdadm", md.device, "--fail", path]
 
 
 def remove_command(md: Md, path: str) -> list[str]:
-    """Return the command that removes a faulty member."""
+    """Return the command that removes a faulty member from an md device."""
     return ["mdadm", md.device, "--remove", path]
 
 
 def add_command(md: Md, path: str) -> list[str]:
-    """Return the command that adds a disk without metadata; a degraded array rebuilds onto it."""
+    """Return the command that adds a disk without a superblock. A degraded md device then rebuilds onto the disk."""
     return ["mdadm", md.device, "--add", path]
 
 
 def re_add_command(md: Md, path: str) -> list[str]:
-    """Return the command that re-adds a former member; md rebuilds only what the bitmap has marked since."""
+    """Return the command that re-adds a former member. md rebuilds only the regions that the bitmap marks."""
     return ["mdadm", md.device, "--re-add", path]
 
 
 def grow_command(md: Md, members: int) -> list[str]:
-    """Return the command that reshapes an array to more members, which it takes from its spares.
+    """Return the command that starts a reshape to ``members`` members. Spares become the additional members.
 
-    No backup file is needed: with metadata 1.2, mdadm moves the start of the data into the free space before it, so
-    that no stripe is written over one that is still needed (mdadm(8), "data-offset").
+    The reshape needs no backup file: with metadata 1.2, mdadm moves the start of the data into the free space before
+    the data. No new stripe then overwrites an old stripe that is still needed (mdadm(8), --data-offset).
     """
     return ["mdadm", "--grow", md.device, f"--raid-devices={members}"]
 
 
 def readwrite_command(devices: Iterable[str]) -> list[str]:
-    """Return the command that starts the resync of arrays that wait, after assembly, for the first write."""
+    """Return the command that makes md devices read-write, so that md starts a pending resync before a first write."""
     return ["mdadm", "--readwrite", *devices]
 
 
 @contextmanager
 def at_full_speed(machine: Machine, names: Sequence[str]) -> Iterator[None]:
-    """Let md devices of these names work at full speed while the body runs; restore the settings after it."""
+    """Let the md devices with these kernel names work at full speed while the body runs; then restore the settings."""
     paths = {f"/sys/block/{name}/md/{file}": least for name in names for file, least in FULL_SPEED.items()}
-    # Files that a level does not have are left out.
-    had = machine.read_files(paths)
-    slow = {path: value for path, value in had.items() if int(value.split()[0]) < paths[path]}
-    # If the kernel refuses a value for lack of memory, the check is slow.
+    # `read_files` leaves out the files that a level does not have.
+    before = machine.read_files(paths)
+    slow = {path: value for path, value in before.items() if int(value.split()[0]) < paths[path]}
+    # The kernel may refuse a value for lack of memory. md then works at its former speed.
     refused = machine.put_all({path: f"{paths[path]}\n" for path in slow})
     try:
         yield
@@ -166,46 +171,46 @@ def at_full_speed(machine: Machine, names: Sequence[str]) -> Iterator[None]:
 
 
 class Scrub(State):
-    """Result of a check of an array's redundancy.
+    """The result of a check of an array's copies or parity. Md devices are named by path: ``/dev/md0``.
 
-    The copies of a RAID1 or RAID10 may differ in unused places: a page changed while both copies were written. On
-    RAID4, 5 and 6 every mismatch is a stripe whose parity is wrong.
+    On RAID4, 5 and 6, every mismatch is a stripe whose parity is wrong. The copies of a RAID1 or RAID10 may differ
+    without a fault, in places that no file uses: the page changed while md wrote the copies.
     """
 
     mismatch_cnt: dict[str, int]
-    """512-byte sectors that differ, by checked md device; md counts in whole pages or stripes."""
+    """512-byte sectors that differ, by md device. md counts in whole pages or stripes."""
     unchecked: dict[str, str]
-    """Md devices that could not be checked, with the reason."""
+    """The reason by md device, for each md device that md could not check."""
     resynced: dict[str, int] = Field(default_factory=dict)
-    """Sectors that the resync before the check found different and corrected; of RAID4, 5 and 6.
+    """512-byte sectors that the resync before the check corrected, by md device; RAID4, 5 and 6 only.
 
-    Md counts them during the resync (handle_parity_checks5 in drivers/md/raid5.c). Empty if no resync came last before
-    the check.
+    md counts them during the resync (handle_parity_checks5 in drivers/md/raid5.c). An md device is missing if its
+    last work before the check was not a resync.
     """
     repaired: dict[str, int] = Field(default_factory=dict)
-    """Sectors that a second check found different after a repair; only if the first check found differences."""
+    """512-byte sectors that still differ after a repair, by md device. md devices without differences are missing."""
 
     @property
     def mismatches(self) -> int:
-        """Sectors that differ, over all md devices."""
+        """512-byte sectors that differ, summed over all md devices."""
         return sum(self.mismatch_cnt.values())
 
 
 class Array:
-    """The array of one machine."""
+    """The array of one machine, with the commands that create, assemble, check, stop and erase it."""
 
     def __init__(self, spec: ArraySpec, machine: Machine) -> None:
         self.spec = spec
         self.machine = machine
         self.device = spec.devices[-1].device
         self.expected_deviation = ExpectedDeviation()
-        """The deviation that a fault may leave; a fault that is injected sets it."""
+        """The deviations from the request that are allowed now. An injected fault sets them."""
 
     def create(self) -> None:
-        """Write the array onto its members, start it, and verify that it is as requested.
+        """Create and start the array, and verify that the effective state is as requested.
 
         Raises:
-            NotEffective: it is not as requested.
+            NotEffective: an effective value differs from the requested one.
         """
         self._require_kernel()
         for command in create_commands(self.spec):
@@ -213,11 +218,12 @@ class Array:
         self.require_effective()
 
     def activate(self) -> ArrayState:
-        """Assemble the array that is on the members; force nothing, create nothing.
+        """Assemble the existing array from its members, without --force.
 
         Raises:
             CommandFailed: mdadm does not start the array.
-            NotEffective: the array is not as requested, or a member is unexpectedly not in sync.
+            NotEffective: an effective value differs from the requested one, or a member is not in sync although no
+                expected deviation allows it.
         """
         self._require_kernel()
         if dirty := self.expected_deviation.starts_dirty:
@@ -226,7 +232,9 @@ class Array:
             self.machine.succeed(assemble_command(md, starts_dirty=dirty))
         state = self.require_effective()
         if behind := [path for found in state.devices for path in self.expected_deviation.unexpected(found)]:
-            raise NotEffective(f"{self.device}: assembled, but not in sync: {', '.join(map(serial_of, behind))}")
+            raise NotEffective(
+                f"{self.device} is assembled, but these members are not in sync: {', '.join(map(serial_of, behind))}"
+            )
         return state
 
     def _require_kernel(self) -> None:
@@ -238,17 +246,17 @@ class Array:
         self.machine.succeed(stop_command(md.device for md in reversed(self.spec.devices)))
 
     def destroy(self) -> None:
-        """Stop the array and erase its metadata from the members."""
+        """Stop the array, and erase the superblocks from its members."""
         *legs, top = self.spec.devices
         self.machine.succeed(stop_command([top.device]))
-        # The metadata of the uppermost array lies inside the legs, which must be online to erase it.
+        # Superblocks of md0 lie in the legs, which must be online so that mdadm can erase these superblocks.
         self.machine.succeed(zero_command(top.inputs))
         if legs:
             self.machine.succeed(stop_command(leg.device for leg in legs))
             self.machine.succeed(zero_command(path for leg in legs for path in leg.inputs))
 
     def state(self) -> ArrayState:
-        """Read the array's state from the kernel.
+        """Read the effective state of the array from sysfs.
 
         Raises:
             RigError: the array is not online.
@@ -261,54 +269,54 @@ class Array:
         return ArrayState(devices=tuple(parse_md(md, names, content) for md in self.spec.devices))
 
     def require_effective(self) -> ArrayState:
-        """Return the state, if it is as requested.
+        """Verify that the effective state of the array is as requested, or deviates as expected, and return it.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective value differs from the requested one, and no expected deviation allows it.
         """
         state = self.state()
         for md, found in zip(self.spec.devices, state.devices, strict=True):
-            words = found_of(found)
-            require_effective(md.device, self.expected_deviation.accepted(md, asked_of(md, self.spec), words), words)
+            values = found_of(found)
+            require_effective(md.device, self.expected_deviation.accepted(md, asked_of(md, self.spec), values), values)
         return state
 
     def identities(self, *, online: bool = False) -> dict[str, Identity]:
-        """Read the metadata of each disk, by serial; leave out disks without metadata.
+        """Read the superblock of each disk of the array, by serial. Disks without a superblock are left out.
 
-        ``online``: of a nested array, also the metadata of its legs, by their paths.
+        With ``online``, the result also has the superblocks on the legs of a nested array, by path of the leg.
         """
         paths = [path for md in self.spec.devices for path in md.inputs if online or path.startswith(disk_path(""))]
-        # Status 1 means that some device has no metadata, which a checker judges.
-        said = self.machine.run(examine_command(paths)).stdout
-        return {serial_of(path): one for path, one in parse_examine(said).items()}
+        # mdadm ends with status 1 if a device has no superblock. A verdict judges that, so the status is ignored.
+        examined = self.machine.run(examine_command(paths)).stdout
+        return {serial_of(path): one for path, one in parse_examine(examined).items()}
 
     def bitmaps(self) -> dict[str, Bitmap]:
-        """Read the write-intent bitmap on each disk, by serial; the array may be offline."""
+        """Read the write-intent bitmap on each disk of the array, by serial. The array may be offline."""
         disks = [path for md in self.spec.devices if md.consistency_policy == "bitmap" for path in md.inputs]
         paths = [path for path in disks if path.startswith(disk_path(""))]
-        said = self.machine.run(examine_bitmap_command(paths)).stdout if paths else ""
-        return {serial_of(path): one for path, one in parse_bitmaps(said).items()}
+        examined = self.machine.run(examine_bitmap_command(paths)).stdout if paths else ""
+        return {serial_of(path): one for path, one in parse_bitmaps(examined).items()}
 
     def wait_clean(self, deadline_s: float = SYNC_DEADLINE_S) -> ArrayState:
-        """Wait until every member is rebuilt and all resyncs have ended.
+        """Wait until every md device is idle, has all members, and is in sync; return the state of the array.
 
         Raises:
-            DeadlineExceeded: it took longer.
+            DeadlineExceeded: the rebuild or resync takes longer than ``deadline_s`` seconds.
         """
         state = self._leave_read_auto()
         return self._wait(lambda device: device.clean, Deadline.after(deadline_s), "to be in sync", state)
 
     def scrub(self, deadline_s: float = SYNC_DEADLINE_S) -> Scrub:
-        """Let md read and compare everything at full speed; wait for the end.
+        """Let md check the copies or parity of the whole array at full speed, and wait for the end.
 
-        After a power cut the resync comes first, and its corrections are counted separately. A check before the resync
-        would do harm: md marks what the check reads as resynced although it corrects nothing (md_do_sync in
-        drivers/md/md.c; observed with 6.12 and 7.2). If the check finds differences, a repair and a second check
-        follow.
+        A resync that is pending after a power cut runs first, and its corrections are counted separately. A check
+        before the resync would do harm: md marks what the check reads as resynced, although the check corrects nothing
+        (md_do_sync in drivers/md/md.c; observed with Linux 6.12 and 7.2). If the check finds differences, a repair and
+        a second check follow.
 
         Raises:
-            DeadlineExceeded: the check took longer, or the resync before it did.
-            RigError: md never ran the check.
+            DeadlineExceeded: resync, check and repair together take longer than ``deadline_s`` seconds.
+            RigError: md did not run the check.
         """
         with at_full_speed(self.machine, [md.name for md in self.spec.devices]):
             return self._scrub(Deadline.after(deadline_s))
@@ -337,17 +345,17 @@ class Array:
         return Scrub(mismatch_cnt=counted, unchecked=unchecked, resynced=resynced, repaired=repaired)
 
     def _count(self, devices: list[str], deadline: Deadline) -> dict[str, int]:
-        """Check md devices and return the sectors that differ."""
+        """Let md check the md devices with these paths; return the 512-byte sectors that differ, by path."""
         self.machine.succeed(check_command(devices))
         ended = self._wait(_settled, deadline, "to end its check")
         counted = [found for found in ended.devices if found.device in devices]
-        if never := [found.device for found in counted if found.last_sync_action != "check"]:
-            raise RigError(f"no check was run on {', '.join(never)}")
+        if other := [f"{one.device}: {one.last_sync_action}" for one in counted if one.last_sync_action != "check"]:
+            raise RigError(f"md did not run the requested check; last_sync_action is not 'check': {', '.join(other)}")
         return {found.device: found.mismatch_cnt for found in counted}
 
     def _leave_read_auto(self) -> ArrayState | None:
-        """Start the resync of an array that was only assembled; return its state if nothing had to be started."""
-        # Such an array is `read-auto`: until the first write, it does not even resync.
+        """Make read-auto md devices read-write; return the array's state, or None if this changed the state."""
+        # After assembly an md device is read-auto until the first write, and until then does not resync.
         state = self.state()
         waiting = [device.device for device in state.devices if device.array_state == "read-auto"]
         if not waiting:
@@ -358,15 +366,18 @@ class Array:
     def _wait(
         self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: ArrayState | None = None
     ) -> ArrayState:
-        """Wait until a condition holds for all md devices and each is idle; ``state`` was read just before."""
+        """Wait until every md device is idle and meets a condition; ``state`` is the array's state if just read.
+
+        ``what`` completes the message "waiting for /dev/md0 ...".
+        """
         if state is not None and all(map(condition, state.devices)):
             return state
-        # The names do not change during the wait.
+        # Once is enough: the kernel's names do not change during the wait.
         names = self._names()
         actions = [f"/sys/block/{md.name}/md/sync_action" for md in self.spec.devices]
 
         def reached() -> ArrayState | None:
-            # Read one file per md device while md works: reading the dozens of others slows the work down.
+            # While md works, read one file of each md device only: reading dozens of files slows the work down.
             if any(action != "idle" for action in self.machine.read_files(actions).values()):
                 return None
             found = self._state(names)
@@ -375,7 +386,7 @@ class Array:
         return wait_until(reached, deadline, f"{self.device} {what}", _POLL_S)
 
     def _names(self) -> dict[str, str]:
-        """Return the kernel's name of every disk, which may change at each boot."""
+        """Return the kernel's names of all inputs of the md devices by path. They may change at each boot."""
         paths = [path for md in self.spec.devices for path in md.inputs]
         disks = [path for path in paths if path.startswith(disk_path(""))]
         found = self.machine.resolve(disks)
@@ -386,37 +397,38 @@ class Array:
 
 
 def _settled(device: MdState) -> bool:
-    """Whether no resync runs or is pending; a member may be missing."""
+    """Return whether no background work of an md device runs or is pending. A member may be missing."""
     return device.sync_action == "idle" and device.resynced and device.reshape_position is None
 
 
 def why_unchecked(md: Md, found: MdState) -> str | None:
-    """Return why md cannot check an array, or None if it can."""
+    """Return the reason why md cannot check an md device; None if md can."""
     if not LEVELS[md.level].redundant:
-        return f"RAID{md.level} keeps nothing twice"
+        return f"RAID{md.level} has no copies or parity to compare"
     if found.degraded:
-        return "degraded: there is nothing to compare with"
+        return f"degraded: {found.degraded} members are missing or not rebuilt, so that md cannot compare"
     return None
 
 
 class Progress(NamedTuple):
-    """Progress of md's background work."""
+    """The background work of an md device, and its progress."""
 
     action: str
-    """``resync``, ``recover``, ``check``, ``repair``, ``reshape``; ``idle`` is none."""
+    """The content of md/sync_action: ``resync``, ``recover``, ``check``, ``repair``, ``reshape``, or ``idle``."""
     done: int
-    """Sectors of each member."""
+    """Sectors of each member that are done."""
     total: int
+    """Sectors of each member in total; 0 if md does not report progress."""
 
 
 def parse_progress(action: str, completed: str) -> Progress:
-    """Parse md's sync_action and sync_completed: ``1280 / 587776``, ``none`` or ``delayed``."""
+    """Parse the content of md/sync_action and md/sync_completed (``1280 / 587776``, ``none`` or ``delayed``)."""
     match = re.fullmatch(r"(\d+) / (\d+)", completed.strip())
     return Progress(action.strip(), *(map(int, match.groups()) if match else (0, 0)))
 
 
 class Upkeep:
-    """Maintenance of one md device of an array, as by an administrator."""
+    """The maintenance of one md device, as an administrator would do it: replace members, start and throttle work."""
 
     def __init__(self, array: Array, md: Md) -> None:
         self.md = md
@@ -425,95 +437,104 @@ class Upkeep:
 
     @classmethod
     def with_member(cls, array: Array, serial: str) -> "Upkeep":
-        """Return the md device that has this disk as a member.
+        """Return the maintenance of the md device that has the disk with this serial as a member.
 
         Raises:
-            RequestError: no md device has it, or the md device has no redundancy.
+            RequestError: no md device has this member, or the md device has no redundancy.
         """
         for md in array.spec.devices:
             if disk_path(serial) in md.members:
                 return cls(array, md).require_redundancy()
-        raise RequestError(f"{serial} is no member of the array: {', '.join(array.spec.members)}")
+        raise RequestError(f"{serial} is no member of the array; its members: {', '.join(array.spec.members)}")
 
     def require_redundancy(self) -> "Upkeep":
-        """Raise RequestError if the md device has no redundancy."""
+        """Return this object if the md device has redundancy.
+
+        Raises:
+            RequestError: the md device has no redundancy.
+        """
         if not LEVELS[self.md.level].redundant:
             raise RequestError(
-                f"{self.md.device} is a RAID{self.md.level}: nothing in it can be missed, resynced or checked"
+                f"{self.md.device} is a RAID{self.md.level}, which has no redundancy: no member may be missing, and "
+                "md cannot resync or check it"
             )
         return self
 
     def take_out(self, serial: str) -> None:
-        """Declare a member faulty and remove it.
+        """Declare the member with this serial faulty, and remove it.
 
         Raises:
-            DeadlineExceeded: md does not release it.
+            DeadlineExceeded: md does not release the member within `START_DEADLINE_S` seconds.
         """
         path = disk_path(serial)
         self._machine.succeed(fail_command(self.md, path))
-        # The member is busy as long as a request to it is in flight.
+        # mdadm fails while a request to the member is in flight.
         wait_until(
             lambda: self._machine.run(remove_command(self.md, path)).ok,
             Deadline.after(START_DEADLINE_S),
-            f"{self.md.device} to let go of {serial}",
+            f"{self.md.device} to release the faulty member {serial}",
         )
 
     def take_back(self, serial: str) -> None:
-        """Re-add a former member: with a bitmap, md rebuilds what has been written since."""
+        """Re-add the former member with this serial. With a bitmap, md rebuilds only the regions written since."""
         self._machine.succeed(re_add_command(self.md, disk_path(serial)))
 
     def put_in(self, serial: str) -> None:
-        """Add a disk as if it were new: md rebuilds all of it and assigns another Device UUID."""
+        """Add the disk with this serial as a new member: md assigns another Device UUID, and rebuilds all of it."""
         path = disk_path(serial)
         self._machine.succeed(zero_command([path]))
         self._machine.succeed(add_command(self.md, path))
 
     def grow(self, members: int) -> None:
-        """Start a reshape to more members."""
+        """Start a reshape to this number of members, which must be larger than before."""
         self._machine.succeed(grow_command(self.md, members))
 
     def begin(self, action: Action) -> None:
-        """Start a check, repair, or resync of the whole md device; return at once."""
+        """Start a check, repair or resync of the whole md device, without waiting for its end."""
         if action == "resync":
-            # As after a crash without a bitmap: no part counts as in sync (md.rst, resync_start).
+            # As after a crash of an array without a bitmap: no part is in sync (md.rst, resync_start).
             self._write("sync_action", "frozen")
             self._write("resync_start", "0")
         self._write("sync_action", action)
 
     def throttle(self, kib_s: int | None) -> None:
-        """Set the rate of background work on each member, idle or not, in KiB/s; None is the system's default."""
-        word = "system" if kib_s is None else str(kib_s)
-        self._write("sync_speed_min", word)
-        self._write("sync_speed_max", word)
+        """Set the rate of background work in KiB/s of each member, equal with and without other load.
+
+        None restores the system's default.
+        """
+        rate = "system" if kib_s is None else str(kib_s)
+        self._write("sync_speed_min", rate)
+        self._write("sync_speed_max", rate)
 
     def progress(self) -> Progress:
-        """Return the current background work and its progress."""
+        """Return the background work of the md device now, and its progress."""
         action, completed = f"{self._files}/sync_action", f"{self._files}/sync_completed"
         content = read_files(self._machine, [action, completed])
         return parse_progress(content[action], content[completed])
 
     def wait_for(self, *actions: str) -> Progress:
-        """Wait until one of these actions runs.
+        """Wait until one of these actions (words of md/sync_action) runs; return its progress.
 
         Raises:
-            DeadlineExceeded: none does.
+            DeadlineExceeded: none of the actions runs within `START_DEADLINE_S` seconds.
         """
 
-        def doing() -> Progress | None:
+        def running() -> Progress | None:
             now = self.progress()
             return now if now.action in actions and now.total else None
 
-        what = f"{self.md.device} to {' or '.join(actions)}"
-        return wait_until(doing, Deadline.after(START_DEADLINE_S), what)
+        what = f"{self.md.device} to start {' or '.join(actions)}"
+        return wait_until(running, Deadline.after(START_DEADLINE_S), what)
 
     def _write(self, file: str, word: str) -> None:
         self._machine.put(f"{word}\n", f"{self._files}/{file}")
 
 
 def ended_in(log: str, md: Md) -> str | None:
-    """Return the line of the kernel log about the end of background work, or None if there is none.
+    """Return the line of the kernel log that reports the end of an md device's background work; None without one.
 
-    ``md: md0: recover done.``, before Linux 6.11 ``md: md0: recovery done.`` (md_do_sync in drivers/md/md.c).
+    Linux 6.11 and later log ``md: md0: recover done.``, older kernels ``md: md0: recovery done.`` (md_do_sync in
+    drivers/md/md.c).
     """
     match = re.search(rf"^.*md: {md.name}: .* (?:done|interrupted)\.", log, re.MULTILINE)
     return match[0] if match else None

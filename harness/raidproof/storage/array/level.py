@@ -1,6 +1,6 @@
-"""The interface of a RAID level, which registers itself, and the arithmetic that levels have in common.
+"""The interface of a RAID level, and the arithmetic that levels have in common.
 
-Patterson, Gibson, Katz, "A case for redundant arrays of inexpensive disks", SIGMOD 1988.
+Source: Patterson, Gibson, Katz, "A case for redundant arrays of inexpensive disks", SIGMOD 1988.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,231 +14,240 @@ from raidproof.core.layer import one_of
 from raidproof.core.registry import Registry
 
 LEVELS: Registry[type["Level"]] = Registry("level", "raidproof.storage.array", "raidproof.levels")
-"""The levels by the names that mdadm and plans use; nested ones are ``1+0`` and ``0+1``."""
+"""All RAID levels by name, as mdadm and plans write it: ``5``, ``10``; nested levels are ``1+0`` and ``0+1``."""
 DEFAULT = "5"
 
 
 class Part(StrEnum):
-    """The kind of a chunk of a member in its stripe."""
+    """What md stores in a chunk of a member: data, or one of the two parities P and Q of md(4)."""
 
     DATA = "data"
     P = "parity"
     Q = "Q"
     UNUSED = "unused"
-    """Beyond the last whole stripe."""
+    """The place lies behind the last whole stripe, so that md stores nothing there."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Roles of the members in one stripe; ``data`` in the order of the array."""
+    """The member slots that hold the data and the parity of one stripe."""
 
     data: tuple[int, ...]
+    """Slots of the data chunks, in the order of the chunks in the array."""
     p: int | None = None
+    """Slot of the parity P; None without parity."""
     q: int | None = None
+    """Slot of the second parity Q; None except for RAID6."""
 
 
 @dataclass(frozen=True)
 class MemberRequests:
-    """The member requests that one array request causes."""
+    """The requests to members that one request to the array causes."""
 
     commands: float
-    """Member requests in total."""
+    """Number of requests to members."""
     width: int
-    """Members that work on it at the same time."""
+    """Number of members that serve the request at the same time."""
     size: int
-    """Bytes of one member request."""
+    """Bytes of one request to a member."""
     modifies: bool = False
-    """Whether old data or parity must be read before a write."""
+    """Whether md must read old data or parity before it writes."""
 
     def traffic(self, request: int) -> float:
-        """Return the bytes transferred at the members per byte of the application."""
+        """Return the bytes that members transfer per byte of a request to the array of ``request`` bytes."""
         return self.commands * self.size / request
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level with a number of members. A subclass with its own ``name`` registers itself.
+    """A RAID level with a number of members and a layout. A subclass that sets ``name`` is registered in `LEVELS`.
 
-    The arithmetic here is that of copies: every byte is on `copies` members, and chunks follow each other over the
-    members. A level with parity overrides it.
+    The methods here compute a level with copies: `copies` members hold each byte, and the chunks lie on the members in
+    turn. Levels with parity override these methods.
     """
 
     name: ClassVar[str]
     number: ClassVar[int | None] = None
-    """md's number of the level in a superblock; None if an array of this level consists of several md devices."""
+    """md's number of the level in a superblock; None for a nested level, which consists of several md devices."""
     kernel_name: ClassVar[str | None] = None
-    """The content of md's file ``level``."""
+    """The content of the sysfs file md/level; None for a nested level."""
     least_members: ClassVar[int] = 2
     parity: ClassVar[int] = 0
-    """Parity chunks of a stripe. With parity, a small write is a read-modify-write, through md's stripe cache."""
+    """Number of parity chunks of a stripe. With parity, a small write is a read-modify-write."""
     redundant: ClassVar[bool] = True
-    """Whether there are copies or parity to resync, to check and to rebuild from, with or without a bitmap."""
+    """Whether the level has copies or parity, from which md can resync, check and rebuild."""
     logs: ClassVar[frozenset[str]] = frozenset()
-    """The consistency policies, beside resync and bitmap, that log each write: ``ppl``, ``journal``."""
+    """The supported consistency policies that log each write: ``ppl``, ``journal``."""
     chunked: ClassVar[bool] = True
+    """Whether the level divides its data into chunks; a mirror does not."""
     any_chunk: ClassVar[bool] = False
     """Whether the chunk size need not be a power of two."""
     parts: ClassVar[tuple[str, str] | None] = None
-    """The level of the legs and the level of the array over the legs, if this level is nested."""
+    """For a nested level, the level of its legs and the level of the md device over the legs; else None."""
     synced_as_array: ClassVar[bool] = False
     """Whether the positions of resync and bitmap are offsets in the array, not offsets in each member."""
     default_layout: ClassVar[str | None] = None
-    """mdadm's default, which is requested by name so that it is verified like any other; None without layouts."""
+    """The name of mdadm's default layout, which is always requested explicitly; None for a level without layouts."""
 
     members: int
+    """Number of members, in a nested array of all legs together."""
     layout: int = 0
-    """The kernel's number of the layout (md/layout)."""
+    """The kernel's number of the layout (sysfs file md/layout)."""
     legs: int = 1
-    """The number of arrays of which a nested array consists."""
+    """Number of inner arrays of a nested array."""
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Register the level."""
+        """Register a subclass that sets ``name``."""
         super().__init_subclass__(**more)
         if "name" in vars(cls):
             LEVELS.add(cls.name, cls)
 
     @classmethod
     def layouts(cls, members: int) -> Mapping[str, int]:  # noqa: ARG003
-        """Return all layouts by name, with the kernel's number of each."""
+        """Return the layouts for this number of members: the kernel's number of each by its name in mdadm."""
         return {}
 
     @classmethod
     def usual_legs(cls, members: int) -> int:  # noqa: ARG003
-        """Return the number of legs if none is requested."""
+        """Return the number of legs of a nested array for which no number is requested; 1 if not nested."""
         return 1
 
     @classmethod
     def of(cls, members: int, layout: str | None, legs: int = 1) -> Self:
-        """Return the level with these members and a layout by name; None is the default."""
+        """Return the level with this number of members and the layout of this name; None is the default layout."""
         return cls(members, cls.layouts(members).get(layout or cls.default_layout or "", 0), legs)
 
     @property
     def copies(self) -> int:
-        """The number of members that hold each byte of data, parity not counted."""
+        """The number of members that hold a copy of each byte of data; parity does not count."""
         return 1
 
     @property
     def width(self) -> int:
-        """The number of different chunks of data that can be read or written at once."""
+        """The number of different data chunks that the members can transfer at the same time."""
         return max(1, (self.members - self.parity) // self.copies)
 
     @property
     def data_disks(self) -> int:
-        """The number of data chunks in one stripe, as the kernel reports it in queue/optimal_io_size."""
+        """The number of data chunks in one stripe, which the kernel reports as queue/optimal_io_size, in bytes."""
         return self.width
 
     @property
     def most_lost(self) -> int:
-        """The number of members that the array can lack without loss of data, if they are not copies of each other."""
+        """The largest number of members that may be missing without loss of data.
+
+        With copies, this holds only if the missing members do not hold all copies of a chunk.
+        """
         return self.parity or self.members - ceil(self.members / self.copies)
 
     @property
     def written(self) -> float:
-        """Bytes written to the members per byte of data, in whole stripes."""
+        """The bytes that md writes to the members per byte of data, if it writes whole stripes."""
         return self.copies * (self.width + self.parity) / self.width
 
     @property
     def members_alike(self) -> int:
-        """The number of members whose old content may be the same byte pattern, so that copies and parity agree.
+        """The number of members that may be filled with the same bytes at each place and still agree.
 
-        The other members have to be blank.
+        Copies and parity agree if the other members are blank. See `holders_of_old_data`.
         """
         return self.members
 
     def capacity(self, member_size: int) -> int:
-        """Return the bytes of the array if its smallest member has ``member_size`` bytes, without metadata."""
+        """Return the bytes of an array whose smallest member has ``member_size`` bytes. Metadata is not subtracted."""
         return (self.members - self.parity) * member_size // self.copies
 
     def synced(self, member_size: int) -> tuple[int, int]:
-        """Return the bytes that a bitmap covers, and the size of a device that stores it."""
+        """Return the bytes that a bitmap covers, and the bytes of each device that stores the bitmap."""
         return (self.capacity(member_size) if self.synced_as_array else member_size), member_size
 
     @property
     def readers(self) -> int:
-        """The number of members among which the chunks of one read are divided."""
+        """The number of members over which md distributes the chunks of one read."""
         return self.width
 
     def stream_readers(self, streams: int) -> int:
-        """Return the number of members whose media rates add up for sequential reads.
+        """Return the number of members whose media rates add up for this number of concurrent sequential reads.
 
-        Parity and other copies pass under the heads too. Each stream is read from one copy.
+        md reads each stream from one copy. Parity and other copies take time too, because they pass under the heads.
         """
         return min(self.members, self.width * min(streams, self.copies))
 
     def reads(self, request: int, chunk_size: int | None) -> MemberRequests:
-        """Return the cost of a read of ``request`` bytes: each chunk is read once, from one of its copies."""
+        """Return the member requests of a read of ``request`` bytes. md reads each chunk from one of its copies."""
         width = min(ceil(request / (chunk_size or request)), self.readers)
         return MemberRequests(commands=width, width=width, size=ceil(request / width))
 
     def writes(self, request: int, chunk_size: int | None) -> MemberRequests:
-        """Return the cost of a write of ``request`` bytes that begins at a chunk (a large one: at a stripe).
+        """Return the member requests of a write of ``request`` bytes. md writes each copy.
 
-        Each copy is written.
+        The write is assumed to begin at a chunk boundary, or if it is longer than a stripe, at a stripe boundary.
         """
         parts = min(ceil(request / (chunk_size or request)), self.width)
         written = parts * self.copies
         return MemberRequests(commands=written, width=written, size=ceil(request / parts))
 
     def require_mapped(self) -> None:
-        """Check that `places` and `content` know this layout.
+        """Check that `places` and `content` support this layout.
 
         Raises:
-            RequestError: they do not.
+            RequestError: the layout is not supported.
         """
 
     def row(self, stripe: int) -> Row:  # noqa: ARG002
-        """Return the roles of the members in a stripe, which differ only with parity.
+        """Return the slots of data and parity in a stripe, by number of the stripe. Without parity all hold data.
 
         Raises:
-            RequestError: there is no such layout.
+            RequestError: the layout is not supported.
         """
         return Row(tuple(range(self.members)))
 
     def places(self, chunk: int) -> tuple[tuple[int, int], ...]:
-        """Return (role, number of the chunk on that member) of each copy of a chunk of the array."""
+        """Return the place of each copy of a chunk of the array: (slot of the member, number of its chunk there)."""
         slots = range(chunk * self.copies, (chunk + 1) * self.copies)
         return tuple((slot % self.members, slot // self.members) for slot in slots)
 
     def content(self, role: int, stripe: int) -> tuple[Part, int | None]:
-        """Return the content of a chunk of a member: its kind, and of data the number of the chunk of the array."""
+        """Return what a member's chunk in a stripe holds: its part, and for data the chunk's number in the array."""
         return Part.DATA, (stripe * self.members + role) // self.copies
 
     def parities(self, row: Row, values: Sequence[int]) -> dict[int, int]:  # noqa: ARG002
-        """Return the parity that the data of a row requires, by role.
+        """Compute P and Q from the data of a stripe; return them by the slot of the parity's member.
 
-        ``values`` are the pages of the members as integers.
+        ``values`` has the pages of all members at one offset in the stripe, by slot, each page as one integer.
         """
         return {}
 
 
 def read_level(value: Any) -> str:
-    """Return the name of a level that is written as people do: 5, ``raid5``, ``RAID-5``.
+    """Return the name of a level from its usual spellings: 5, ``raid5``, ``RAID-5``.
 
     Raises:
-        RequestError: there is no such level.
+        RequestError: no level has this name.
     """
     return one_of("level", str(value).lower().removeprefix("raid").strip("- "), LEVELS)
 
 
 def level_of(number: int) -> type[Level]:
-    """Return the level with this number in md's superblock.
+    """Return the class of the level with this number in md's superblock.
 
     Raises:
-        RequestError: it is not known.
+        RequestError: no registered level has this number.
     """
     if found := next((kind for _, kind in LEVELS.items() if kind.number == number), None):
         return found
-    raise RequestError(f"md level {number}: where its bytes lie is not known here")
+    numbers = sorted(kind.number for _, kind in LEVELS.items() if kind.number is not None)
+    raise RequestError(f"md level {number} is not supported; valid: {', '.join(map(str, numbers))}")
 
 
-def level_names(asks: Callable[[type[Level]], bool] = lambda _: True) -> list[str]:
-    """Return the names of the levels for which a question is true, nested ones last."""
+def level_names(condition: Callable[[type[Level]], bool] = lambda _: True) -> list[str]:
+    """Return the names of the levels that meet a condition, nested levels last."""
     return sorted(
-        (name for name, kind in LEVELS.items() if asks(kind)), key=lambda name: ("+" in name, len(name), name)
+        (name for name, kind in LEVELS.items() if condition(kind)), key=lambda name: ("+" in name, len(name), name)
     )
 
 
-def listed(asks: Callable[[type[Level]], bool], word: str = "and") -> str:
-    """Return the levels for which a question is true as text: ``4, 5 and 6``."""
-    *names, last = level_names(asks)
+def listed(condition: Callable[[type[Level]], bool], word: str = "and") -> str:
+    """Return the names of the levels that meet a condition as text: ``4, 5 and 6``. At least one must meet it."""
+    *names, last = level_names(condition)
     return f"{', '.join(names)} {word} {last}" if names else last

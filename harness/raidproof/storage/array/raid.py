@@ -1,4 +1,4 @@
-"""The RAID levels of md: 0, 1, 4, 5, 6, 10, and the nested ones."""
+"""The RAID levels of md, 0, 1, 4, 5, 6 and 10, and the nested levels 1+0 and 0+1."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
@@ -10,10 +10,11 @@ from raidproof.core.errors import RequestError
 from raidproof.storage.array.level import LEVELS, Level, MemberRequests, Part, Row
 
 PAGE = 4096
+"""Bytes of a page, the unit in which md computes parity."""
 _HIGH_BITS = int.from_bytes(b"\x80" * PAGE)
 _LOW_BITS = int.from_bytes(b"\x7f" * PAGE)
 
-# Numbers are those of the kernel's md/<array>/layout file.
+# Layouts by name in mdadm, with the kernel's numbers: ALGORITHM_* in drivers/md/raid5.h.
 _RAID5_LAYOUTS = {
     "left-asymmetric": 0,
     "right-asymmetric": 1,
@@ -37,13 +38,13 @@ _LEFT_ASYMMETRIC, _RIGHT_ASYMMETRIC, _LEFT_SYMMETRIC, _RIGHT_SYMMETRIC, _PARITY_
 _LEFT = frozenset({_LEFT_ASYMMETRIC, _LEFT_SYMMETRIC})
 _ZERO_RESTART, _N_RESTART, _N_CONTINUE = 8, 9, 10
 _DDF_LAYOUTS = frozenset({_ZERO_RESTART, _N_RESTART, _N_CONTINUE})
-"""Layouts of RAID6 in which the factors of Q also count the slots of P and Q."""
+"""Layouts of RAID6 in which the exponents of Q's factors also count the slots of P and Q."""
 _LAST_IS_Q = 16
-"""Added to a layout of RAID5: that of a RAID6 whose last member holds only Q."""
+"""A RAID6 whose last member holds only Q, and whose other members have a RAID5 layout: that layout's number + 16."""
 
 
 class Raid0(Level):
-    """Stripes without redundancy."""
+    """RAID0: stripes without redundancy."""
 
     name = "0"
     number = 0
@@ -53,7 +54,7 @@ class Raid0(Level):
 
 
 class Raid1(Level):
-    """A copy on each member. It has no chunks: its one chunk is as long as its members."""
+    """RAID1: a copy on each member, without chunks."""
 
     name = "1"
     number = 1
@@ -67,7 +68,10 @@ class Raid1(Level):
 
 
 class Raid10(Level):
-    """Stripes of copies. The layout is near, far or offset, with the number of copies: n2, f2, o2; see md(4)."""
+    """RAID10: stripes of copies.
+
+    The layouts of md(4) are near, far and offset; n2, f2 and o2 are those with two copies.
+    """
 
     name = "10"
     number = 10
@@ -77,7 +81,7 @@ class Raid10(Level):
 
     @classmethod
     def layouts(cls, members: int) -> Mapping[str, int]:
-        """Return the layouts with 2 copies to one on each member."""
+        """Return the near, far and offset layouts with 2 to ``members`` copies."""
         copies = range(2, members + 1)
         near = {f"n{count}": 1 << 8 | count for count in copies}
         far = {f"f{count}": count << 8 | 1 for count in copies}
@@ -90,44 +94,57 @@ class Raid10(Level):
 
     @property
     def copies(self) -> int:
-        """Near copies, or far or offset ones."""
+        """The number of copies of a chunk: near copies times far or offset copies. mdadm sets one of the two to 1."""
         return (self.layout & 0xFF) * (self.layout >> 8 & 0xFF)
 
     @property
     def data_disks(self) -> int:
-        """All members for far and offset copies, and for near ones that lie in two rows."""
+        """The number of data chunks in one stripe, as the kernel counts for queue/optimal_io_size.
+
+        With near copies whose number divides the number of members, the kernel counts each chunk once. With all other
+        layouts, it counts all members.
+        """
         return self.width if self._near and self.members % self.copies == 0 else self.members
 
     @property
     def members_alike(self) -> int:
-        """All members, or none if near copies lie in two rows, because a crash state has old data row by row."""
+        """The number of members; 0 if near copies of a chunk may lie in different rows.
+
+        A crash state has old data in whole rows, so that copies in different rows could differ.
+        """
         return 0 if self._near and self.members % self.copies else self.members
 
     @property
     def readers(self) -> int:
-        """All members."""
+        """The number of members: md reads different chunks from all of them."""
         return self.members
 
     def stream_readers(self, streams: int) -> int:
-        """Return all members for far copies, which are read like stripes over all members."""
+        """Return the number of members for far copies, which md reads like a RAID0 over all members."""
         far = not self._near and not self.layout >> 16
         return self.members if far else super().stream_readers(streams)
 
     def require_mapped(self) -> None:
-        """Refuse all but near copies."""
+        """Check that the layout has near copies only.
+
+        Raises:
+            RequestError: the layout has far or offset copies.
+        """
         if not self._near or not self.layout & 0xFF:
-            raise RequestError(f"RAID10 layout {self.layout:#x}: only near copies are known here")
+            raise RequestError(
+                f"RAID10 layout {self.layout:#x} is not supported: only layouts with near copies are (0x102 is n2)"
+            )
 
 
 class _Parity(Level):
-    """Stripes with parity."""
+    """A level whose stripes have parity: RAID4, 5 or 6."""
 
     def writes(self, request: int, chunk_size: int | None) -> MemberRequests:
-        """Return the cost of a write.
+        """Return the member requests of a write of ``request`` bytes that begins at a stripe boundary.
 
-        Whole stripes are written with their parity, n/(n-1) for RAID5. For a part of k chunks md either reads the old
-        data and parity (k + p reads), or the rest of the stripe (d - k), whichever is fewer, and then writes k + p. So
-        a small write costs 4 requests on RAID5, 6 on RAID6.
+        md writes whole stripes with their parity, without reads. For k of the d data chunks of a stripe with p parity
+        chunks, md reads either the old data and parity (k + p reads) or the other data (d - k reads), whichever is
+        fewer, and then writes k + p chunks. A small write thus causes 4 requests on RAID5, and 6 on RAID6.
         """
         chunk = chunk_size or request
         whole, rest = divmod(request, chunk * self.width)
@@ -139,48 +156,52 @@ class _Parity(Level):
         unit = min(rest, chunk)
         if not whole:
             return MemberRequests(commands=partial, width=touched + self.parity, size=unit, modifies=reads > 0)
-        # Whole stripes and a part: use one average size, so that the total bytes are right.
+        # For whole stripes and a part of one, use the average size of a request, so that the total bytes are right.
         total = whole * chunk * self.members + partial * unit
         commands = self.members + partial
         return MemberRequests(commands=commands, width=self.members, size=ceil(total / commands), modifies=reads > 0)
 
     @property
     def members_alike(self) -> int:
-        """An even number: P, the XOR of the data, is zero if the rest are alike."""
+        """The largest even number of members: the XOR of an even number of equal chunks is zero: parity is right."""
         return self.members // 2 * 2
 
     def require_mapped(self) -> None:
-        """Refuse an unknown layout."""
+        """Check that the layout is supported.
+
+        Raises:
+            RequestError: the layout has an unknown number.
+        """
         self.row(0)
 
     def row(self, stripe: int) -> Row:
-        """Return the roles of the members in a stripe."""
-        # A layout rotates over all members, or over all but the one that holds only Q.
+        """Return the slots of data and parity in a stripe."""
+        # The slots repeat after as many stripes as members rotate: all members, or all but one that holds only Q.
         return _row(self, stripe % (self.members * (self.members - 1)))
 
     def turned(self, turn: int) -> Row:
-        """Return the roles of the members after a number of rotations."""
+        """Return the slots of data and parity after a number of rotations of the layout."""
         return _with_p(self.layout, self.members, turn)
 
     def places(self, chunk: int) -> tuple[tuple[int, int], ...]:
-        """Return the one place of a chunk."""
+        """Return the place of a chunk of the array, of which there is one copy."""
         stripe, place = divmod(chunk, self.width)
         return ((self.row(stripe).data[place], stripe),)
 
     def content(self, role: int, stripe: int) -> tuple[Part, int | None]:
-        """Return the content of a chunk of a member."""
+        """Return what a member's chunk in a stripe holds: its part, and for data the chunk's number in the array."""
         row = self.row(stripe)
         if role in row.data:
             return Part.DATA, stripe * len(row.data) + row.data.index(role)
         return (Part.P if role == row.p else Part.Q), None
 
     def parities(self, row: Row, values: Sequence[int]) -> dict[int, int]:
-        """Return P, the XOR of the data."""
+        """Compute P, the XOR of the data; return it by its slot."""
         return {} if row.p is None else {row.p: reduce(xor, (values[role] for role in row.data))}
 
 
 class Raid4(_Parity):
-    """Parity on the last member."""
+    """RAID4: parity on the last member."""
 
     name = "4"
     number = 4
@@ -189,12 +210,12 @@ class Raid4(_Parity):
     logs = frozenset({"journal"})
 
     def turned(self, turn: int) -> Row:  # noqa: ARG002
-        """Return the same roles in each stripe."""
+        """Return the slots of data and parity, which are the same in each stripe."""
         return Row(tuple(range(self.members - 1)), self.members - 1)
 
 
 class Raid5(_Parity):
-    """Parity that rotates over the members."""
+    """RAID5: parity that rotates over the members."""
 
     name = "5"
     number = 5
@@ -205,12 +226,15 @@ class Raid5(_Parity):
 
     @classmethod
     def layouts(cls, members: int) -> Mapping[str, int]:  # noqa: ARG003
-        """Return the layouts."""
+        """Return the kernel's numbers of RAID5's layouts by name."""
         return _RAID5_LAYOUTS
 
 
 class Raid6(_Parity):
-    """Two parities, P and Q, that rotate over the members; in the ``-6`` layouts the last member holds Q alone."""
+    """RAID6: two parities, P and Q, that rotate over the members.
+
+    In the layouts whose name ends in ``-6``, the last member holds only Q, and P rotates over the other members.
+    """
 
     name = "6"
     number = 6
@@ -222,22 +246,25 @@ class Raid6(_Parity):
 
     @classmethod
     def layouts(cls, members: int) -> Mapping[str, int]:  # noqa: ARG003
-        """Return the layouts."""
+        """Return the kernel's numbers of RAID6's layouts by name."""
         return _RAID6_LAYOUTS
 
     @property
     def members_alike(self) -> int:
-        """None: Q has another factor for each member, and its place changes from stripe to stripe."""
+        """0, because Q has another factor for each member, and its place changes from stripe to stripe."""
         return 0
 
     def turned(self, turn: int) -> Row:
-        """Return the roles of the members after a number of rotations."""
+        """Return the slots of data, P and Q after a number of rotations of the layout."""
         if self.layout >= _LAST_IS_Q:
             return _with_p(self.layout - _LAST_IS_Q, self.members - 1, turn, last_is_q=True)
         return _with_p_and_q(self.layout, self.members, turn % self.members)
 
     def parities(self, row: Row, values: Sequence[int]) -> dict[int, int]:
-        """Return P, and Q: the sum of g^slot times the data of each data member."""
+        """Compute P, and Q, the sum of 2^slot times the data in GF(2^8); return both by slot.
+
+        Source: H. Peter Anvin, "The mathematics of RAID-6".
+        """
         if self.layout in _DDF_LAYOUTS:
             slots: list[int | None] = [role if role in row.data else None for role in range(self.members)]
         else:
@@ -251,7 +278,7 @@ class Raid6(_Parity):
 
 
 class _Nested(Level):
-    """An array of arrays, one of which has copies: its md devices are legs, and one over the legs."""
+    """A nested level: inner arrays, the legs, and an md device over them. One of the two levels has copies."""
 
     least_members = 4
     any_chunk = True
@@ -267,36 +294,36 @@ class _Nested(Level):
 
     @property
     def copies(self) -> int:
-        """The copies in a leg, and of legs."""
+        """The number of copies in a leg times the number of copies of a leg."""
         return self._leg.copies * self._over.copies
 
     def synced(self, member_size: int) -> tuple[int, int]:
-        """Return what the bitmap of the level with copies covers."""
+        """Return the bytes that the bitmap of a mirror covers, and the bytes of each device that stores the bitmap."""
         leg = self._leg
         return leg.synced(member_size) if leg.redundant else self._over.synced(leg.capacity(member_size))
 
 
 class StripedMirrors(_Nested):
-    """A stripe over mirrors."""
+    """RAID1+0: a RAID0 over RAID1 legs."""
 
     name = "1+0"
     parts = ("1", "0")
 
     @classmethod
     def usual_legs(cls, members: int) -> int:
-        """Return the number of pairs."""
+        """Return the default number of legs: one for each pair of members."""
         return members // 2
 
 
 class MirroredStripes(_Nested):
-    """A mirror of stripes."""
+    """RAID0+1: a RAID1 over RAID0 legs."""
 
     name = "0+1"
     parts = ("0", "1")
 
     @classmethod
     def usual_legs(cls, members: int) -> int:  # noqa: ARG003
-        """Return two."""
+        """Return the default number of legs, 2."""
         return 2
 
 
@@ -311,7 +338,7 @@ def _with_p(layout: int, members: int, turn: int, *, last_is_q: bool = False) ->
         p = 0 if layout == _PARITY_FIRST else members - 1
         return Row(tuple(role for role in range(members) if role != p), p, q)
     if layout not in {*_LEFT, _RIGHT_ASYMMETRIC, _RIGHT_SYMMETRIC}:
-        raise RequestError(f"RAID5 layout {layout}: not known here")
+        raise RequestError(f"RAID5 layout {layout} is not supported; valid: {sorted(_RAID5_LAYOUTS.values())}")
     p = members - 1 - turn % members if layout in _LEFT else turn % members
     if layout in {_LEFT_SYMMETRIC, _RIGHT_SYMMETRIC}:
         return Row(tuple((p + 1 + place) % members for place in range(members - 1)), p, q)
@@ -333,7 +360,7 @@ def _with_p_and_q(layout: int, members: int, turn: int) -> Row:
         if layout in {_LEFT_SYMMETRIC, _RIGHT_SYMMETRIC}:
             return Row(tuple((p + 2 + place) % members for place in range(members - 2)), p, q)
     else:
-        raise RequestError(f"RAID6 layout {layout}: not known here")
+        raise RequestError(f"RAID6 layout {layout} is not supported; valid: {sorted(_RAID6_LAYOUTS.values())}")
     return Row(tuple(role for role in range(members) if role not in {p, q}), p, q)
 
 

@@ -1,4 +1,4 @@
-"""The state of an array, from sysfs and from its members' metadata, and the deviations that a fault may leave."""
+"""The effective state of an array, from sysfs and the members' superblocks, and deviations that a fault may leave."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -33,14 +33,17 @@ _FILES = (
 )
 _MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
-# When md assembles an array itself, it accepts a member that is one event behind as current: if the cut fell into a
-# superblock update, some members have the new superblock (super_1_validate in drivers/md/md.c).
 EVENT_MARGIN = 1
+"""Largest number of events by which md accepts a member as current although its superblock is behind.
+
+If a power cut interrupts an update of the superblocks, only some members have the new superblock (super_1_validate in
+drivers/md/md.c).
+"""
 _WHOLE = re.compile(r"^ *Checksum : .*correct$", re.MULTILINE)
 
 
 class Area(StrEnum):
-    """What md stores at a place of a member."""
+    """What md stores at a place of a member: a kind of metadata, data, or parity."""
 
     SUPERBLOCK = "md superblock"
     BITMAP = "write-intent bitmap"
@@ -58,29 +61,30 @@ _PARTS = {Part.DATA: Area.DATA, Part.P: Area.P, Part.Q: Area.Q, Part.UNUSED: Are
 
 @dataclass(frozen=True)
 class Place:
-    """The meaning of a byte of a member."""
+    """What md stores in a byte of a member, and the position of the byte in the array."""
 
     area: Area
     role: int | None = None
-    """The member's slot in the array."""
+    """The member's slot in the array; None for metadata."""
     stripe: int | None = None
+    """Number of the stripe; None for metadata."""
     chunk: int | None = None
-    """The chunk of the array's data that contains the byte; None for parity and metadata."""
+    """Number of the chunk in the array; None for parity and metadata."""
     array_offset: int | None = None
     """Offset of the byte in the array; None for parity and metadata."""
 
     def __str__(self) -> str:
         if self.stripe is None:
             return self.area.value
-        said = f"stripe {self.stripe}, {self.area.value}"
-        return said if self.array_offset is None else f"{said} chunk {self.chunk}, array byte {self.array_offset}"
+        text = f"stripe {self.stripe}, {self.area.value}"
+        return text if self.array_offset is None else f"{text} chunk {self.chunk}, array byte {self.array_offset}"
 
 
 def place_of(superblock: Superblock, offset: int) -> Place:
-    """Return the meaning of a byte of the member with this superblock.
+    """Return what md stores in the byte at an offset of the member that has this superblock.
 
     Raises:
-        RequestError: the array's level or layout is not supported.
+        RequestError: the array's level or layout is not supported, or a reshape runs.
     """
     inside = offset - superblock.data_offset
     if 0 <= inside < superblock.data_size:
@@ -105,7 +109,7 @@ def _metadata(superblock: Superblock) -> list[tuple[int, int, Area]]:
     if superblock.ppl_offset is not None:
         areas.append((superblock.ppl_offset, superblock.ppl_offset + superblock.ppl_size, Area.PPL))
     if superblock.bitmap_offset is not None:
-        # Only the bitmap itself contains its length; here the next area ends it.
+        # The superblock does not have the bitmap's length. Here the bitmap ends where the next area begins.
         begin = superblock.bitmap_offset
         ends = [start for start, _, _ in areas if start > begin]
         areas.append((begin, min([*ends, superblock.data_offset]), Area.BITMAP))
@@ -113,13 +117,15 @@ def _metadata(superblock: Superblock) -> list[tuple[int, int, Area]]:
 
 
 def members_at(array: Assembled, offset: int) -> tuple[tuple[int, int], ...]:
-    """Return (member, offset on it) of each copy of a byte of an array, without missing members.
+    """Return the place of each copy of a byte of an array: (number of the member, offset on the member) in bytes.
+
+    Copies on missing members are left out.
 
     Raises:
-        RequestError: the offset is beyond the end of the array.
+        RequestError: the offset is negative, or beyond the end of the array.
     """
     if not 0 <= offset < array.striping.capacity:
-        raise RequestError(f"the array has {array.striping.capacity} bytes, none at {offset}")
+        raise RequestError(f"array offset {offset} is outside the array, which has {array.striping.capacity} bytes")
     return tuple(
         (array.members[role], array.data_offsets[role] + at)
         for role, at in array.striping.places(offset)
@@ -128,48 +134,52 @@ def members_at(array: Assembled, offset: int) -> tuple[tuple[int, int], ...]:
 
 
 class MemberState(State):
-    """One device in an array."""
+    """The effective state of a member, spare or journal in an md device, from sysfs."""
 
     device: str
-    """The path by which the device was requested."""
+    """The device path in the request."""
     kernel_name: str
+    """The kernel's name of the device: ``vdb``."""
     slot: int | None
-    """Its role among the members; None for a spare or journal."""
+    """The slot in the array; None for a spare or journal."""
     state: tuple[str, ...]
-    """The kernel's terms: in_sync, spare, faulty, write_mostly, journal, ..."""
+    """The flags in the member's file ``state``: in_sync, spare, faulty, write_mostly, journal, ..."""
     recovery_start: int | None = None
-    """Sectors up to which it is rebuilt; None if it needs no rebuild."""
+    """Sectors of the member that md has rebuilt; None if the member needs no rebuild."""
     bad_blocks: str = ""
-    """Bad blocks that md has recorded: first sector and number of sectors, of the last range if there are several."""
+    """The last range in md's bad block list of the member: first sector and number of sectors; empty without any."""
 
 
 class MdState(State):
-    """The effective state of one md device."""
+    """The effective state of an md device, from sysfs. Most fields have names of Documentation/admin-guide/md.rst."""
 
     device: str
     level: LevelName
     raid_disks: int
+    """Number of members; during a reshape, the number after it."""
     chunk_size: int | None
+    """Bytes; None for a mirror."""
     layout: str | None
+    """Name of the layout in mdadm; None for a level without layouts."""
     metadata_version: str
     component_size: int
     """Bytes of each member that hold data."""
     array_state: str
     degraded: int
-    """Members that are missing or not yet rebuilt."""
+    """Number of members that are missing or not yet rebuilt."""
     sync_action: str
     last_sync_action: str | None
     resynced: bool
-    """Whether no part waits for a resync."""
+    """Whether no part of the md device needs a resync."""
     reshape_position: int | None = None
-    """Sectors of the array that have their new shape; None if no reshape runs."""
+    """Sectors of the array that md has reshaped; None if no reshape runs."""
     mismatch_cnt: int
     """Sectors that the last check or repair found to differ."""
     consistency_policy: str
     bitmap: str | None
-    """Location of the bitmap, or None."""
+    """Content of the file bitmap/location; None without a bitmap."""
     bitmap_chunk: int | None = None
-    """Bytes that one bit of the bitmap covers (bitmap/chunksize in Documentation/admin-guide/md.rst)."""
+    """Bytes that one bit of the bitmap covers (bitmap/chunksize); None without a bitmap."""
     minimum_io_size: int
     optimal_io_size: int
     write_cache: str
@@ -177,12 +187,12 @@ class MdState(State):
 
     @property
     def raid(self) -> Level:
-        """The level with these members and this layout."""
+        """The md device's level with its number of members and its layout."""
         return LEVELS[self.level].of(self.raid_disks, self.layout)
 
     @property
     def clean(self) -> bool:
-        """Whether the md device is online, complete and in sync."""
+        """Whether the md device is online and idle, has all members, and is in sync."""
         return (
             self.degraded == 0
             and self.resynced
@@ -193,23 +203,27 @@ class MdState(State):
 
 
 class ArrayState(State):
-    """The effective state of an array: its md devices, md0 last."""
+    """The effective state of an array, which is one md device, or several if the array is nested."""
 
     devices: tuple[MdState, ...]
+    """The md devices; the last is md0, which carries the file system."""
 
     @property
     def top(self) -> MdState:
-        """The md device with the filesystem."""
+        """The md device that carries the file system."""
         return self.devices[-1]
 
     @property
     def clean(self) -> bool:
-        """Whether every part is complete and in sync."""
+        """Whether every md device is online and idle, has all members, and is in sync."""
         return all(device.clean for device in self.devices)
 
 
 def state_paths(md: Md, names: Mapping[str, str]) -> list[str]:
-    """Return the files with the state of an md device; ``names`` has the kernel's name of each of its inputs."""
+    """Return the paths of the sysfs files with the state of an md device.
+
+    ``names`` has the kernel's name of each member, spare and journal, by device path.
+    """
     top = f"/sys/block/{md.name}"
     inputs = [f"{top}/md/dev-{names[path]}/{word}" for path in md.inputs for word in _MEMBER_FILES]
     return [
@@ -220,10 +234,10 @@ def state_paths(md: Md, names: Mapping[str, str]) -> list[str]:
 
 
 def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> MdState:
-    """Parse one md device from the content of its files.
+    """Parse the state of an md device from the ``content`` of its sysfs files by path; ``names`` as in `state_paths`.
 
     Raises:
-        RigError: a value is missing or invalid.
+        RigError: a file is missing or malformed, as if the md device is not online, or the level is unknown.
     """
     top = f"/sys/block/{md.name}"
 
@@ -231,7 +245,7 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         try:
             return content[f"{top}/md/{file}"]
         except KeyError:
-            raise RigError(f"{md.device} is not online, or its {file} could not be read") from None
+            raise RigError(f"{md.device} is not online, or {top}/md/{file} cannot be read") from None
 
     def number(file: str) -> int:
         return whole_number(word(file), f"{md.name} {file}")
@@ -240,21 +254,21 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         try:
             return content[f"{top}/queue/{file}"]
         except KeyError:
-            raise RigError(f"{md.device} has no queue/{file}") from None
+            raise RigError(f"{md.device} is not online, or {top}/queue/{file} cannot be read") from None
 
     kind = next((kind for _, kind in LEVELS.items() if kind.kernel_name == word("level")), None)
     if kind is None:
-        raise RigError(f"{md.name}: unknown level {word('level')!r}")
+        raise RigError(f"{md.device} has an unknown level: {word('level')!r}")
     redundant = kind.redundant
     bitmap = content.get(f"{top}/md/bitmap/location", "none")
-    # "4 (3)" during a reshape from 3 to 4.
+    # During a reshape from 3 to 4 members, the file contains "4 (3)".
     raid_disks = whole_number(word("raid_disks").partition(" ")[0], f"{md.name} raid_disks")
     return MdState(
         device=md.device,
         level=kind.name,
         raid_disks=raid_disks,
         chunk_size=number("chunk_size") or None,
-        # mdadm 4.2 gives RAID0 no layout, and the kernel then reports -1.
+        # A RAID0 has no layout here: for one of mdadm 4.2, the kernel reports -1.
         layout=_layout_name(kind, raid_disks, number("layout")) if kind.default_layout else None,
         metadata_version=word("metadata_version"),
         component_size=number("component_size") * 1024,
@@ -288,7 +302,7 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
     for path in md.inputs:
         directory = f"/sys/block/{md.name}/md/dev-{names[path]}"
         slot, state = content.get(f"{directory}/slot"), content.get(f"{directory}/state")
-        # A member that fell out of the array has no directory: `degraded` counts it.
+        # A member that md has removed has no directory; the file `degraded` counts it.
         if slot is not None and state is not None:
             yield MemberState(
                 device=path,
@@ -301,7 +315,7 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
 
 
 def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
-    """Return what was requested of one md device, under the names of its state."""
+    """Return the requested values of an md device, under the names of `found_of`, for `require_effective`."""
     geometry = spec.geometry if md.number == 0 else None
     return {
         "level": md.level,
@@ -317,7 +331,7 @@ def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
 
 
 def found_of(state: MdState) -> dict[str, Value]:
-    """Return the effective values of one md device, under the names of ``asked_of``."""
+    """Return the effective values of an md device, under the names of `asked_of`, for `require_effective`."""
     return {
         "level": state.level,
         "raid_disks": state.raid_disks,
@@ -332,51 +346,57 @@ def found_of(state: MdState) -> dict[str, Value]:
 
 
 class Identity(State):
-    """The metadata of one member (version 1.2)."""
+    """The superblock (version 1.2) of one member, as ``mdadm --examine`` reports it."""
 
     array_uuid: str
     created: str
-    """As mdadm prints it."""
+    """Creation time of the array, as mdadm prints it."""
     device_uuid: str
     role: str
-    """``Active device 2``, ``spare``, ``Journal``."""
+    """``Active device 2``, ``spare`` or ``Journal``."""
     events: int
+    """Number of updates of the array's superblocks, up to this superblock."""
     state: str
-    """``clean`` or ``active``: whether a write may have been in flight."""
+    """``clean``, or ``active`` if a write may have been in flight."""
     recovery_offset: int | None = None
-    """Sectors up to which the member is rebuilt; None if it needs no rebuild."""
+    """Sectors of the member that md has rebuilt; None if the member needs no rebuild."""
     reshape_position: int | None = None
-    """KiB of the array that have their new shape; None if no reshape runs."""
+    """KiB of the array that md has reshaped; None if no reshape runs."""
 
     @property
     def slot(self) -> int | None:
-        """The member's slot, or None for a spare or a journal."""
-        word, _, number = self.role.rpartition(" ")
-        return int(number) if word == "Active device" else None
+        """The member's slot in the array; None for a spare or a journal."""
+        kind, _, number = self.role.rpartition(" ")
+        return int(number) if kind == "Active device" else None
 
 
 def examine_command(paths: Iterable[str]) -> list[str]:
-    """Return the command that reads the metadata of members."""
+    """Return the command that prints the superblocks of the devices with these paths."""
     return ["mdadm", "--examine", *paths]
 
 
 def parse_examine(text: str) -> dict[str, Identity]:
-    """Parse ``mdadm --examine`` of several devices, by their paths; leave out devices without complete metadata.
+    """Parse the output of ``mdadm --examine`` into the superblock of each device, by path.
+
+    Devices without a superblock whose checksum is correct are left out.
 
     Raises:
-        RigError: a line is missing, or the output was cut off.
+        RigError: a line of a superblock is missing, so that the output is truncated or malformed.
     """
     found = by_device(text, r"^(/\S+):\n")
     return {path: _identity(part, path) for path, part in found.items() if _WHOLE.search(part)}
 
 
 def serial_of(path: str) -> str:
-    """Return the serial of a member disk; for a leg of a nested array, its path."""
+    """Return the serial of the disk with this path. The path of a leg of a nested array is returned as it is."""
     return path.removeprefix(disk_path(""))
 
 
 def stale(members: Mapping[str, Identity]) -> dict[str, int]:
-    """Return the members whose metadata is behind that of their array, and by how many events."""
+    """Return the members whose superblock is behind the newest of their array: number of events by serial.
+
+    A difference up to `EVENT_MARGIN` does not count.
+    """
     newest: dict[str, int] = {}
     for one in members.values():
         newest[one.array_uuid] = max(one.events, newest.get(one.array_uuid, 0))
@@ -406,45 +426,48 @@ def _identity(text: str, path: str) -> Identity:
 
 @dataclass(frozen=True)
 class ExpectedDeviation:
-    """The allowed deviations of an array that is assembled again. Members are named by their serials."""
+    """The deviations from the request that a fault may leave in an array. Members are named by serial."""
 
     absent: frozenset[str] = frozenset()
     """Members that may be missing."""
     rebuilding: frozenset[str] = frozenset()
-    """Members that may be in their slot and not yet rebuilt."""
+    """Members that may occupy their slot and not yet be rebuilt."""
     renewed: frozenset[str] = frozenset()
-    """Members whose metadata was rewritten on purpose, so that their Device UUID differs."""
+    """Members whose superblock a fault replaced, so that their Device UUID differs from the first one."""
     raid_disks: int | None = None
-    """Number of members that the array has, or is being reshaped to, instead of the requested number."""
+    """Number of members to which a fault reshapes the array; None if the array has the requested number."""
     starts_dirty: bool = False
-    """Permit a start of the dirty and degraded array, which md and mdadm refuse.
+    """Whether the array may be started dirty and degraded, which md and mdadm refuse by default.
 
-    Unless something closes the write hole, a stripe that was being written may then return garbage for a block that
-    was not written.
+    Without a partial parity log or a journal, md may then return garbage for an old block (write hole): the block lies
+    on the missing member, in a stripe that was being written at the cut.
     """
 
     def plus(self, **more: frozenset[str]) -> Self:
-        """Return this deviation with further serials."""
-        return replace(self, **{word: getattr(self, word) | serials for word, serials in more.items()})
+        """Return a copy with further serials in the fields ``absent``, ``rebuilding`` or ``renewed``."""
+        return replace(self, **{name: getattr(self, name) | serials for name, serials in more.items()})
 
     def minus(self, *serials: str) -> Self:
-        """Return this deviation with these members expected whole again; ``renewed`` stays."""
-        gone = frozenset(serials)
-        return replace(self, absent=self.absent - gone, rebuilding=self.rebuilding - gone)
+        """Return a copy without these serials in ``absent`` and ``rebuilding``; ``renewed`` keeps them."""
+        whole = frozenset(serials)
+        return replace(self, absent=self.absent - whole, rebuilding=self.rebuilding - whole)
 
     def accepted(self, md: Md, asked: Mapping[str, Value], found: Mapping[str, Value]) -> dict[str, Value]:
-        """Return what to require of one md device, given its effective state."""
+        """Return the values to require of an md device: the requested ones, changed by the allowed deviations.
+
+        ``asked`` are the requested values (`asked_of`), ``found`` the effective ones (`found_of`).
+        """
         changed: dict[str, Value] = {}
         missing = set(md.inputs) - set(_words(found["inputs"]))
         if missing and missing <= {disk_path(serial) for serial in self.absent}:
             changed["inputs"] = tuple(sorted(set(md.inputs) - missing))
         if self.raid_disks is not None and md.number == 0:
-            # Some whole stripes, whose size the queue reports, have the old width and some the new.
+            # During the reshape the queue reports the old or the new stripe width, so neither is required.
             changed |= {"raid_disks": self.raid_disks, "stripe_width": None}
         return {**asked, **changed}
 
     def unexpected(self, found: MdState) -> list[str]:
-        """Return the members that are in their slot but unexpectedly not in sync."""
+        """Return the device paths of members that have a slot and are not in sync, although no deviation allows it."""
         expected = {disk_path(serial) for serial in self.rebuilding | self.absent}
         return [
             member.device

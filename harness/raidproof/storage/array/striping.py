@@ -1,4 +1,7 @@
-"""The bytes of an array on its members: the place of each byte, and the rows whose copies or parity differ."""
+"""The mapping of an array's bytes to its members, and the search for rows whose copies or parity differ.
+
+A row is the page of 4 KiB at one offset on every member.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,74 +14,82 @@ from raidproof.storage.array.raid import PAGE
 from raidproof.storage.array.superblock import Feature, Superblock, freshest
 
 ROW = PAGE
+"""Bytes of each member in one row."""
 ReadMember = Callable[[int, int, int], bytes]
-"""Reads (member, offset, length) of a crash state."""
+"""A function that returns the bytes of a member: called with (number of the member, offset, length) in bytes."""
 Region = tuple[int, int, int]
-"""Member, offset and length of written data."""
+"""A region of a member that was written: (number of the member, offset, length) in bytes."""
 _BLANK = bytes(ROW)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The content of one place of a member."""
+    """The stripe and chunk that contain a byte of a member, and the byte's offset in the array."""
 
     stripe: int
+    """Number of the stripe."""
     part: Part
     number: int | None = None
-    """Number of the chunk in the array's data; None for parity."""
+    """Number of the chunk in the array; None if the byte is not data."""
     offset: int | None = None
-    """Offset of the byte in the array; None for parity."""
+    """Offset of the byte in the array; None if the byte is not data."""
 
 
 @dataclass(frozen=True)
 class Striping:
-    """The mapping of an array, without a reshape, to its members."""
+    """The mapping of an array's bytes to its members, for an array that is not being reshaped."""
 
     level: int
+    """md's number of the level in the superblock."""
     layout: int
+    """The kernel's number of the layout."""
     chunk_size: int
-    """In bytes; a mirror has no chunks: its one chunk is as long as its members."""
+    """Bytes of a chunk. A mirror is treated as one chunk, as long as its members."""
     members: int
+    """Number of members."""
     size: int
     """Bytes of each member that hold data."""
 
     @classmethod
     def of(cls, superblock: Superblock) -> "Striping":
-        """Return the mapping that a superblock describes.
+        """Return the mapping of the array that a superblock describes.
 
         Raises:
-            RequestError: its level or layout is not supported, or a reshape runs.
+            RequestError: the level or layout is not supported, the chunk size is missing, or a reshape runs.
         """
         kind, chunk = level_of(superblock.level), superblock.chunk_size
         size = superblock.size or superblock.data_size
         if superblock.features & (superblock.features.RESHAPE | superblock.features.NEW_OFFSET):
-            raise RequestError("the array is being reshaped: it lies on its members in two ways at once")
+            raise RequestError(
+                f"array {superblock.uuid} is being reshaped, which is not supported: two mappings to its members "
+                "apply at the same time"
+            )
         kind(superblock.raid_disks, superblock.layout).require_mapped()
         if not kind.chunked:
             chunk = size
         elif chunk:
             size -= size % chunk
         else:
-            raise RequestError(f"RAID{kind.name} without a chunk size")
+            raise RequestError(f"the superblock of array {superblock.uuid}, a RAID{kind.name}, has no chunk size")
         return cls(superblock.level, superblock.layout, chunk, superblock.raid_disks, size)
 
     @cached_property
     def raid(self) -> Level:
-        """The level with these members and this layout."""
+        """The array's level with its number of members and its layout."""
         return level_of(self.level)(self.members, self.layout)
 
     @property
     def capacity(self) -> int:
-        """Bytes of the array."""
+        """The size of the array in bytes."""
         return self.raid.capacity(self.size // self.chunk_size) * self.chunk_size
 
     def places(self, offset: int) -> tuple[tuple[int, int], ...]:
-        """Return (role, offset on the member) of each copy of a byte of the array."""
+        """Return the place of each copy of a byte of the array: (slot of the member, offset in its data)."""
         chunk, inside = divmod(offset, self.chunk_size)
         return tuple((role, stripe * self.chunk_size + inside) for role, stripe in self.raid.places(chunk))
 
     def chunk(self, role: int, offset: int) -> Chunk:
-        """Return the chunk at an offset of a member's data."""
+        """Return the chunk that contains the byte at an offset in the data of the member in slot ``role``."""
         stripe, inside = divmod(offset, self.chunk_size)
         if offset >= self.size:
             return Chunk(stripe, Part.UNUSED)
@@ -91,11 +102,12 @@ class Striping:
 
 
 class Difference(NamedTuple):
-    """One row whose members do not agree."""
+    """A row whose copies or parity differ."""
 
     row: int
+    """Number of the row."""
     array_offset: int
-    """Offset in the array of the first byte of data in the row; of a RAID10, of the chunk whose copies differ."""
+    """Offset in the array of the first data byte of the row; with copies, of the chunk whose copies differ."""
 
     def __str__(self) -> str:
         return f"row {self.row} (array byte {self.array_offset})"
@@ -103,31 +115,33 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Assembled:
-    """An array as md would assemble it in one crash state."""
+    """An array as md would assemble it from its members in one crash state."""
 
     superblock: Superblock
     """The superblock with the most events."""
     striping: Striping
     members: Mapping[int, int]
-    """The number of the member in each role."""
+    """The number of the member in each slot that md would fill."""
     data_offsets: Mapping[int, int]
-    """Offset of the data on the member in each role."""
+    """Offset of the data on the member in each slot, in bytes."""
     bitmap_offsets: Mapping[int, int | None]
-    """Offset of the bitmap on the member in each role."""
+    """Offset of the bitmap on the member in each slot, in bytes; None without a bitmap."""
     incomplete: str | None = None
-    """The reason if there is nothing to compare; else None."""
+    """The reason why copies or parity cannot be compared; None if they can."""
 
     @classmethod
     def of(cls, superblocks: Mapping[int, Superblock | None]) -> "Assembled | None":
-        """Return the array that the superblocks of members (by number) describe, or None if there is none.
+        """Return the array that md would assemble from members with these superblocks, by number of the member.
+
+        Return None if no member has a valid superblock.
 
         Raises:
-            RequestError: its level or layout is not supported.
+            RequestError: the level or layout is not supported, or a reshape runs.
         """
         best = freshest(superblocks)
         if best is None:
             return None
-        # A member that missed at most one update is accepted as current (mdadm, Assemble.c).
+        # md accepts a member as current that is at most one event behind (mdadm, Assemble.c).
         taken = {
             one.role: (number, one)
             for number, one in superblocks.items()
@@ -144,7 +158,7 @@ class Assembled:
         )
 
     def rows_of(self, regions: Iterable[Region]) -> list[int]:
-        """Return the rows that regions overlap, in order."""
+        """Return the numbers of the rows that regions overlap, in ascending order."""
         roles = {number: role for role, number in self.members.items()}
         rows: set[int] = set()
         for number, offset, length in regions:
@@ -155,12 +169,12 @@ class Assembled:
         return sorted(rows)
 
     def array_offset(self, row: int) -> int:
-        """Return the offset in the array of the first byte of data in a row."""
+        """Return the offset in the array of the first data byte of a row; 0 if the row has no data."""
         found = [self.striping.chunk(role, row * ROW).offset for role in range(self.striping.members)]
         return min((one for one in found if one is not None), default=0)
 
     def synced_at(self, difference: Difference) -> int:
-        """Return the offset of a row in the range that md resyncs: in a member, for a RAID10 in the array."""
+        """Return the offset of a differing row as resync and bitmap count: in a member, or for RAID10 in the array."""
         return difference.array_offset if self.striping.raid.synced_as_array else difference.row * ROW
 
 
@@ -176,10 +190,10 @@ def _incomplete(best: Superblock, taken: Sequence[Superblock]) -> str | None:
 
 
 def differences(array: Assembled, read: ReadMember, rows: Iterable[int]) -> list[Difference]:
-    """Return those of some rows whose copies or parity do not agree; none if there is nothing to compare.
+    """Return the differences of copies or parity in the given rows; an empty list if ``array`` is incomplete.
 
-    The copies of a RAID1 or RAID10 may differ if a page changed while they were written, until the page is written
-    again.
+    The copies of a RAID1 or RAID10 may differ without a fault: the page changed while md wrote the copies. A later
+    write of the page makes them equal.
     """
     if array.incomplete is not None:
         return []
@@ -195,7 +209,7 @@ def _different_copies(array: Assembled, read: ReadMember, number: int) -> Iterat
     striping = array.striping
     chunks = (striping.chunk(role, number * ROW) for role in range(striping.members))
     for offset in sorted({chunk.offset for chunk in chunks if chunk.offset is not None}):
-        # The second copy of a chunk may lie one stripe further.
+        # The second copy of a chunk may lie in the next stripe.
         places = [(role, at) for role, at in striping.places(offset) if role in array.members]
         if len({_page(array, read, role, at) for role, at in places}) > 1:
             yield Difference(number, offset)

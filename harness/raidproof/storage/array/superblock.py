@@ -1,4 +1,4 @@
-"""md's metadata on members: superblock 1.2 and write-intent bitmap."""
+"""md's metadata on a member: the superblock of format 1.2, and the write-intent bitmap."""
 
 import re
 import struct
@@ -10,17 +10,19 @@ from raidproof.core.layer import State, found_in
 from raidproof.core.units import GIB, KIB, MIB, SECTOR, parse_size
 
 Read = Callable[[int, int], bytes]
-"""Reads (offset, size) of a member, in bytes."""
+"""A function that returns the bytes of a member: called with (offset, size) in bytes."""
 
 OFFSET = 4096
-"""Offset of a superblock of format 1.2 on a member, in bytes."""
+"""Offset in bytes of a superblock of format 1.2 on a member."""
 SIZE = 4096
+"""Bytes of a superblock of format 1.2."""
 MAGIC = 0xA92B4EFC
 IN_SYNC = (1 << 64) - 1
 """The ``resync_offset`` of an array that needs no resync."""
 SPARE, FAULTY, JOURNAL = 0xFFFF, 0xFFFE, 0xFFFD
-"""Roles of devices that have no slot in the array."""
+"""Values of a device's role in the superblock if the device has no slot in the array."""
 
+# The parts of struct mdp_superblock_1 in the kernel's include/uapi/linux/raid/md_p.h.
 _HEAD = struct.Struct("<IIII16s32sQiIQIIiIQiIIi")  # constant array information
 _DEVICE = struct.Struct("<QQQQII16sBBHi")  # constant information of this device
 _STATE = struct.Struct("<QQQII")  # array state
@@ -30,20 +32,21 @@ _ROLES_AT = 256
 _MOST_ROLES = (SIZE - _ROLES_AT) // 2
 
 LEAST_CHUNK = 4 * KIB
-"""Smallest number of bytes that one bit may cover in mdadm (``add_internal_bitmap1`` in its super1.c).
+"""Smallest bitmap chunk in bytes that mdadm accepts (``add_internal_bitmap1`` in its super1.c).
 
-Md itself would accept 512, and as mdadm only powers of two (``md_bitmap_read_sb`` in drivers/md/md-bitmap.c).
+A bitmap chunk is the number of bytes that one bit covers. md accepts 512 bytes or more, and like mdadm only powers of
+two (``md_bitmap_read_sb`` in drivers/md/md-bitmap.c).
 """
 LARGEST_CHUNK = GIB
-"""mdadm stores the size as an int (``struct shape`` in mdadm.h), in bytes."""
+"""Largest bitmap chunk in bytes: mdadm stores the number of bytes as an int (``struct shape`` in mdadm.h)."""
 HEADER = 256
-"""Bytes of ``bitmap_super_s`` in the kernel's drivers/md/md-bitmap.h; the bits follow."""
+"""Bytes of the bitmap's header, ``bitmap_super_s`` in drivers/md/md-bitmap.h. The bits follow the header."""
 _LEAST_OFFSET = MIB
-"""Least number of bytes before a member's data, which are never synced."""
+"""Least offset in bytes of a member's data. A resync does not cover the bytes before."""
 
 
 class Feature(IntFlag):
-    """Bits of ``feature_map``."""
+    """The bits of ``feature_map`` in a superblock (MD_FEATURE_* in the kernel's md_p.h)."""
 
     BITMAP = 1
     RECOVERY_OFFSET = 2
@@ -62,40 +65,45 @@ class Feature(IntFlag):
 
 @dataclass(frozen=True)
 class Superblock:
-    """The superblock of one member. Sizes and offsets in bytes; offsets of areas from the start of the member."""
+    """The superblock of one member. Sizes and offsets are in bytes; offsets count from the start of the member."""
 
     uuid: str
     """UUID of the array, as mdadm prints it."""
     name: str
+    """Name of the array, with its homehost."""
     features: Feature
     level: int
+    """md's number of the level."""
     layout: int
+    """The kernel's number of the layout."""
     size: int
     """Bytes of each member that hold data."""
     chunk_size: int
     raid_disks: int
     data_offset: int
     data_size: int
-    """Bytes of this member that could hold data."""
+    """Bytes of this member that are available for data."""
     dev_number: int
     """Index of this member in ``roles``."""
     roles: tuple[int, ...]
+    """For each device of the array, its slot or `SPARE`, `FAULTY` or `JOURNAL`."""
     events: int
+    """Number of updates of the array's superblocks."""
     resync_offset: int
-    """Everything below is in sync: bytes of a member, for a RAID10 of the array; `IN_SYNC` is all."""
+    """Offset in a member's data, for RAID10 in the array, below which all is in sync; `IN_SYNC` if all is."""
     recovery_offset: int
-    """Bytes that are rebuilt on a member under rebuild, if the feature bit is set."""
+    """Bytes of this member's data that md has rebuilt; 0 without `Feature.RECOVERY_OFFSET`."""
     bitmap_offset: int | None
     ppl_offset: int | None
     ppl_size: int
     bad_blocks_offset: int | None
     bad_blocks_size: int
     whole: bool
-    """Whether its checksum is right: md refuses a superblock whose checksum is wrong."""
+    """Whether the checksum is right: md refuses a superblock whose checksum is wrong."""
 
     @property
     def role(self) -> int:
-        """The slot of this member in the array; or `SPARE`, `FAULTY` or `JOURNAL`."""
+        """The slot of this member in the array, or `SPARE`, `FAULTY` or `JOURNAL` without a slot."""
         return self.roles[self.dev_number] if self.dev_number < len(self.roles) else SPARE
 
     @property
@@ -110,12 +118,12 @@ class Superblock:
 
 
 def superblock_of(read: Read) -> Superblock | None:
-    """Return the superblock of a member, or None if there is none of format 1.2."""
+    """Return the superblock of a member, or None if the member has no superblock of format 1.2."""
     return parse_superblock(read(OFFSET, SIZE))
 
 
 def parse_superblock(data: bytes) -> Superblock | None:
-    """Parse a superblock of 4 KiB; return None if these bytes are not the beginning of one."""
+    """Parse the 4 KiB of a superblock of format 1.2; return None if the bytes are not a superblock."""
     if len(data) < SIZE:
         return None
     magic, major, features, _, uuid, name, _, level, layout, size, chunk, disks, bitmap, *_ = _HEAD.unpack_from(data)
@@ -126,7 +134,7 @@ def parse_superblock(data: bytes) -> Superblock | None:
     roles = struct.unpack_from(f"<{min(most, _MOST_ROLES)}H", data, _ROLES_AT)
     feature = Feature(features)
     at *= SECTOR
-    # The same four bytes hold the offset of the bitmap, or offset and size of the partial parity log.
+    # The same four bytes hold the bitmap's offset, or with a partial parity log that log's offset and size.
     ppl_at, ppl_size = struct.unpack("<hH", struct.pack("<i", bitmap))
     logs = bool(feature & (Feature.PPL | Feature.MULTIPLE_PPLS))
     return Superblock(
@@ -155,7 +163,10 @@ def parse_superblock(data: bytes) -> Superblock | None:
 
 
 def checksum_of(data: bytes, most_roles: int) -> int:
-    """Return the expected checksum of a superblock: the sum of its 32-bit words, with the checksum itself as 0."""
+    """Compute the checksum of a superblock from its bytes: the sum of its 32-bit words without the checksum field.
+
+    ``most_roles`` is the number of roles in the superblock (max_dev). Source: calc_sb_1_csum in drivers/md/md.c.
+    """
     end = min(_ROLES_AT + 2 * most_roles, len(data))
     words = struct.unpack_from(f"<{end // 4}I", data)
     total: int = sum(words) - words[_CHECKSUM_AT // 4]
@@ -165,17 +176,20 @@ def checksum_of(data: bytes, most_roles: int) -> int:
 
 
 def freshest(superblocks: Mapping[int, Superblock | None]) -> Superblock | None:
-    """Return the superblock that md trusts: the one with the most events among those with a valid checksum."""
+    """Return the superblock that md uses: the one with the most events, among those with a valid checksum.
+
+    ``superblocks`` are by number of the member. Return None if no superblock is valid.
+    """
     whole = [one for _, one in sorted(superblocks.items()) if one is not None and one.whole]
     return max(whole, key=lambda one: one.events, default=None)
 
 
 def least_chunk(synced: int, member: int) -> int:
-    """Return the smallest chunk, in bytes, whose bits fit into the space that mdadm reserves for them.
+    """Return the smallest bitmap chunk in bytes with which the bitmap fits into the space that mdadm reserves.
 
-    ``synced`` is what the bitmap covers: of each member, for a RAID10 of the array. The space depends on the size of a
-    ``member``: a page up to 8 GiB, 64 KiB up to 200 GiB, else 128 KiB (``choose_bm_space`` in mdadm's super1.c). In
-    memory md allocates a page per 2,048 chunks when one of them is written (``PAGE_COUNTER_RATIO`` in md-bitmap.c).
+    ``synced`` is the number of bytes that the bitmap covers: of each member, or for RAID10 of the array. ``member`` is
+    the size of a member in bytes. mdadm reserves 4 KiB on members up to 8 GiB, 64 KiB up to 200 GiB, else 128 KiB
+    (``choose_bm_space`` in mdadm's super1.c).
     """
     room = 4 * KIB if member <= 8 * GIB else 64 * KIB if member <= 200 * GIB else 128 * KIB
     bits, chunk = (room - HEADER) * 8, LEAST_CHUNK
@@ -185,34 +199,39 @@ def least_chunk(synced: int, member: int) -> int:
 
 
 def by_device(text: str, heading: str) -> dict[str, str]:
-    """Return what mdadm prints about each device, by its path, which is the group of the pattern of a heading."""
+    """Split the output of mdadm about several devices into one text for each device, by path of the device.
+
+    ``heading`` is the regular expression of the line before each part; its group is the path.
+    """
     parts = re.split(heading, text, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 class Bitmap(State):
-    """The bitmap on one member."""
+    """The write-intent bitmap on one member, as ``mdadm --examine-bitmap`` reports it."""
 
     regions: int
+    """Number of regions, each of which has one bit."""
     dirty: int
-    """Regions that are marked, so that md would resync them."""
+    """Number of regions whose bit is set, so that md would resync them."""
     region_size: int
-    """Bytes of each member that one bit covers."""
+    """Bytes of a region: of each member, or for RAID10 of the array."""
     events: int
+    """The array's event count when the bitmap was last written."""
     events_cleared: int
-    """The array's events when a bit was last cleared: an older member cannot be re-added."""
+    """The array's event count when a bit was last cleared. md re-adds no member with an older event count."""
 
 
 def examine_bitmap_command(paths: Iterable[str]) -> list[str]:
-    """Return the command that reads the bitmaps on members; the array may be offline."""
+    """Return the command that reads the bitmaps on the devices with these paths; the array may be offline."""
     return ["mdadm", "--examine-bitmap", *paths]
 
 
 def parse_bitmaps(text: str) -> dict[str, Bitmap]:
-    """Parse ``mdadm --examine-bitmap`` of several devices, by their paths.
+    """Parse the output of ``mdadm --examine-bitmap`` into the bitmap of each device, by path.
 
     Raises:
-        RigError: a line is missing, or the output was cut off.
+        RigError: a line is missing, so that the output is truncated or malformed.
     """
     return {path: _bitmap(part, path) for path, part in by_device(text, r"^ *Filename : (\S+)\n").items()}
 

@@ -1,4 +1,4 @@
-"""The filesystem on the array: its request, the kinds of file systems, and the filesystem of a machine."""
+"""The file system on the array: its request, its effective state, its check, and the kinds of file system."""
 
 from raidproof.storage.filesystem.ext4 import Ext4Spec
 from raidproof.storage.filesystem.filesystem import (

@@ -1,4 +1,4 @@
-"""ext4: its request, its commands, and the parsers of its tools."""
+"""ext4: its request, its commands, and parsers for the output of e2fsprogs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.filesystem import FREE, OWNER_DEADLINE_S, UNKNOWN, FilesystemSpec, Owner
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
 
-# In blocks, as in mke2fs.
+# Smallest and largest size of a journal in blocks (mke2fs(8)).
 _LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
-# Exit statuses of e2fsck.
+# Bits of the exit status of e2fsck: errors left uncorrected; and the check did not complete.
 _UNCORRECTED = 4
 _FAILED = 8 | 16 | 32 | 128
 _COMMIT = "commit="
@@ -32,56 +32,66 @@ _INODES = {1: "list of bad blocks", 2: "root directory", 7: "reserved group desc
 
 
 class Ext4Spec(FilesystemSpec):
-    """A requested ext4 filesystem; ``data`` is its data mode. Stride is su, stripe width su x sw."""
+    """The requested ext4 file system. Its stride (mkfs.ext4 -E) is su, and its stripe width su * sw, in blocks."""
 
     own_options: ClassVar[frozenset[str]] = frozenset(
         {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
     )
-    axes: ClassVar[Mapping[str, str]] = {"journal": "whether ext4 has a journal", "data": "data mode of ext4"}
-    # From ext4_feature_set_ok of the kernel.
+    axes: ClassVar[Mapping[str, str]] = {
+        "journal": "whether ext4 has a journal",
+        "data": "data mode of ext4",
+    }
+    # A message of ext4_feature_set_ok in the kernel.
     refused_features: ClassVar[str] = "unsupported optional features"
     damage: ClassVar[str] = "EXT4-fs error"
     packages: ClassVar[tuple[str, ...]] = ("e2fsprogs",)
 
     type: Literal["ext4"] = "ext4"
     data: Literal["journal", "ordered", "writeback"] = "ordered"
+    """The data mode: the mount option ``data`` of ext4(5)."""
     lazy_init: bool = False
-    """Let a kernel thread initialize inode tables and journal, which then writes during the measurement."""
+    """Whether a kernel thread initializes inode tables and journal after the mount, also during a measurement."""
     journal: bool = True
+    """Whether the file system has a journal."""
     inodes: Annotated[int, Field(ge=64, lt=2**32)] | None = None
-    """Least number of inodes; mke2fs rounds up to whole blocks of inode tables, equally in each group."""
+    """Least number of inodes. mke2fs rounds up to whole blocks of inode tables, equally in each block group."""
 
     @model_validator(mode="after")
     def _possible_journal(self) -> Self:
         if self.log_size is not None and not _LEAST_JOURNAL <= self.log_size // self.block_size <= _MOST_JOURNAL:
             raise RequestError(
-                f"log_size {format_size(self.log_size)}: a journal has {_LEAST_JOURNAL} to {_MOST_JOURNAL} blocks"
+                f"log_size {format_size(self.log_size)}: a journal of ext4 has {_LEAST_JOURNAL} to {_MOST_JOURNAL} "
+                f"blocks of {format_size(self.block_size)}"
             )
         if self.log is None and self.log_size is not None and self.log_size % MIB:
-            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.ext4 counts in whole MiB")
+            raise RequestError(
+                f"log_size {format_size(self.log_size)} does not consist of whole MiB, in which mkfs.ext4 counts"
+            )
         if not self.journal and (self.log or self.log_size or self.data != "ordered"):
-            raise RequestError("log, log_size and data = journal or writeback need a journal")
+            raise RequestError(
+                "log, log_size, data = journal and data = writeback need a journal, but journal = false is requested"
+            )
         return self
 
     def least_size(self, _geometry: Geometry | None) -> int:
-        """Return the bytes below which a journal does not fit."""
+        """Return the smallest size in bytes of a file system in which the journal has space."""
         # mke2fs refuses a journal of more than half of the blocks.
         return max(8 * MIB, 2 * (self.log_size or 0) + 8 * MIB if not self.log else 0)
 
     def journal_command(self) -> list[str] | None:
-        """Return the command that makes an external journal, to run before mkfs; None without an external journal."""
+        """Return the command that creates the external journal, to run before mkfs; None without one."""
         if self.log is None:
             return None
         size = [str(self.log_size // self.block_size)] if self.log_size else []
-        # The block size of the journal must equal that of the filesystem.
-        own = ["-U", uuid_of(self.log)]
         return [
             "mke2fs",
             "-F",
             "-q",
             "-O",
             "journal_dev",
-            *own,
+            "-U",
+            uuid_of(self.log),
+            # The block size of the journal must equal the block size of the file system.
             "-b",
             str(self.block_size),
             disk_path(self.log),
@@ -89,7 +99,7 @@ class Ext4Spec(FilesystemSpec):
         ]
 
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
-        """Return the command that makes the filesystem, over any existing content."""
+        """Return the command that creates the file system, with the requested alignment, over any old content."""
         alignment = self.alignment(geometry)
         stride = alignment.su // self.block_size if alignment else 0
         width = stride * alignment.sw if alignment else 0
@@ -98,7 +108,7 @@ class Ext4Spec(FilesystemSpec):
             "discard" if self.discard else "nodiscard",
             f"lazy_itable_init={lazy}",
             f"lazy_journal_init={lazy}",
-            # mke2fs reads missing values from the device; 0 prevents this.
+            # Without these options mke2fs takes the values from the device. 0 requests no alignment.
             f"stride={stride}",
             f"stripe_width={width}",
         ]
@@ -124,70 +134,82 @@ class Ext4Spec(FilesystemSpec):
         ]
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
-        """Return the command for an external journal, if there is one, then the one for the filesystem."""
+        """Generate the commands that create the external journal, if requested, and the file system."""
         if journal := self.journal_command():
             yield journal
         yield self.mkfs_command(device, geometry)
         if self.log:
-            # mke2fs (1.47.2) leaves the UUID of the journal's filesystem in the page cache: after a power cut no mount
-            # would succeed.
+            # mke2fs 1.47.2 writes the file system's UUID into the journal and leaves it in the page cache. Without
+            # sync, a power cut could lose the UUID, and every mount would fail.
             yield ["sync", disk_path(self.log)]
 
     def all_mount_options(self) -> tuple[str, ...]:
-        """Return the mount options."""
+        """Return all mount options: the requested ones, the data mode, and the path of an external journal."""
         if not self.journal:
-            # Without a journal, the kernel refuses a mount with a data mode.
+            # The kernel refuses the option data without a journal.
             return self.mount_options
-        # By path: the superblock names the journal's disk by a number that the next boot may give to another disk.
+        # The superblock names the journal's disk by its device number, which another disk may have after a reboot.
         path = [f"journal_path={disk_path(self.log)}"] if self.log else []
         return (*self.mount_options, f"data={self.data}", *path)
 
     def check_command(self, device: str) -> list[str]:
-        """Return the command that looks for damage and changes nothing."""
+        """Return the command that checks the unmounted file system without changing it."""
         return ["e2fsck", "-f", "-n", device]
 
     def parse_check(self, ended: Completed) -> FilesystemCheck:
-        """Parse the verdict of ``e2fsck -fn``.
+        """Parse the output and exit status of ``e2fsck -fn``.
 
         Raises:
-            RigError: there is no verdict.
+            RigError: e2fsck did not complete its check, or its output is truncated.
         """
-        said = f"{ended.stdout}\n{ended.stderr}"
-        if "Bad magic number in super-block" in said:
-            return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=("the superblock is gone",))
-        if ended.status & _FAILED or "is mounted" in said.lower() or "Pass 1" not in said:
-            raise RigError(f"e2fsck gave no verdict, status {ended.status}: {said.strip()[-500:]}")
-        if "skipping journal recovery" in said:
+        output = f"{ended.stdout}\n{ended.stderr}"
+        if "Bad magic number in super-block" in output:
+            return FilesystemCheck(
+                outcome="corrupt", status=ended.status, reasons=("the device has no ext4 superblock",)
+            )
+        if ended.status & _FAILED or "is mounted" in output.lower() or "Pass 1" not in output:
+            raise RigError(
+                f"e2fsck did not complete its check, exit status {ended.status}: "
+                f"{output.strip()[-500:] or 'no output'}"
+            )
+        if "skipping journal recovery" in output:
             return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the journal was not replayed",))
         if ended.status == 0:
-            if "Pass 5" not in said:
-                raise RigError(f"e2fsck was cut off: {said.strip()[-500:]}")
+            if "Pass 5" not in output:
+                raise RigError(f"the output of e2fsck is truncated: {output.strip()[-500:]}")
             return FilesystemCheck(outcome="clean", status=0)
         if not ended.status & _UNCORRECTED:
-            raise RigError(f"e2fsck -n cannot have corrected anything, yet its status is {ended.status}")
+            raise RigError(
+                f"e2fsck -n changes nothing, but its exit status {ended.status} reports corrected errors: "
+                f"{output.strip()[-500:]}"
+            )
         reasons = few(
             line.strip() for line in ended.stdout.splitlines() if line.strip() and not line.startswith("Pass ")
         )
         return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons)
 
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
-        """Read ``dumpe2fs -h``, and the options in effect."""
+        """Read the effective state of the mounted file system from dumpe2fs, and the mount options from the kernel.
+
+        Raises:
+            RigError: an output is truncated or malformed.
+        """
         superblock = parse_info(machine.succeed(info_command(device)))
-        # The mount table leaves out defaults; this file does not.
+        # The mount table leaves out default options; this file lists them.
         effective = machine.get(f"/proc/fs/ext4/{device.removeprefix('/dev/')}/options")
         data = None if superblock.log == "none" else found_in(r"^data=(\w+)$", effective, "ext4: data mode")
         return state_of(mounted, superblock, effective.split(), data=data)
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return the required effective values, including inodes, journal and data mode."""
+        """Return the requested values of the file system, with inodes, journal and data mode."""
         asked = {**super().asked(geometry), "inodes": self.inodes}
         if not self.journal:
             return {**asked, "log": "none"}
-        # The size of an external journal is not stored in the filesystem.
+        # The superblock does not have the size of an external journal.
         return {**asked, "log_size": None if self.log else self.log_size, "data": self.data}
 
     def found(self, state: FilesystemState) -> dict[str, Value]:
-        """Return the effective values; inodes that were added by rounding are not counted."""
+        """Return the effective values; the number of inodes is the requested one if mke2fs only rounded it up."""
         found, asked, inodes = super().found(state), self.inodes, state.inodes
         if asked and inodes and enough_inodes(asked, inodes, state.size, state.block_size):
             found["inodes"] = asked
@@ -195,56 +217,58 @@ class Ext4Spec(FilesystemSpec):
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
-        """Return the seconds between commits of the journal, from the mount options."""
+        """Return the seconds between two commits of the journal, from the effective mount options."""
         return commit_of(options)
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
-        """Find the owner with debugfs, or with dumpe2fs for blocks that belong to no inode."""
+        """Return the owner of the byte at an offset of the device, from debugfs, or dumpe2fs for metadata."""
         block = offset // self.block_size
 
-        def ask(question: str) -> str:
-            return machine.run(["debugfs", "-R", question, device], deadline_s=OWNER_DEADLINE_S).stdout
+        def debugfs(request: str) -> str:
+            return machine.run(["debugfs", "-R", request, device], deadline_s=OWNER_DEADLINE_S).stdout
 
-        inode = parse_icheck(ask(f"icheck {block}"), block)
+        inode = parse_icheck(debugfs(f"icheck {block}"), block)
         if inode is None:
             groups = machine.run(["dumpe2fs", device], deadline_s=OWNER_DEADLINE_S).stdout
             return Owner(parse_groups(groups, block) or UNKNOWN)
         if inode in _INODES:
             return Owner(_INODES[inode])
-        path, said = parse_ncheck(ask(f"ncheck {inode}"), inode), ask(f"stat <{inode}>")
-        if re.search(r"Type: directory", said):
+        path, status = parse_ncheck(debugfs(f"ncheck {inode}"), inode), debugfs(f"stat <{inode}>")
+        if re.search(r"Type: directory", status):
             return Owner("data", inode, f"directory {path or '<' + str(inode) + '>'}")
-        logical = parse_extents(said, block)
+        logical = parse_extents(status, block)
         if logical is None:
             return Owner("block map", inode, path)
         return Owner("data", inode, path, logical * self.block_size + offset % self.block_size)
 
 
 def enough_inodes(asked: int, found: int, size: int, block_size: int) -> bool:
-    """Return whether a filesystem of ``size`` bytes has the requested inodes, and no more than rounding adds."""
-    # A group has as many blocks as a block has bits. mke2fs fills its inode table up to a whole block, with at least
-    # 128 bytes per inode, and to a multiple of eight inodes (ext2fs_initialize in libext2fs).
+    """Return whether a file system of ``size`` bytes has the requested inodes, and no more than rounding adds.
+
+    A block group has as many blocks as a block has bits. mke2fs rounds up its inodes to a whole block of the inode
+    table, with at least 128 bytes per inode, and to a multiple of eight (ext2fs_initialize in libext2fs).
+    """
     groups = -(-size // (8 * block_size * block_size))
     return asked <= found < asked + groups * (block_size // 128 + 8 + 1)
 
 
 def info_command(device: str) -> list[str]:
-    """Return the command that describes the filesystem on a device."""
+    """Return the command that prints the superblock of the ext4 on a device."""
     return ["dumpe2fs", "-h", device]
 
 
 def parse_info(text: str) -> Superblock:
-    """Parse ``dumpe2fs -h``.
+    """Parse the output of ``dumpe2fs -h``.
 
     Raises:
-        RigError: a value is missing, so the output was cut off.
+        RigError: a value is missing, so that the output is truncated or malformed.
     """
     block_size = int(found_in(r"^Block size:\s+(\d+)$", text, "dumpe2fs: block size"))
     blocks = int(found_in(r"^Block count:\s+(\d+)$", text, "dumpe2fs: block count"))
     features = found_in(r"^Filesystem features:\s+(.+)$", text, "dumpe2fs: features").split()
     log, log_size = "none", None
     if "has_journal" not in features:
-        # This line comes after all others that are read here: without it the output was cut off.
+        # Require the checksum's line, which follows all lines that are read here: without it the output is truncated.
         found_in(r"^Checksum:\s+(0x[0-9a-f]{8})$", text, "dumpe2fs: checksum")
     elif uuid := _optional(r"^Journal UUID:\s+(\S+)$", text, ""):
         log = uuid
@@ -274,31 +298,34 @@ def _optional(pattern: str, text: str, otherwise: str) -> str:
 
 
 def commit_of(options: Sequence[str]) -> float:
-    """Return the interval of ext4's journal commits, in seconds.
+    """Return the seconds between two commits of ext4's journal, from the effective mount options.
 
     Raises:
-        RigError: no option contains it.
+        RigError: no option ``commit=`` with a number is in effect.
     """
-    told = [one.removeprefix(_COMMIT) for one in options if one.startswith(_COMMIT)]
-    if not told or not told[-1].isdigit():
-        raise RigError(f"no {_COMMIT} among the options of ext4: {', '.join(options)}")
-    return float(told[-1])
+    commits = [one.removeprefix(_COMMIT) for one in options if one.startswith(_COMMIT)]
+    if not commits or not commits[-1].isdigit():
+        raise RigError(f"the effective mount options of ext4 have no {_COMMIT}NUMBER: {', '.join(options)}")
+    return float(commits[-1])
 
 
 def parse_icheck(text: str, block: int) -> int | None:
-    """Return the inode that ``icheck`` prints for a block, or None if there is none."""
+    """Return the inode of a block, from the output of ``icheck`` of debugfs; None if the block has no inode."""
     found = re.search(rf"^{block}\t(\d+)$", text, re.MULTILINE)
     return int(found[1]) if found else None
 
 
 def parse_ncheck(text: str, inode: int) -> str | None:
-    """Return the path that ``ncheck`` prints for an inode, or None if there is none."""
+    """Return the path of an inode, from the output of ``ncheck`` of debugfs; None if the inode has no path."""
     found = re.search(rf"^{inode}\t(/.*)$", text, re.MULTILINE)
     return re.sub(r"^/+", "/", found[1]) if found else None
 
 
 def parse_extents(text: str, block: int) -> int | None:
-    """Return the file block of a device block, from debugfs' ``stat``; None if it holds no data."""
+    """Return the number in its file of a block of the device, from the output of ``stat`` of debugfs.
+
+    None means that the block does not hold data of the file.
+    """
     for first, _, begin, end in _EXTENT.findall(text):
         if first.isdigit() and int(begin) <= block <= int(end or begin):
             return int(first) + block - int(begin)
@@ -306,7 +333,7 @@ def parse_extents(text: str, block: int) -> int | None:
 
 
 def parse_groups(text: str, block: int) -> str | None:
-    """Return the use of a block without an inode, from dumpe2fs, or None."""
+    """Return the kind of metadata in a block without an inode, from the output of dumpe2fs; None if not listed."""
     for what, first, last in _GROUP_AREA.findall(text):
         if int(first) <= block <= int(last or first):
             return str(what).lower()

@@ -1,4 +1,4 @@
-"""A filesystem: its request, the interface of a kind of file system, and the filesystem of a machine."""
+"""The interface of a kind of file system: its request, its commands, and the file system on a machine."""
 
 import re
 from abc import abstractmethod
@@ -25,35 +25,37 @@ from raidproof.storage.filesystem.state import (
 )
 
 DIRECTORY = "/srv/raidproof"
-"""Mount point on the server of the filesystem that it exports."""
+"""The mount point on the server of the exported file system."""
 MKFS_DEADLINE_S = 300.0
 
 FILESYSTEMS: Registry[type["FilesystemSpec"]] = Registry(
     "filesystem", "raidproof.storage.filesystem", "raidproof.filesystems"
 )
-"""The kinds of file systems by the ``type`` of their specs."""
+"""The requests of all kinds of file system, by the name of the kind: ``xfs``."""
+# A regular expression that matches no text.
 _NEVER = r"(?!)"
 CHECK_DEADLINE_S = 600.0
 MOUNT_DEADLINE_S = 120.0
-"""Seconds; long enough to replay a full log on slow disks."""
+"""Time limit in seconds of a mount: long enough to replay a full log on slow disks."""
 EXPIRE = "/proc/sys/vm/dirty_expire_centisecs"
 WAKE = "/proc/sys/vm/dirty_writeback_centisecs"
 FREE = "free space"
 UNKNOWN = "owner unknown"
 OWNER_DEADLINE_S = 120.0
-"""Time limit in seconds of one command that looks for an owner."""
+"""Time limit in seconds of one command that searches for the owner of a byte."""
 
 
 class Owner(NamedTuple):
-    """The owner of a block."""
+    """The owner of a byte of the device: a file, or metadata of the file system."""
 
     what: str
-    """``data``, or another part of a file; or a kind of metadata of the file system."""
+    """``data`` or another part of a file, or a kind of metadata."""
     inode: int | None = None
+    """Inode number of the file; None for metadata without an inode."""
     path: str | None = None
-    """Relative to the file system's root."""
+    """Path from the file system's root, as ``/a/b``, or ``directory /a`` for a directory; None if unknown."""
     file_offset: int | None = None
-    """Offset in the file of the byte in question."""
+    """Offset of the byte in the file; None if unknown."""
 
     def __str__(self) -> str:
         if self.inode is None:
@@ -68,10 +70,12 @@ class Owner(NamedTuple):
 
 
 class Alignment(NamedTuple):
-    """The alignment of a filesystem to stripes: bytes on one member (su), and data members (sw)."""
+    """The alignment of a file system to the stripes of an array, named as in mkfs.xfs(8)."""
 
     su: int
+    """Stripe unit in bytes."""
     sw: int
+    """Stripe width in stripe units."""
 
 
 def _split(value: Any) -> Any:
@@ -79,54 +83,57 @@ def _split(value: Any) -> Any:
 
 
 class FilesystemSpec(Spec):
-    """The settings that every filesystem has, and the interface of a kind of file system.
+    """The requested file system: the settings of every kind, and the interface of a kind.
 
-    A subclass with a default for ``type`` is a kind, registered under that name in `FILESYSTEMS`. It adds its own
-    fields. Commands run on the server; ``device`` is the block device of the filesystem.
-
-    ``su`` (bytes) and ``sw`` (stripe units in a whole stripe) are taken from the array if ``aligned`` and not given.
+    A subclass with a default for ``type`` is a kind of file system, and is registered in `FILESYSTEMS` under that
+    name. It adds its own settings as fields. The parameter ``device`` of the methods is the path of the file system's
+    block device. All commands run on the server.
     """
 
     page_size_reason: ClassVar[str] = "the kernel mounts no blocks beyond the page size, 4KiB"
+    """The last part of the message that refuses a block size above the page size."""
     least_block_size: ClassVar[int] = 1024
     own_options: ClassVar[frozenset[str]] = frozenset()
-    """Mount options that follow from fields, and are refused in ``mount_options``."""
+    """Mount options that follow from fields. They are refused in ``mount_options``."""
     axes: ClassVar[Mapping[str, str]] = {}
-    """Fields of this kind that a plan may vary, each with its description."""
+    """The fields of this kind that a plan may vary, each with a description."""
     operations: ClassVar[frozenset[str]] = frozenset()
-    """Optional operations of the ledger that the file system supports: ``clone``."""
+    """The optional operations of the ledger that the file system supports: ``clone``."""
     refused_features: ClassVar[str] = _NEVER
-    """A regular expression for the kernel's message about an unknown feature of such a filesystem."""
+    """A regular expression for the kernel's message that such a file system has an unknown feature."""
     damage: ClassVar[str] = _NEVER
-    """A regular expression for the kernel's messages about damage in such a filesystem, or its shutdown."""
+    """A regular expression for the kernel's messages that such a file system is damaged or was shut down."""
     commit_files: ClassVar[tuple[str, ...]] = ()
-    """Files of the server's kernel that `commit_s` needs, each a number in hundredths of a second."""
+    """Paths of the kernel's files that `commit_s` needs, each of which contains a number in 1/100 s."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Prefixes of the names of the packages with its tools; their versions are recorded."""
+    """Prefixes of the names of the packages with the file system's tools. The record has their versions."""
 
     block_size: Size = PAGE_SIZE
     su: Size | None = None
+    """Stripe unit in bytes; None takes the array's stripe unit if ``aligned``."""
     sw: int | None = None
+    """Stripe width in stripe units; None takes the array's if ``aligned``."""
     aligned: bool = True
+    """Whether the file system is aligned to the stripes of the array."""
     log: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")] | None = None
-    """The serial of the disk with an external log (XFS) or journal (ext4)."""
+    """The serial of the disk with the external log (XFS) or journal (ext4); None for an internal one."""
     log_size: Size | None = None
-    """Bytes of the log or journal."""
+    """Size of the log or journal in bytes; None leaves the choice to mkfs."""
     discard: bool = False
-    """Discard the whole device before mkfs writes: slow, and unnecessary for fresh disks of the disk engine."""
+    """Whether mkfs discards the whole device first. This is slow, and unnecessary on new disks of the disk engine."""
     mount_options: Annotated[
         tuple[Annotated[str, Field(pattern=r"^[a-z0-9_]+(=[^,\s]+)?$")], ...], BeforeValidator(_split)
     ] = ()
-    """As a list, or as mount(8) writes them: ``"sync,noatime"``."""
+    """Additional mount options, as a list or as in mount(8): ``"sync,noatime"``."""
     type: str
-    """The name of the kind, as in mount(8): a kind declares a ``Literal`` with a default."""
+    """The name of the kind, as in mount(8). A kind overrides this field with a ``Literal`` that has a default."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Register a kind.
+        """Register a subclass that has a default for ``type``.
 
         Raises:
-            TypeError: an axis has no field.
+            TypeError: an axis of the subclass is not the name of a field.
         """
         if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
             raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
@@ -148,18 +155,21 @@ class FilesystemSpec(Spec):
             )
         for option in self.mount_options:
             if option.partition("=")[0] in self.own_options:
-                raise RequestError(f"mount option {option}: it follows from a field of the request, so ask there")
+                raise RequestError(
+                    f"mount option {option} is refused: a field of the file system's request sets this option, so "
+                    "request it there"
+                )
         return self
 
     def _refuse_stripe(self) -> None:
         if (self.su is None) != (self.sw is None):
-            raise RequestError("su and sw go together: give both or neither")
+            raise RequestError("su and sw go together: request both or neither")
         if self.su is None or self.sw is None:
             return
         if not self.aligned:
-            raise RequestError("su and sw were given, yet no alignment was asked for")
+            raise RequestError("su and sw request an alignment, but aligned = false requests no alignment")
         if self.sw < 1:
-            raise RequestError(f"sw {self.sw}: a stripe has at least one unit")
+            raise RequestError(f"sw {self.sw} is less than 1: a stripe has at least one unit")
         self._refuse_unit(self.su)
 
     def _refuse_unit(self, unit: int) -> None:
@@ -169,10 +179,10 @@ class FilesystemSpec(Spec):
             )
 
     def alignment(self, geometry: Geometry | None) -> Alignment | None:
-        """Return the alignment on an array of this geometry; None is no alignment.
+        """Return the alignment of the file system on an array of this geometry; None without an alignment.
 
         Raises:
-            RequestError: the array's stripe unit is not a multiple of the block size.
+            RequestError: the array's stripe unit is not a multiple of the file system's block size.
         """
         if self.su is not None and self.sw is not None:
             return Alignment(self.su, self.sw)
@@ -183,47 +193,49 @@ class FilesystemSpec(Spec):
 
     @abstractmethod
     def least_size(self, geometry: Geometry | None) -> int:
-        """Return the bytes below which such a filesystem cannot be made on an array of this geometry."""
+        """Return the smallest size in bytes that mkfs accepts on an array of this geometry."""
 
     @abstractmethod
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
-        """Return the command that makes the filesystem, over any old content, aligned to the array if requested."""
+        """Return the command that creates the file system, with the requested alignment, over any old content."""
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
-        """Return all commands that make the filesystem on this machine, in order; each must end with status 0.
+        """Generate the commands that create the file system on this machine, in order. Each must end with status 0.
 
-        A command runs before the next one is generated.
+        Each command runs before the next command is generated.
         """
         return [self.mkfs_command(device, geometry)]
 
     def all_mount_options(self) -> tuple[str, ...]:
-        """Return the mount options, including those that follow from fields."""
+        """Return all mount options: the requested ones, and those that follow from other fields."""
         return self.mount_options
 
     @abstractmethod
     def check_command(self, device: str) -> list[str]:
-        """Return the command that looks for damage and changes nothing; the filesystem is not mounted."""
+        """Return the command that checks the unmounted file system without changing it."""
 
     @abstractmethod
     def parse_check(self, ended: Completed) -> FilesystemCheck:
-        """Parse the verdict of the check.
+        """Parse the output and exit status of the check command.
 
         Raises:
-            RigError: there is no verdict.
+            RigError: the command did not complete its check.
         """
 
     @abstractmethod
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
-        """Read the state of the mounted filesystem; `raidproof.storage.filesystem.state.state_of` builds it.
+        """Read the effective state of the mounted file system. Implementations build the result by `state_of`.
+
+        ``mounted`` is the file system's entry in the mount table.
 
         Raises:
-            RigError: a tool's output was cut off.
+            RigError: the output of a tool is truncated or malformed.
         """
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return the required effective values of such a filesystem, under the names of `found`.
+        """Return the requested values of the file system, under the names of `found`, for `require_effective`.
 
-        None is not requested.
+        A value that is None is not requested, and not compared.
         """
         alignment = self.alignment(geometry)
         return {
@@ -237,7 +249,7 @@ class FilesystemSpec(Spec):
         }
 
     def found(self, state: FilesystemState) -> dict[str, Value]:
-        """Return the effective values, under the names of the request."""
+        """Return the effective values of the file system, under the names of `asked`, for `require_effective`."""
         return {
             **state.model_dump(),
             "log": state.log if state.log in {"internal", "none"} else "external",
@@ -247,63 +259,63 @@ class FilesystemSpec(Spec):
     @staticmethod
     @abstractmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:
-        """Return the seconds between commits of the log, each of which flushes the disks' caches.
+        """Return the seconds between two commits of the log or journal. Each commit flushes the disks' caches.
 
-        ``options`` are the mount options in effect, ``files`` the seconds in each of ``commit_files``.
+        ``options`` are the effective mount options; ``files`` are the values of ``commit_files`` in seconds.
 
         Raises:
             RigError: the interval cannot be determined.
         """
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
-        """Return the owner of a byte of the device, from the file system's own tools.
+        """Return the owner of the byte at an offset of the device, as the file system's tools report it.
 
-        The filesystem is mounted at ``directory``, or not at all if it cannot be.
+        ``directory`` is the mount point. A file system that is too damaged to be mounted is not mounted there.
         """
         return Owner(UNKNOWN)
 
 
 AnyFilesystem = Annotated[FilesystemSpec, OneOf(FILESYSTEMS, default="xfs")]
-"""A field that holds a request for a file system of any kind; without ``type`` it is XFS."""
+"""The type of a field with a request for any kind of file system; without ``type``, XFS."""
 
 
 def mount_command(spec: FilesystemSpec, device: str, directory: str = DIRECTORY) -> list[str]:
-    """Return the command that mounts the filesystem, which creates the directory and replays a dirty log."""
+    """Return the command that creates the mount point if needed, and mounts the file system, replaying a dirty log."""
     options = spec.all_mount_options()
     chosen = ["--options", ",".join(options)] if options else []
     return ["mount", "--mkdir", "--types", spec.type, *chosen, device, directory]
 
 
 def mkfs_command(spec: FilesystemSpec, device: str, geometry: Geometry | None) -> list[str]:
-    """Return the command that makes the filesystem, aligned to the array's geometry if requested."""
+    """Return the command that creates the file system, aligned to the array's geometry if requested."""
     return spec.mkfs_command(device, geometry)
 
 
 def check_command(spec: FilesystemSpec, device: str) -> list[str]:
-    """Return the command that looks for damage and changes nothing."""
+    """Return the command that checks the unmounted file system without changing it."""
     return spec.check_command(device)
 
 
 def parse_check(spec: FilesystemSpec, ended: Completed) -> FilesystemCheck:
-    """Parse the verdict of the filesystem's own checker.
+    """Parse the output and exit status of `check_command`.
 
     Raises:
-        RigError: there is no verdict.
+        RigError: the command did not complete its check.
     """
     return spec.parse_check(ended)
 
 
 def unknown_features(spec: FilesystemSpec, kernel_log: str) -> str | None:
-    """Return the kernel's message about a filesystem with unknown features, or None if there is none."""
+    """Return the kernel's last message about a file system with unknown features; None without such a message."""
     refused = re.findall(rf"^.*(?:{spec.refused_features}).*$", kernel_log, re.MULTILINE)
     return refused[-1] if refused else None
 
 
 def read_write_back(machine: Machine, found: Found) -> WriteBackState:
-    """Read the write-back intervals of a machine and of the file system that is mounted there.
+    """Read the effective write-back intervals of a machine, and the commit interval of its mounted file system.
 
     Raises:
-        RigError: a file or an option is missing.
+        RigError: a file of the kernel is missing or malformed, or the mount options lack the commit interval.
     """
     kind = FILESYSTEMS[found.type]
     files = [EXPIRE, WAKE, *kind.commit_files]
@@ -312,7 +324,7 @@ def read_write_back(machine: Machine, found: Found) -> WriteBackState:
 
 
 class Filesystem:
-    """The filesystem on one device of one machine."""
+    """The file system on one block device of one machine: created, mounted, checked, unmounted and erased."""
 
     def __init__(
         self,
@@ -329,63 +341,68 @@ class Filesystem:
         self.directory = directory
 
     def create(self) -> None:
-        """Make the filesystem; do not mount it."""
+        """Create the file system, without mounting it."""
         for command in self.spec.create_commands(self.machine, self.device, self.geometry):
             self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
 
     def activate(self) -> FilesystemState:
-        """Mount the filesystem, replaying its log, and verify that it is as requested.
+        """Mount the file system, replaying its log, and verify that the effective state is as requested.
 
         Raises:
-            NotEffective: it is not as requested.
-            RequirementMissing: it has features that this kernel does not support.
+            NotEffective: an effective value differs from the requested one.
+            RequirementMissing: the machine's kernel does not support a feature that the machine's mkfs enabled.
+            CommandFailed: the mount failed for another reason.
         """
         command = mount_command(self.spec, self.device, self.directory)
         mounted = self.machine.run(command, deadline_s=MOUNT_DEADLINE_S)
         if not mounted.ok:
-            if said := unknown_features(self.spec, self.machine.succeed(["dmesg", "--notime"])):
+            if message := unknown_features(self.spec, self.machine.succeed(["dmesg", "--notime"])):
                 raise RequirementMissing(
-                    f"{self.machine.name}: its kernel does not know all that its own mkfs made: {said}",
+                    f"{self.machine.name}: the kernel does not support a feature of the {self.spec.type} on "
+                    f"{self.device} that mkfs enabled: {message}",
                     remedy="choose a newer kernel or an older image",
                 )
             raise CommandFailed(mounted)
         return self.require_effective()
 
     def deactivate(self) -> None:
-        """Unmount the filesystem."""
+        """Unmount the file system."""
         self.machine.succeed(["umount", self.directory], deadline_s=MOUNT_DEADLINE_S)
 
     def destroy(self) -> None:
-        """Erase the filesystem's signatures from its device; it must not be mounted."""
+        """Erase the file system's signatures from its device (wipefs). The file system must not be mounted."""
         self.machine.succeed(["wipefs", "--all", self.device])
 
     def state(self) -> FilesystemState:
-        """Read the state of the mounted filesystem.
+        """Read the effective state of the mounted file system.
 
         Raises:
-            NotEffective: it is a file system of another kind.
-            RigError: nothing is mounted.
+            NotEffective: a file system of another kind is mounted.
+            RigError: no file system is mounted.
         """
         mounted = parse_findmnt(self.machine.run(findmnt_command(self.directory)).stdout)
         if mounted.type != self.spec.type:
-            raise NotEffective(f"{self.directory}: file system: asked {self.spec.type}, found {mounted.type}")
+            raise NotEffective(
+                f"file system on {self.directory} is not as requested: type: asked {self.spec.type}, found "
+                f"{mounted.type}"
+            )
         return self.spec.state(self.machine, self.device, mounted)
 
     def require_effective(self) -> FilesystemState:
-        """Return the state, if it is as requested.
+        """Verify that the effective state of the file system is as requested, and return it.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective value differs from the requested one.
         """
         state, spec = self.state(), self.spec
         require_effective(f"{spec.type} on {self.device}", spec.asked(self.geometry), spec.found(state))
         return state
 
     def check(self) -> FilesystemCheck:
-        """Run the filesystem's own checker; the filesystem must not be mounted.
+        """Check the file system with its own program, without changing it. The file system must not be mounted.
 
         Raises:
-            RigError: the checker gave no verdict.
+            RigError: the program did not complete its check.
         """
         command = check_command(self.spec, self.device)
         return parse_check(self.spec, self.machine.run(command, deadline_s=CHECK_DEADLINE_S))

@@ -1,4 +1,4 @@
-"""The effective state of a file system, and how long data may stay in memory before write-back."""
+"""The effective state of a file system, the result of its check, and the intervals of write-back."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -10,92 +10,101 @@ from raidproof.core.errors import RigError
 from raidproof.core.layer import State, Value
 
 TRANSFER_S = 30.0
-"""Seconds that write-back may take once begun, on disks that have other work, too."""
+"""Assumed maximum duration of one write-back in seconds, on disks that serve other requests at the same time."""
 
 
 class Superblock(State):
-    """The content of the superblock on the device. Sizes in bytes; ``su`` and ``sw`` are 0 without alignment."""
+    """The settings in the superblock of a file system. Sizes are in bytes."""
 
     block_size: int
     size: int
+    """Bytes of the file system."""
     su: int
+    """Stripe unit in bytes; 0 without alignment."""
     sw: int
+    """Stripe width in stripe units; 0 without alignment."""
     sector_size: int | None = None
     """XFS only."""
     log: str = "internal"
-    """``internal``, ``none`` (ext4), or the device of an external XFS log or the UUID of an external ext4 journal."""
+    """``internal``; ``none`` (ext4); the device of an external XFS log; or the UUID of an external ext4 journal."""
     log_size: int | None = None
-    """Bytes; None if not read."""
+    """Size of the log or journal in bytes; None if the file system's tool does not report it."""
     log_su: int | None = None
-    """XFS only: bytes."""
+    """XFS only: stripe unit of the log in bytes."""
     inodes: int | None = None
-    """ext4 only: the total number; XFS allocates inodes on demand."""
+    """ext4 only: total number of inodes. XFS allocates inodes on demand."""
     features: tuple[str, ...] = ()
+    """Features in the notation of the file system's tool."""
 
     @classmethod
     def in_blocks(cls, block_size: int, blocks: int, unit: int, width: int, **own: Any) -> Self:
-        """Return one whose size, stripe unit and stripe width are given in blocks; ``own`` are its other fields."""
+        """Return a superblock from size, stripe unit and stripe width in blocks; ``own`` has the other fields."""
         sw = width // unit if unit else 0
         return cls(block_size=block_size, size=block_size * blocks, su=unit * block_size, sw=sw, **own)
 
 
 class Mounted(State):
-    """One line of the mount table."""
+    """A mounted file system, as the mount table lists it."""
 
     type: str
+    """The kind of file system: ``xfs``."""
     source: str
+    """The device path."""
     directory: str
+    """The mount point."""
     options: tuple[str, ...]
+    """The mount options."""
 
 
 class FilesystemState(Superblock, Mounted):
-    """The effective state of a mounted filesystem.
+    """The effective state of a mounted file system.
 
-    Further values of a kind of file system are kept, too, under their own names.
+    A kind of file system may add fields of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     data: str | None = None
-    """The data mode of ext4."""
+    """The data mode of ext4 (mount option ``data``); None for other file systems, and without a journal."""
 
 
 def state_of(mounted: Mounted, superblock: Superblock, options: Iterable[str] = (), **own: Value) -> FilesystemState:
-    """Combine mount table and superblock; ``own`` are the values that only this kind of file system has.
+    """Combine the entry of the mount table and the superblock into the state of a mounted file system.
 
-    ``options`` are options in effect that the mount table leaves out.
+    ``options`` are effective mount options that the mount table leaves out. ``own`` are additional fields of the kind
+    of file system.
     """
     every = tuple(dict.fromkeys((*mounted.options, *options)))
     return FilesystemState.model_validate({**superblock.model_dump(), **mounted.model_dump(), "options": every, **own})
 
 
 class FilesystemCheck(State):
-    """The verdict of a filesystem's own checker.
-
-    ``dirty`` means that the log was not replayed: mount and unmount the filesystem first, then check again.
-    """
+    """The result of a check by the file system's own program, for example ``xfs_repair -n``."""
 
     outcome: Literal["clean", "dirty", "corrupt"]
+    """``dirty``: the log was not replayed, so the program could not check. Mount, unmount, and check again."""
     status: int
+    """Exit status of the program."""
     reasons: tuple[str, ...] = ()
+    """Lines of the program's output about damage, or a sentence."""
 
 
 def few(reasons: Iterable[str], most: int = 50) -> tuple[str, ...]:
-    """Keep the first reasons, and count the rest: a checker may print one for each block."""
+    """Return the first ``most`` reasons, and a line with the number of the others. A check may print one per block."""
     every = tuple(reasons)
     return every if len(every) <= most else (*every[:most], f"and {len(every) - most} more")
 
 
 def findmnt_command(directory: str) -> list[str]:
-    """Return the command that prints the mount on a directory."""
+    """Return the command that prints the entry of a mount point in the mount table."""
     return ["findmnt", "--json", "--output", "TARGET,SOURCE,FSTYPE,OPTIONS", "--mountpoint", directory]
 
 
 def parse_findmnt(text: str) -> Mounted:
-    """Parse ``findmnt --json``.
+    """Parse the output of `findmnt_command`.
 
     Raises:
-        RigError: nothing is mounted there, or the output was cut off.
+        RigError: no file system is mounted on the directory, or the output is truncated.
     """
     try:
         (found,) = _filesystems(json.loads(text))
@@ -106,7 +115,9 @@ def parse_findmnt(text: str) -> Mounted:
             options=tuple(found["options"].split(",")),
         )
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise RigError(f"findmnt named no single mount: {text.strip()[-300:] or 'nothing'}") from error
+        raise RigError(
+            f"findmnt should print one mounted file system, printed: {text.strip()[-300:] or 'nothing'}"
+        ) from error
 
 
 def _filesystems(document: Any) -> list[dict[str, str]]:
@@ -117,11 +128,11 @@ def _filesystems(document: Any) -> list[dict[str, str]]:
 
 
 class Found(Protocol):
-    """Type and mount options of a mounted file system."""
+    """The kind and the mount options of a mounted file system, as `read_write_back` needs them."""
 
     @property
     def type(self) -> str:
-        """The kind of the file system."""
+        """The kind of the file system: ``xfs``."""
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -129,28 +140,28 @@ class Found(Protocol):
 
 
 class WriteBackState(State):
-    """The effective write-back intervals, in seconds."""
+    """The effective intervals of the kernel's write-back and of a file system's commits, in seconds."""
 
     expire_s: float
-    """Age at which the next wake-up of the flusher writes a dirty page (dirty_expire_centisecs)."""
+    """Age of dirty data at which the flusher thread writes it at its next wake-up (dirty_expire_centisecs)."""
     wake_s: float
-    """Time between two wake-ups of the flusher (dirty_writeback_centisecs); 0: it never wakes up."""
+    """Time between two wake-ups of the flusher thread (dirty_writeback_centisecs); 0 means no wake-ups."""
     commit_s: float
-    """Time between two commits of the file system's log or journal, each of which flushes the disks' caches."""
+    """Time between two commits of the file system's log or journal. Each commit flushes the disks' caches."""
 
     @property
     def longest_s(self) -> float | None:
-        """The age above which all data is on disk; None if there is no limit."""
+        """The age in seconds above which data must be on disk; None if the flusher thread never wakes up."""
         return self.expire_s + self.wake_s + self.commit_s + TRANSFER_S if self.wake_s else None
 
 
-def centiseconds(said: str, files: Sequence[str]) -> list[float]:
-    """Return the content of the files, one line each, in seconds.
+def centiseconds(text: str, files: Sequence[str]) -> list[float]:
+    """Convert the content of files, one number in 1/100 s from each, to seconds.
 
     Raises:
-        RigError: a line is not a number.
+        RigError: ``text`` does not have one number for each of the files.
     """
-    words = said.split()
+    words = text.split()
     if len(words) != len(files) or not all(word.isdigit() for word in words):
-        raise RigError(f"not one number each in {', '.join(files)}: {said!r}")
+        raise RigError(f"each of these files should contain one number: {', '.join(files)}; found {text!r}")
     return [int(word) / 100 for word in words]

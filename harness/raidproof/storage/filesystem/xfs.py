@@ -1,4 +1,4 @@
-"""XFS: its request, its commands, and the parsers of its tools."""
+"""XFS: its request, its commands, and parsers for the output of xfsprogs."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,12 +29,12 @@ from raidproof.storage.filesystem.state import (
 )
 
 SYNC = "/proc/sys/fs/xfs/xfssyncd_centisecs"
-"""Interval at which XFS flushes its log, in hundredths of a second."""
+"""The file with the interval at which XFS flushes its log, in 1/100 s."""
 
 _LEAST_LOG = 64 * MIB
 _MOST_LOG_UNIT = 256 * KIB
 
-# Phrases of xfs_repair, which ends with status 1 both for damage and for a device that it cannot read.
+# Output of xfs_repair, whose exit status is 1 both for damage and for a device that it cannot read.
 _DIRTY = "valuable metadata changes in a log"
 _NO_ANSWER = re.compile(
     r"contains a mounted.*filesystem|couldn't initialize XFS library|fatal error -- "
@@ -45,9 +45,9 @@ _ROUTINE = re.compile(
     r"^\s*(Phase \d|- |No modify flag|Cannot get host filesystem geometry|Repair may fail if there is|the image and|$)"
 )
 
-# Features that newer mkfs.xfs enable by default: the first kernel that supports the feature without an "experimental"
-# warning, and the option that disables it (XFS_SB_FEAT_* in the kernel's fs/xfs/libxfs/xfs_format.h; lts_*.conf of
-# xfsprogs).
+# Features that newer versions of mkfs.xfs enable by default. For each feature: the first kernel that supports it
+# without an "experimental" warning, and the mkfs.xfs option that disables it (XFS_SB_FEAT_* in the kernel's
+# fs/xfs/libxfs/xfs_format.h; lts_*.conf of xfsprogs).
 _SINCE = {
     "parent": ((6, 10), "-n"),
     "exchange": ((6, 10), "-i"),
@@ -65,10 +65,7 @@ _FREE = frozenset({FREE, "free1", "free2"})
 
 
 class XfsSpec(FilesystemSpec):
-    """A requested XFS filesystem; sizes in bytes.
-
-    ``log_su`` is the log's stripe unit: each write to the log is a multiple of it.
-    """
+    """The requested XFS file system."""
 
     own_options: ClassVar[frozenset[str]] = frozenset({"logdev", "sunit", "swidth", "noalign", "nouuid", "norecovery"})
     axes: ClassVar[Mapping[str, str]] = {
@@ -76,7 +73,7 @@ class XfsSpec(FilesystemSpec):
         "log_su": "stripe unit of the log of XFS",
     }
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
-    # From xfs_sb_validate_mount of the kernel.
+    # A message of xfs_sb_validate_mount in the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
     damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
     commit_files: ClassVar[tuple[str, ...]] = (SYNC,)
@@ -85,12 +82,13 @@ class XfsSpec(FilesystemSpec):
     type: Literal["xfs"] = "xfs"
     sector_size: Size = SECTOR
     log_su: Size | None = None
+    """Stripe unit of the log in bytes: each write to the log is a multiple of it. None leaves the choice to mkfs."""
 
     @model_validator(mode="after")
     def _possible_sector(self) -> Self:
         sector = self.sector_size
         if sector < SECTOR or not power_of_two(sector):
-            raise RequestError(f"sector size {format_size(sector)} is not a power of two from 512 on")
+            raise RequestError(f"sector size {format_size(sector)} is not a power of two from 512 bytes on")
         if sector > self.block_size:
             raise RequestError(
                 f"sector size {format_size(sector)} is larger than the block size, {format_size(self.block_size)}"
@@ -100,14 +98,16 @@ class XfsSpec(FilesystemSpec):
 
     def _refuse_log(self) -> None:
         if self.log_size is not None and not _LEAST_LOG <= self.log_size < 2 * GIB:
-            raise RequestError(f"log_size {format_size(self.log_size)}: mkfs.xfs makes logs of 64MiB to below 2GiB")
+            raise RequestError(
+                f"log_size {format_size(self.log_size)} of XFS is not in the supported range, from 64MiB to below 2GiB"
+            )
         unit = self.log_su
         if unit is None:
             return
         if unit < 1 or unit % self.block_size or unit > _MOST_LOG_UNIT:
             raise RequestError(
                 f"log_su {format_size(unit)} is not a multiple of the block size, {format_size(self.block_size)}, "
-                "up to 256KiB"
+                "from one block up to 256KiB"
             )
         if self.log_size is not None and self.log_size % unit:
             raise RequestError(
@@ -115,15 +115,15 @@ class XfsSpec(FilesystemSpec):
             )
 
     def least_size(self, geometry: Geometry | None) -> int:
-        """Return the bytes below which mkfs.xfs (5.19 and later) refuses."""
+        """Return the smallest size in bytes that mkfs.xfs 5.19 and later accept on an array of this geometry."""
         if self.log:
             return 300 * MIB
-        # mkfs.xfs makes 8 allocation groups on stripes and 4 elsewhere; one of them must have room for the log.
+        # mkfs.xfs creates 8 allocation groups if aligned to stripes, else 4. The log must fit into one of them.
         aligned = self.alignment(geometry) is not None
         return max(513 * MIB if aligned else 300 * MIB, (8 if aligned else 4) * (self.log_size or 0) + MIB)
 
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
-        """Return the command that makes the filesystem, over any existing content."""
+        """Return the command that creates the file system, with the requested alignment, over any old content."""
         alignment = self.alignment(geometry)
         log = [
             *([f"logdev={disk_path(self.log)}"] if self.log else []),
@@ -141,13 +141,13 @@ class XfsSpec(FilesystemSpec):
             "-d",
             f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
             *(["-l", ",".join(log)] if log else []),
-            # An external log has the UUID of the filesystem.
+            # XFS requires the same UUID in the file system and its external log.
             *(["-m", f"uuid={uuid_of(self.log)}"] if self.log else []),
             device,
         ]
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:
-        """Return the mkfs command, without features of a newer mkfs.xfs that the machine's kernel cannot mount."""
+        """Return the mkfs.xfs command, with options that disable features that the machine's kernel cannot mount."""
         command = self.mkfs_command(device, geometry)
         features = beyond(machine.get("/proc/sys/kernel/osrelease").strip())
         if not features:
@@ -156,73 +156,84 @@ class XfsSpec(FilesystemSpec):
         return [[*command, *without(planned, features)]]
 
     def all_mount_options(self) -> tuple[str, ...]:
-        """Return the mount options."""
+        """Return all mount options: the requested ones, and the path of an external log."""
         return (*self.mount_options, *([f"logdev={disk_path(self.log)}"] if self.log else []))
 
     def check_command(self, device: str) -> list[str]:
-        """Return the command that looks for damage and changes nothing."""
+        """Return the command that checks the unmounted file system without changing it."""
         return ["xfs_repair", "-n", *(["-l", disk_path(self.log)] if self.log else []), device]
 
     def parse_check(self, ended: Completed) -> FilesystemCheck:
-        """Parse the verdict of ``xfs_repair -n``.
+        """Parse the output and exit status of ``xfs_repair -n``.
 
         Raises:
-            RigError: there is no verdict.
+            RigError: xfs_repair did not complete its check, or its output is truncated.
         """
-        said = f"{ended.stdout}\n{ended.stderr}"
-        if ended.status not in {0, 1, 2} or "Phase 1" not in said or _NO_ANSWER.search(said):
-            raise RigError(f"xfs_repair gave no verdict, status {ended.status}: {said.strip()[-500:]}")
-        if ended.status == 2 or _DIRTY in said:
+        output = f"{ended.stdout}\n{ended.stderr}"
+        if ended.status not in {0, 1, 2} or "Phase 1" not in output or _NO_ANSWER.search(output):
+            raise RigError(
+                f"xfs_repair did not complete its check, exit status {ended.status}: "
+                f"{output.strip()[-500:] or 'no output'}"
+            )
+        if ended.status == 2 or _DIRTY in output:
             return FilesystemCheck(outcome="dirty", status=ended.status, reasons=("the log was not replayed",))
         if ended.status == 0:
-            if "No modify flag set, skipping filesystem flush and exiting" not in said:
-                raise RigError(f"xfs_repair was cut off: {said.strip()[-500:]}")
+            if "No modify flag set, skipping filesystem flush and exiting" not in output:
+                raise RigError(f"the output of xfs_repair is truncated: {output.strip()[-500:]}")
             return FilesystemCheck(outcome="clean", status=0)
-        reasons = few(line.strip() for line in said.splitlines() if not _ROUTINE.match(line))
+        reasons = few(line.strip() for line in output.splitlines() if not _ROUTINE.match(line))
         return FilesystemCheck(outcome="corrupt", status=ended.status, reasons=reasons or ("xfs_repair: status 1",))
 
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:  # noqa: ARG002
-        """Read ``xfs_info``, which takes the directory of a mounted filesystem."""
+        """Read the effective state of the mounted file system from xfs_info. Raises as `parse_info`."""
         return state_of(mounted, parse_info(machine.succeed(info_command(mounted.directory))))
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return the required effective values, including the log's stripe unit and the sector size."""
+        """Return the requested values of the file system, with the log's stripe unit and the sector size."""
         return {**super().asked(geometry), "sector_size": self.sector_size, "log_su": self.log_su}
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
-        """Return the seconds between flushes of the XFS log, from a kernel file that applies to all filesystems."""
+        """Return the seconds between two flushes of the XFS log; one file of the kernel sets them for all mounts."""
         return files[0]
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:
-        """Find the owner in the reverse mapping of the mounted filesystem, or by xfs_db, which needs a clean log."""
+        """Return the owner of the byte at an offset of the device.
+
+        xfs_io reads the reverse mapping of the mounted file system. If it does not find the owner, xfs_db reads the
+        device, which needs a clean log.
+        """
         sector = str(offset // SECTOR)
         mounted = machine.run(["findmnt", "--noheadings", "--output", "SOURCE", "--mountpoint", directory])
         if mounted.ok and mounted.stdout.strip() == device:
-            said = machine.run(["xfs_io", "-c", f"fsmap -d {sector} {sector}", directory], deadline_s=OWNER_DEADLINE_S)
-            found = parse_fsmap(said.stdout, offset)
+            command = ["xfs_io", "-c", f"fsmap -d {sector} {sector}", directory]
+            ended = machine.run(command, deadline_s=OWNER_DEADLINE_S)
+            found = parse_fsmap(ended.stdout, offset)
             if found is not None and found.what != "unknown":
                 return _named(machine, directory, found)
-        words = ["-c", "blockget -n", "-c", f"daddr {sector}", "-c", "blockuse -n"]
-        said = machine.run(["xfs_db", "-r", *words, device], deadline_s=OWNER_DEADLINE_S)
-        return parse_blockuse(said.stdout) or Owner(UNKNOWN)
+        commands = ["-c", "blockget -n", "-c", f"daddr {sector}", "-c", "blockuse -n"]
+        ended = machine.run(["xfs_db", "-r", *commands, device], deadline_s=OWNER_DEADLINE_S)
+        return parse_blockuse(ended.stdout) or Owner(UNKNOWN)
 
 
 def beyond(kernel: str) -> dict[str, str]:
-    """Return the features that a kernel release does not support, each with its option of mkfs.xfs.
+    """Return the features of `_SINCE` that a kernel release does not support, each with the option of mkfs.xfs.
 
     Raises:
-        RigError: the string is not a release.
+        RigError: the string is not a kernel release.
     """
     number = re.match(r"(\d+)\.(\d+)", kernel)
     if number is None:
-        raise RigError(f"no kernel release: {kernel!r}")
+        raise RigError(f"/proc/sys/kernel/osrelease contains no kernel release such as 6.12.1: {kernel!r}")
     release = (int(number.group(1)), int(number.group(2)))
     return {name: option for name, (since, option) in _SINCE.items() if release < since}
 
 
 def without(planned: str, features: Mapping[str, str]) -> list[str]:
-    """Return the mkfs.xfs options that disable those of the features that ``mkfs.xfs -N`` plans to enable."""
+    """Return the mkfs.xfs options that disable features.
+
+    ``planned`` is the output of ``mkfs.xfs -N``. Only features that it would enable are disabled.
+    """
     return [
         word
         for name, option in features.items()
@@ -232,16 +243,16 @@ def without(planned: str, features: Mapping[str, str]) -> list[str]:
 
 
 def info_command(directory: str) -> list[str]:
-    """Return the command that describes a mounted filesystem."""
-    # The command that the script xfs_info finally runs, without its shell.
+    """Return the command that prints the settings of the XFS that is mounted on a directory."""
+    # The shell script xfs_info runs this command.
     return ["xfs_spaceman", "-p", "xfs_info", "-c", "info", directory]
 
 
 def parse_info(text: str) -> Superblock:
-    """Parse ``xfs_info``, or the output of mkfs.xfs.
+    """Parse the output of xfs_info or mkfs.xfs.
 
     Raises:
-        RigError: a value is missing, so the output was cut off.
+        RigError: a value is missing, so that the output is truncated or malformed.
     """
     block_size = int(found_in(r"^data\s.*?\bbsize=(\d+)", text, "xfs_info: block size"))
     blocks = int(found_in(r"^data\s.*?\bblocks=(\d+)", text, "xfs_info: blocks"))
@@ -252,7 +263,7 @@ def parse_info(text: str) -> Superblock:
     log_bytes = int(found_in(r"^log\s+=.*?\bbsize=(\d+)", text, "xfs_info: block size of the log"))
     log_blocks = int(found_in(r"^log\s+=.*?\bblocks=(\d+)", text, "xfs_info: blocks of the log"))
     log_unit = int(found_in(r"^log\s[^\n]*\n\s+=.*?\bsunit=(\d+) blks", text, "xfs_info: sunit of the log"))
-    # The last line: if it is there, all before it is complete.
+    # Require the last line: without it the output is truncated.
     found_in(r"^realtime\s+=.*\brtextents=(\d+)", text, "xfs_info: realtime")
     return Superblock.in_blocks(
         block_size,
@@ -263,7 +274,7 @@ def parse_info(text: str) -> Superblock:
         log=log,
         log_size=log_bytes * log_blocks,
         log_su=log_bytes * log_unit,
-        # The first paragraph consists of flags, sizes and counts, which are never 0 or 1, and names in one more.
+        # Flags have the value 0 or 1. In the first paragraph, only flags have; the flag `parent` is in another line.
         features=tuple(
             re.findall(r"\b[a-z0-9]+=[01]\b", re.split(r"^data", text, flags=re.MULTILINE)[0])
             + re.findall(r"^naming.*\b(parent=[01])\b", text, re.MULTILINE)
@@ -272,7 +283,7 @@ def parse_info(text: str) -> Superblock:
 
 
 def parse_fsmap(text: str, offset: int) -> Owner | None:
-    """Parse the output of ``fsmap`` about a byte; return None if it contains nothing about it."""
+    """Return the owner of the byte at an offset, from the output of ``fsmap`` of xfs_io; None if it is not listed."""
     sector = offset // SECTOR
     for first, last, words in _FSMAP.findall(text):
         if not int(first) <= sector <= int(last):
@@ -287,7 +298,7 @@ def parse_fsmap(text: str, offset: int) -> Owner | None:
 
 
 def parse_blockuse(text: str) -> Owner | None:
-    """Parse the output of ``blockuse -n`` about a block; return None if it contains nothing about it."""
+    """Return the owner of a block, from the output of ``blockuse -n`` of xfs_db; None if the output lacks it."""
     found = _BLOCKUSE.search(text)
     if found is None:
         return None
@@ -303,9 +314,9 @@ def parse_blockuse(text: str) -> Owner | None:
 def _named(machine: Machine, directory: str, found: Owner) -> Owner:
     if found.inode is None:
         return found
-    words = ["-xdev", "-inum", str(found.inode), "-printf", r"%y %P\n", "-quit"]
-    said = machine.run(["find", directory, *words], deadline_s=OWNER_DEADLINE_S)
-    kind, _, path = said.stdout.partition("\n")[0].partition(" ")
+    options = ["-xdev", "-inum", str(found.inode), "-printf", r"%y %P\n", "-quit"]
+    ended = machine.run(["find", directory, *options], deadline_s=OWNER_DEADLINE_S)
+    kind, _, path = ended.stdout.partition("\n")[0].partition(" ")
     if not kind:
         return found
     if kind == "d":

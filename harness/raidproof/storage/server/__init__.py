@@ -1,4 +1,4 @@
-"""NFS servers: request, effective state, and the server of a machine. Each kind is a file of this folder."""
+"""NFS servers: the requested and the effective export, and the commands of a server. Each kind is one file."""
 
 from raidproof.storage.server.knfsd import Export, ExportSpec, ExportState
 from raidproof.storage.server.server import (

@@ -1,4 +1,4 @@
-"""Linux's own NFS server, nfsd: its request, its commands, and its state."""
+"""The NFS server of the Linux kernel, nfsd: requested export, commands, and effective state."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,12 +17,13 @@ from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerSpec
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
 GRACE_ENDED = f"{_NFSD}/v4_end_grace"
-"""Reading it gives Y once the grace period is over; writing Y ends the grace period."""
+"""The file that contains Y once nfsd's grace period has ended. A write of Y ends the grace period."""
 _GRACE_ENDS_S = 10.0
 _THREADS = f"{_NFSD}/threads"
 DAEMONS = ("nfsdcld", "rpc.mountd")
-"""Daemons that nfsd queries: for the records of its clients, and for exports."""
+"""The daemons that nfsd queries: nfsdcld for the records of NFSv4 clients, rpc.mountd for exports."""
 _DEATH_DEADLINE_S = 15.0
+# The bit of SIGKILL in the signal masks of proc(5).
 _KILL = 1 << 9 - 1
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"
@@ -45,18 +46,18 @@ class ExportSpec(ServerSpec):
     subtree_check: bool = False
     threads: int = Field(default=8, ge=1, le=1024)
     max_block_size: Size = MIB
-    """The maximum bytes of one READ or WRITE.
+    """Maximum bytes of one READ or WRITE.
 
-    Nfsd's default is 1/4096 of the memory, at most this: a small test machine would clamp rsize and wsize where a
-    deployed server does not.
+    nfsd's default is 1/4096 of the memory, up to 1 MiB. With this default, a test machine with little memory would
+    clamp rsize and wsize, and a deployed server would not.
     """
 
     def server(self, machine: Machine, path: str = DIRECTORY) -> "Export":
-        """Return the export on a machine."""
+        """Return the object that controls nfsd on a machine and exports a directory; do not start nfsd."""
         return Export(self, machine, path)
 
     def options(self) -> tuple[str, ...]:
-        """The options of exports(5), without defaults left out."""
+        """Return the requested options of exports(5), including defaults."""
         return (
             "rw",
             "sync" if self.sync else "async",
@@ -68,27 +69,28 @@ class ExportSpec(ServerSpec):
 
 
 class ExportState(ServerState):
-    """The effective state of an export and its nfsd; ``options`` are those of the export table that exportfs keeps."""
+    """The effective state of nfsd and its export; ``options`` are from exportfs's export table, /var/lib/nfs/etab."""
 
     kernel_options: tuple[str, ...] | None
-    """The options that the kernel applies; None until the first client has accessed the export."""
+    """The options in /proc/fs/nfsd/exports; None until the first client has accessed the export."""
     threads: int
+    """Number of nfsd threads."""
     tracking: str
     """How nfsd stores client records, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
 
 
 def export_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
-    """Return the command that adds the export to the table."""
+    """Return the command that adds the export to the export table."""
     return ["exportfs", "-o", ",".join(spec.options()), f"{spec.network}:{path}"]
 
 
 def unexport_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
-    """Return the command that removes the export from the table."""
+    """Return the command that removes the export from the export table."""
     return ["exportfs", "-u", f"{spec.network}:{path}"]
 
 
 def nfsd_command(spec: ExportSpec) -> list[str]:
-    """Return the command that starts the server's threads."""
+    """Return the command that starts nfsd's threads."""
     return [
         "rpc.nfsd",
         *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
@@ -99,44 +101,47 @@ def nfsd_command(spec: ExportSpec) -> list[str]:
 
 
 def parse_tracking(kernel_log: str) -> str:
-    """Return how nfsd stores its client records, from the kernel log.
+    """Return how nfsd stores its client records, as nfsd logged when it started.
 
     Raises:
-        RigError: nfsd cannot store them, or logged nothing about it.
+        RigError: nfsd stores no client records, or logged nothing about them.
     """
-    said = _TRACKING.findall(kernel_log)
-    if not said:
-        raise RigError("nfsd did not say how it keeps its client records")
-    using, unable = said[-1]
+    logged = _TRACKING.findall(kernel_log)
+    if not logged:
+        raise RigError("the kernel log has no line of nfsd about how it stores client records")
+    using, unable = logged[-1]
     if unable:
-        raise RigError(f"nfsd keeps no client records, so every start waits out its grace period: {unable}")
+        raise RigError(
+            f"nfsd stores no client records, so no client could reclaim its state after a restart: {unable}",
+            remedy="see whether nfsdcld runs on the server",
+        )
     return str(using)
 
 
 def parse_export(spec: ExportSpec, path: str, content: Mapping[str, str], kernel_log: str) -> ExportState:
-    """Parse the export table, nfsd's own files and the kernel log.
+    """Parse the effective state of an export; ``content`` is the text of the export table and nfsd's files by path.
 
     Raises:
-        RigError: the path is not exported to the network, or a value is missing.
+        RigError: the path is not exported to the network, a file is missing, or nfsd stores no client records.
     """
 
     def word(name: str) -> str:
         try:
             return content[f"{_NFSD}/{name}"]
         except KeyError:
-            raise RigError(f"nfsd's {name} could not be read") from None
+            raise RigError(f"{_NFSD}/{name} could not be read") from None
 
     options = _options(content.get(_ETAB, ""), path, str(spec.network))
     if options is None:
-        raise RigError(f"{path} is not exported to {spec.network}: {content.get(_ETAB, 'no table')}")
+        raise RigError(f"{path} is not exported to {spec.network}; {_ETAB}: {content.get(_ETAB, 'cannot be read')}")
     return ExportState(
         path=path,
         network=str(spec.network),
         options=options,
         kernel_options=_options(word("exports"), path, str(spec.network)),
         threads=whole_number(word("threads"), "nfsd threads"),
-        lease_s=whole_number(word("nfsv4leasetime"), "lease"),
-        grace_s=whole_number(word("nfsv4gracetime"), "grace"),
+        lease_s=whole_number(word("nfsv4leasetime"), "nfsv4leasetime"),
+        grace_s=whole_number(word("nfsv4gracetime"), "nfsv4gracetime"),
         versions=tuple(version[1:] for version in word("versions").split() if version.startswith("+")),
         delegations={"0": False, "1": True}.get(content.get(_LEASES, "")),
         max_block_size=whole_number(word("max_block_size"), "max_block_size"),
@@ -150,23 +155,26 @@ def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
 
 
 def _effective_options(state: ExportState) -> set[str]:
-    """Return the options in effect: the kernel's, once it has them."""
+    """Return the options in effect: the kernel's, or those of the export table until a client accesses the export."""
     return _in_full(state.kernel_options or state.options)
 
 
 def _in_full(options: Iterable[str]) -> set[str]:
-    """Add the option that the kernel leaves out: it lists `no_subtree_check`, but not its opposite."""
-    told = set(options)
-    return told if "no_subtree_check" in told else {*told, "subtree_check"}
+    """Return the options with ``subtree_check``, which the kernel does not list, if ``no_subtree_check`` is absent."""
+    listed = set(options)
+    return listed if "no_subtree_check" in listed else {*listed, "subtree_check"}
 
 
 def ignores_kill(status: str) -> bool:
-    """Return whether a kernel thread ignores SIGKILL, by its /proc/PID/status: nfsd's do since Linux 6.6."""
-    return bool(int(found_in(r"^SigIgn:\s+([0-9a-f]+)$", status, "ignored signals"), 16) & _KILL)
+    """Return whether a kernel thread ignores SIGKILL, from the text of its /proc/PID/status.
+
+    nfsd's threads ignore SIGKILL since Linux 6.6.
+    """
+    return bool(int(found_in(r"^SigIgn:\s+([0-9a-f]+)$", status, "SigIgn of an nfsd thread"), 16) & _KILL)
 
 
 class Export(Server):
-    """The export of one directory of one machine."""
+    """nfsd on one machine, with one exported directory."""
 
     def __init__(self, spec: ExportSpec, machine: Machine, path: str = DIRECTORY) -> None:
         self.spec = spec
@@ -174,10 +182,10 @@ class Export(Server):
         self.path = path
 
     def activate(self) -> ExportState:
-        """Start the servers and export the directory, then verify that all is as requested.
+        """Start the daemons and nfsd, export the directory, and verify their effective state.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective value differs from the requested one.
             RigError: nfsd stores no client records.
         """
         self.machine.put(f"{int(self.spec.delegations)}\n", _LEASES)
@@ -186,8 +194,8 @@ class Export(Server):
         if self.spec.root_squash:
             self.machine.succeed(["chmod", "1777", self.path])
         self.machine.succeed(export_command(self.spec, self.path))
-        # Also before rpc.nfsd: without rpc.mountd, nfsd drops requests because it cannot look up exports, and a
-        # waiting client repeats a request only after a minute (timeo, nfs(5)).
+        # Also before rpc.nfsd: without rpc.mountd, nfsd cannot look up exports and drops requests, and a waiting
+        # client repeats a request only after a minute (timeo, nfs(5)).
         self.machine.succeed(["rpc.mountd"])
         self._start_nfsd()
         return self.require_effective()
@@ -199,73 +207,73 @@ class Export(Server):
         return self.require_effective()
 
     def halt(self) -> Outage:
-        """Stop nfsd's threads."""
+        """Stop nfsd's threads; the daemons keep running."""
         self._stop_nfsd()
         at_ns = now_ns()
         return Outage(at_ns, f"{self._threads()} nfsd threads")
 
     def kill(self) -> Outage:
-        """Kill the daemons by SIGKILL, and nfsd's threads too where the kernel allows that.
+        """Send SIGKILL to the daemons, and to nfsd's threads if the kernel does not ignore it; stop them otherwise.
 
         Raises:
-            RigError: there were no threads.
+            RigError: nfsd had no threads.
         """
         if not (before := self._threads()):
-            raise RigError(f"{self.machine.name}: no nfsd threads that could be killed")
+            raise RigError(f"{self.machine.name}: nfsd cannot be killed: no nfsd threads were running")
         thread = self.machine.succeed(["pgrep", "--exact", "nfsd"]).split()[0]
-        deaf = ignores_kill(self.machine.get(f"/proc/{thread}/status"))
+        unkillable = ignores_kill(self.machine.get(f"/proc/{thread}/status"))
         for daemon in DAEMONS:
             self.machine.succeed(["pkill", "-KILL", "--exact", daemon])
-        if deaf:
+        if unkillable:
             self._stop_nfsd()
         else:
             self.machine.succeed(["pkill", "-KILL", "--exact", "nfsd"])
         at_ns = now_ns()
-        wait_until(lambda: not self._threads(), Deadline.after(_DEATH_DEADLINE_S), "the end of nfsd's threads", 0.05)
-        how = "stopped, because this kernel's nfsd threads ignore signals" if deaf else "killed"
+        wait_until(lambda: not self._threads(), Deadline.after(_DEATH_DEADLINE_S), "nfsd's threads to end", 0.05)
+        how = "stopped, because this kernel's nfsd threads ignore signals" if unkillable else "killed"
         return Outage(at_ns, f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}")
 
     def revive(self) -> ExportState:
-        """Start daemons and threads, in the order of an export."""
+        """Start the daemons, then nfsd's threads."""
         for daemon in DAEMONS:
             self.machine.succeed([daemon])
         return self.restart()
 
     def end_lockd_grace(self) -> None:
-        """End the grace period of lockd, in which only NFSv3 clients reclaim; without them it only delays others.
+        """End lockd's grace period, in which only NFSv3 clients reclaim locks.
 
-        nfsd ends its own grace period when all clients have reclaimed, but NFSv4 locks then wait for lockd's
-        (lock_in_grace in the kernel's fs/nfs_common/grace.c).
+        nfsd ends its own grace period when all NFSv4 clients have reclaimed their state. Without this call, new NFSv4
+        locks would then wait for the end of lockd's grace period (lock_in_grace in the kernel's
+        fs/nfs_common/grace.c).
         """
         self.machine.put("Y\n", _LOCKD_GRACE)
 
     def end_grace(self) -> None:
-        """End nfsd's grace period before any client mounts the export, when no client has state to reclaim.
+        """End nfsd's grace period. To be called before any client mounts the export: no client has state to reclaim.
 
-        Without this call nfsd waits for clients of an earlier export that are still in its recovery database. NFSv4.0
-        clients stay there, because an unmount does not remove them, so the next export would wait for its whole grace
-        period.
+        Without this call, nfsd waits for the clients of earlier exports that are in its recovery database. An NFSv4.0
+        client stays in the database after its unmount, so the next export would wait for its whole grace period.
 
         Raises:
-            DeadlineExceeded: the grace period does not end.
+            DeadlineExceeded: the grace period does not end within 10 seconds.
         """
         if self.grace_ended():
             return
-        # The write is refused (EBUSY) if the period ended meanwhile; otherwise another kernel thread ends it.
+        # The kernel refuses the write (EBUSY) if the period has just ended. Otherwise a kernel thread ends it later.
         self.machine.put_all({GRACE_ENDED: "Y\n"})
         wait_until(self.grace_ended, Deadline.after(_GRACE_ENDS_S), "nfsd to end its grace period", 0.1)
 
     def grace_ended(self) -> bool:
-        """Return whether nfsd's grace period is over."""
+        """Return whether nfsd's grace period has ended."""
         return self.machine.get(GRACE_ENDED).strip().upper().startswith("Y")
 
     def deactivate(self) -> None:
-        """Stop exporting, and stop the servers; every step is tried even if another failed.
+        """Remove the export, and stop nfsd and the daemons. Every step runs, even if an earlier step fails.
 
         Raises:
-            ExceptionGroup: the failures.
+            ExceptionGroup: the errors of the steps that failed.
         """
-        # nfsd holds files open until its threads are gone and its caches flushed.
+        # nfsd keeps files open until its threads have ended and exportfs -f has flushed its caches.
         commands = (
             unexport_command(self.spec, self.path),
             ["rpc.nfsd", "0"],
@@ -275,30 +283,30 @@ class Export(Server):
         )
         try_all(
             [partial(self.machine.succeed, command) for command in commands],
-            f"{self.path} is still exported, or its servers run",
+            f"{self.machine.name}: {self.path} is still exported, or nfsd or its daemons still run",
         )
 
     def state(self) -> ExportState:
-        """Read the effective state of the export."""
+        """Read the effective state of nfsd and its export. Raises as `parse_export`."""
         content = read_files(self.machine, _FILES)
         return parse_export(self.spec, self.path, content, self.machine.succeed(["dmesg", "--notime"]))
 
     def applied(self) -> tuple[str, ...]:
-        """Return the options in effect now, including defaults; empty if the directory is not exported."""
+        """Return the export options now in effect, including defaults; empty if the directory is not exported."""
         content = read_files(self.machine, (_ETAB, f"{_NFSD}/exports"))
-        # The kernel has the export cached as long as clients access it.
+        # The kernel lists an export only while clients access it; the options in its list have precedence.
         tables = (content.get(f"{_NFSD}/exports", ""), content.get(_ETAB, ""))
         found = (_options(table, self.path, str(self.spec.network)) for table in tables)
         return next((tuple(sorted(_in_full(options))) for options in found if options), ())
 
     def require_effective(self) -> ExportState:
-        """Return the state, if it is as requested.
+        """Verify that the effective state of nfsd and its export is as requested, and return it.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective value differs from the requested one.
         """
         state = self.state()
-        asked: dict[str, Value] = {
+        requested: dict[str, Value] = {
             "options": tuple(sorted(self.spec.options())),
             "threads": self.spec.threads,
             "lease_s": self.spec.lease_s,
@@ -314,7 +322,7 @@ class Export(Server):
             "max_block_size": state.max_block_size,
             "delegations": state.delegations,
         }
-        require_effective(f"export of {self.path}", asked, found)
+        require_effective(f"{self.machine.name}: export of {self.path}", requested, found)
         return state
 
     def _threads(self) -> int:
@@ -324,6 +332,6 @@ class Export(Server):
         self.machine.succeed(["rpc.nfsd", "0"])
 
     def _start_nfsd(self) -> None:
-        # The value can be set only while no thread runs.
+        # The kernel accepts a new value only while no nfsd thread runs.
         self.machine.put(f"{self.spec.max_block_size}\n", f"{_NFSD}/max_block_size")
         self.machine.succeed(nfsd_command(self.spec))

@@ -1,4 +1,4 @@
-"""The interface of every NFS server: a request that registers its kind, the server of a machine, and its state."""
+"""The interface of every kind of NFS server: its request, the server on a machine, and its effective state."""
 
 from abc import ABC, abstractmethod
 from ipaddress import IPv4Network
@@ -16,33 +16,41 @@ from raidproof.storage.filesystem import DIRECTORY
 USUAL_LEASE_S = 90
 """The kernel's default for the lease and for the grace period, in seconds."""
 NFS_PORT = 2049
-"""Default port of a server, which an NFSv4 client also assumes."""
+"""The port on which servers listen, and to which NFSv4 clients connect, if no other port is requested."""
 DEFAULT = "knfsd"
 
 SERVERS: Registry[type["ServerSpec"]] = Registry("server", "raidproof.storage.server", "raidproof.servers")
-"""Every kind of server by name."""
+"""The requests of all kinds of NFS server, by the name of the kind."""
 
 
 class ServerState(State):
     """The effective state of a server and its export."""
 
     path: str
+    """The exported directory."""
     network: str
+    """The network of the clients that may mount the export."""
     options: tuple[str, ...]
+    """The export options in effect."""
     lease_s: int
+    """Lease time of NFSv4 clients in seconds."""
     grace_s: int
+    """Length of the grace period in seconds."""
     versions: tuple[str, ...]
+    """The NFS versions that the server serves: ``3``, ``4``, ``4.1``, ..."""
     delegations: bool | None
-    """None if the server does not report it."""
+    """Whether the server may grant delegations; None if the server does not report it."""
     max_block_size: int
+    """Maximum bytes of one READ or WRITE."""
 
 
 class Outage(NamedTuple):
-    """A server that has stopped serving."""
+    """The report that an NFS server has stopped or was killed."""
 
     at_ns: int
-    """The instant (CLOCK_MONOTONIC of the harness) after the last command that stopped it."""
+    """The instant in ns (CLOCK_MONOTONIC of the harness) after the last command that stopped the server."""
     proof: str
+    """The evidence that the server stopped, as a sentence."""
 
 
 class Server(ABC):
@@ -52,95 +60,96 @@ class Server(ABC):
 
     @abstractmethod
     def activate(self) -> ServerState:
-        """Start the server and export the directory, then verify that all is as requested.
+        """Start the server, export the directory, and verify that the effective state is as requested.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective value differs from the requested one.
         """
 
     @abstractmethod
     def restart(self) -> ServerState:
-        """Stop serving and start again: clients keep their mounts and reclaim their open files and locks."""
+        """Stop the server and start it again: clients keep their mounts and reclaim their open files and locks."""
 
     @abstractmethod
     def end_grace(self) -> None:
-        """End the grace period of an export that no client has mounted, so that nothing can be reclaimed.
+        """End the grace period of an export that no client has mounted: no client has state to reclaim.
 
         Raises:
             DeadlineExceeded: the grace period does not end.
         """
 
     def halt(self) -> Outage:
-        """Stop serving, and keep all else; `restart` serves again.
+        """Stop the server, and keep its export configured; `restart` starts the server again.
 
         Raises:
-            RequirementMissing: this server cannot be halted.
+            RequirementMissing: this kind of server has no such command.
         """
-        raise RequirementMissing(f"{type(self).__name__} has no command that stops it and leaves its export")
+        raise RequirementMissing(f"{type(self).__name__} has no command that stops the server and keeps its export")
 
     def kill(self) -> Outage:
-        """Kill all programs of the service as a crash would; `revive` starts them.
+        """Kill all programs of the server, as a crash would; `revive` starts them again.
 
         Raises:
-            RequirementMissing: this server cannot be killed.
-            RigError: it did not run.
+            RequirementMissing: this kind of server has no such command.
+            RigError: the server was not running.
         """
-        raise RequirementMissing(f"{type(self).__name__} has no command that kills it")
+        raise RequirementMissing(f"{type(self).__name__} has no command that kills the server")
 
     def revive(self) -> ServerState:
-        """Start a killed server; clients keep their mounts and reclaim their open files and locks."""
+        """Start a killed server again; clients keep their mounts and reclaim their open files and locks."""
         return self.restart()
 
     def grace_ended(self) -> bool:
-        """Return whether the grace period is over.
+        """Return whether the grace period of the server has ended.
 
         Raises:
-            RequirementMissing: this server does not report it.
+            RequirementMissing: this kind of server does not report the end of its grace period.
         """
         raise RequirementMissing(f"{type(self).__name__} does not report the end of its grace period")
 
     def end_lockd_grace(self) -> None:
-        """End the grace period of NFSv3 locks, if the server has a separate one."""
+        """End the grace period of lockd, which manages NFSv3 locks, if the server has a separate one."""
         return
 
     @abstractmethod
     def deactivate(self) -> None:
-        """Stop exporting and stop the server; every step is tried even if another failed.
+        """Remove the export and stop the server. Every step runs, even if an earlier step fails.
 
         Raises:
-            ExceptionGroup: the failures.
+            ExceptionGroup: the errors of the steps that failed.
         """
 
     @abstractmethod
     def applied(self) -> tuple[str, ...]:
-        """Return the export options in effect now, including defaults; empty if the directory is not exported."""
+        """Return the export options now in effect, including defaults; empty if the directory is not exported."""
 
     @abstractmethod
     def require_effective(self) -> ServerState:
-        """Return the state, if it is as requested.
+        """Verify that the effective state of the server and its export is as requested, and return it.
 
         Raises:
-            NotEffective: it is not.
+            NotEffective: an effective value differs from the requested one.
         """
 
 
 class ServerSpec(Spec):
-    """A requested server. A subclass with a default for ``type`` registers itself.
-
-    Without ``sync`` the server answers before its disks have the data, which violates the protocol. Lease and grace
-    are in seconds; None keeps the server's default.
-    """
+    """The requested NFS server and its export. A subclass with a default for ``type`` is registered in `SERVERS`."""
 
     type: str
+    """The name of the kind of server: ``knfsd``."""
     sync: bool = True
+    """Whether the server replies only after its disks have the data; a reply before that violates the protocol."""
     root_squash: bool = False
+    """Whether the server maps requests from root to the anonymous user (exports(5))."""
     fsid: int | None = Field(default=None, ge=0, lt=2**32)
-    """0 makes the export the root of the server's NFSv4 name space."""
+    """The number of the file system in file handles (exports(5)); 0 makes the export the root for NFSv4 clients."""
     network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
     """Network of the clients that may mount the export."""
     port: int = Field(default=NFS_PORT, ge=1, le=65535)
     lease_s: int | None = None
+    """Lease time of NFSv4 clients in seconds; None keeps the server's default."""
     grace_s: int | None = None
+    """Length of the grace period in seconds; None keeps the server's default."""
     delegations: bool = True
     """Whether the server may grant delegations to NFSv4 clients. Under a write delegation `close` promises nothing."""
     max_block_size: Size = MIB
@@ -148,14 +157,14 @@ class ServerSpec(Spec):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Register the kind."""
+        """Register a subclass under the default of its field ``type``."""
         SERVERS.add(cls.model_fields["type"].default, cls)
 
     @model_validator(mode="after")
     def _possible(self) -> "ServerSpec":
         for name, seconds in (("lease_s", self.lease_s), ("grace_s", self.grace_s)):
             if seconds is not None and not 10 <= seconds <= 3600:
-                raise RequestError(f"{name} {seconds}: a server takes 10 to 3600 seconds")
+                raise RequestError(f"{name} {seconds} s is not from 10 to 3600 s, the range that nfsd accepts")
         if not 8 * KIB <= self.max_block_size <= MIB or not power_of_two(self.max_block_size):
             raise RequestError(
                 f"max_block_size {format_size(self.max_block_size)} is not a power of two from 8KiB to 1MiB"
@@ -164,23 +173,23 @@ class ServerSpec(Spec):
 
     @abstractmethod
     def server(self, machine: Machine, path: str = DIRECTORY) -> Server:
-        """Return the server on a machine that exports a directory; start nothing."""
+        """Return the object that controls the server on a machine and exports a directory; do not start the server."""
 
     @abstractmethod
     def options(self) -> tuple[str, ...]:
-        """The options of the export, including defaults."""
+        """Return the requested export options, including defaults."""
 
     def caveats(self) -> tuple[str, ...]:
-        """Return why a crash test of this export means something else than on a deployed server."""
+        """Return sentences: why a crash test of this export may end differently on a deployed server."""
         return tuple(
-            f"{name} is {seconds} s, not {USUAL_LEASE_S}: {meaning}"
+            f"{name} is {seconds} s, not {USUAL_LEASE_S} s: {meaning}"
             for name, seconds, meaning in (
-                ("lease", self.lease_s, "a client that is silent for that long loses its opens and locks"),
-                ("grace", self.grace_s, "opens wait that long after a restart, and reclaims must come in that time"),
+                ("lease", self.lease_s, "a client that renews no lease for this time loses its opens and locks"),
+                ("grace", self.grace_s, "after a restart, clients must reclaim within this time, and new opens wait"),
             )
             if seconds not in {None, USUAL_LEASE_S}
         )
 
 
 AnyServer = Annotated[ServerSpec, OneOf(SERVERS, default=DEFAULT)]
-"""A field that holds a request for a server of any kind; without ``type`` it is the kernel's."""
+"""The type of a field with a request for any kind of NFS server; without ``type``, the kernel's nfsd."""
