@@ -1,8 +1,8 @@
-"""Compares the write rate of a client on a stack of the harness and on the same stack built by hand, in the same lab.
+"""Compares the write rate of a client on a stack that the harness built and on the same stack built by hand.
 
-The stack by hand uses the commands of an administrator with the tools' defaults. A third variant sets nfsd's largest
-transfer, whose default depends on the server's memory, to the harness's value. The three variants are interleaved.
-Run it as `python -m benchmarks.by_hand`.
+The second stack is built with the commands of an administrator and the tools' defaults. A third one also sets nfsd's
+largest transfer, whose default depends on the server's memory, to the harness's value. All three are measured in turn
+in the same lab. Run it as `python -m benchmarks.by_hand`.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from raidproof.storage.stack import Stack
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio
 
 BAR = 0.95
+"""Least accepted median of the harness's write rate / the rate of a stack built by hand."""
 WRITES = 4
+"""Number of measured writes, of which the fastest counts."""
 FIO_DEADLINE_S = 300.0
 HARNESS, DEFAULTS, SAME_TRANSFERS = "harness", "by hand, all defaults", "by hand, transfers of 1 MiB"
 
@@ -50,7 +52,7 @@ mdadm --stop /dev/md0
 mdadm --zero-superblock {MEMBERS}
 """
 SET_TRANSFERS = "echo {} > /proc/fs/nfsd/max_block_size"
-# nfsd chooses its default at its first start after boot; a value that is set later cannot be reset to the default.
+# nfsd chooses its default at its first start after boot; a value that was set cannot be reset to the default.
 OWN_TRANSFERS = """
 nfsdcld
 rpc.nfsd 8
@@ -67,7 +69,7 @@ def type_in(machine: Machine, lines: str) -> str:
 
 @contextmanager
 def by_harness(lab: Lab) -> Iterator[str]:
-    """Yield a folder on a stack that the harness has built."""
+    """Build a stack with the harness, yield the client's directory on it, and remove the stack."""
     stack = Stack(demo_stack(sync=True), lab.server, lab.clients)
     stack.create()
     stack.activate()
@@ -78,7 +80,7 @@ def by_harness(lab: Lab) -> Iterator[str]:
 
 @contextmanager
 def by_hand(lab: Lab, transfers: int) -> Iterator[str]:
-    """Yield a folder on a stack that was built by hand."""
+    """Build a stack by hand, yield the client's directory on it, and remove the stack; ``transfers`` in bytes."""
     type_in(lab.server, f"{SERVER_UP}{SET_TRANSFERS.format(transfers)}\n{SERVER_START}")
     for client in lab.clients:
         type_in(client, "mkdir -p /mnt/by-hand; mount -t nfs -o vers=4.2 10.77.0.10:/srv/by-hand /mnt/by-hand")
@@ -89,9 +91,9 @@ def by_hand(lab: Lab, transfers: int) -> Iterator[str]:
 
 
 def write(client: Machine, folder: str, spec: FioSpec) -> float:
-    """Return the MB/s of the best of some writes: whatever else runs on this machine can only slow one down.
+    """Return the MB/s of the fastest of `WRITES` writes, as other load of this host can only slow a write down.
 
-    The first does not count: it pays for the memory behind fresh disks.
+    One write before these does not count: it is slower, because the disk engine allocates memory for fresh disks.
     """
     path = f"{folder}/file"
     rates = []
@@ -102,10 +104,10 @@ def write(client: Machine, folder: str, spec: FioSpec) -> float:
 
 
 def main() -> int:
-    """Print the table; status 1 if the bar is missed."""
+    """Print the table; return status 1 if a ratio is below the bar."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--size", type=int, default=256, help="MiB that are written")
+    parser.add_argument("--pairs", type=int, default=5, help="number of rounds, each with all three stacks")
+    parser.add_argument("--size", type=int, default=256, help="size of a write in MiB")
     options = parser.parse_args()
     spec = FioSpec(size=options.size * MIB)
     rates: dict[str, list[float]] = {HARNESS: [], DEFAULTS: [], SAME_TRANSFERS: []}
@@ -115,14 +117,14 @@ def main() -> int:
         lab_of(server_and_clients(clients=2, disk_size=(options.size + 64) * MIB), logs=Path(logs)) as lab,
     ):
         own = int(type_in(lab.server, OWN_TRANSFERS))
-        print(f"nfsd's own largest transfer on a server of this size: {format_size(own)}")
+        print(f"nfsd's default of the largest transfer on this server: {format_size(own)}")
         stacks = {
             HARNESS: lambda: by_harness(lab),
             DEFAULTS: lambda: by_hand(lab, own),
             SAME_TRANSFERS: lambda: by_hand(lab, MIB),
         }
         for turn in range(options.pairs):
-            # Each is the first of a round in its turn, so that none always follows the same one.
+            # Rotate the order, so that no stack always follows the same other stack.
             names = [*stacks][turn % 3 :] + [*stacks][: turn % 3]
             for name in names:
                 lab.disks.reset()
@@ -136,7 +138,7 @@ def main() -> int:
     for name in (DEFAULTS, SAME_TRANSFERS):
         ratios = [mine / theirs * 100 for mine, theirs in zip(rates[HARNESS], rates[name], strict=True)]
         medians.append(sorted(ratios)[len(ratios) // 2])
-        print(row(f"harness against {name}", ratios, "%", f"bar {BAR:.0%}"))
+        print(row(f"harness / {name}", ratios, "%", f"bar: at least {BAR:.0%}"))
     return int(min(medians) < BAR * 100)
 
 

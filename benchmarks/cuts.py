@@ -1,6 +1,8 @@
-"""Many power cuts in one lab, of each kind: no loss where none is allowed, every expected loss found, no leaks.
+"""Cuts the power many times in one lab, and verifies the expected result of each cut, and that nothing leaks.
 
-A line for each cut, then the summary, also when interrupted. Run it as `python -m benchmarks.cuts --cuts 50`.
+There are three kinds of crash tests: a sync export must lose nothing, lying disks must be found, and an async export
+must lose operations. The program prints a line for each cut, then a summary, also if it is interrupted. Run it as
+`python -m benchmarks.cuts --cuts 50`.
 """
 
 import argparse
@@ -31,14 +33,16 @@ from raidproof.run.demo import demo_stack, demo_topology
 from raidproof.run.run import Run
 
 BAR_S = 10.0
+"""Greatest accepted number of seconds from a cut to the end of its verification."""
 POLICIES = (CutPolicy.RANDOM, CutPolicy.TORN, CutPolicy.DROP)
 KINDS = ("sync", "lying", "async")
+"""Kinds of crash tests: a sync export, a sync export on lying disks, an async export."""
 DAEMONS = 2
-"""Processes of a lab beside its machines: the disk engine and the server's storage daemon."""
+"""Number of processes of a lab in addition to its machines: the disk engine and the server's storage daemon."""
 
 
 def spec_of(kind: str, seed: int, seconds: float) -> CrashTestSpec:
-    """Return one crash test; the seed determines the policy, in rotation."""
+    """Return a crash test of this kind; the policy of the cut rotates with the seed."""
     lying = kind == "lying"
     return CrashTestSpec(
         name=f"{kind}-{seed}",
@@ -58,7 +62,7 @@ def lost(record: CrashTestRecord) -> int:
 
 
 def as_expected(kind: str, record: CrashTestRecord) -> bool:
-    """Return whether a crash test gave the expected result of its kind: no loss with sync, loss with the others."""
+    """Return whether a crash test gave the expected result of its kind: no loss with sync, a loss otherwise."""
     if record.outcome is not Outcome.PASS:
         return False
     # A control that passes has found the lying disks, whether they lost operations or the whole array.
@@ -67,19 +71,25 @@ def as_expected(kind: str, record: CrashTestRecord) -> bool:
 
 @dataclass
 class ExplorationStats:
-    """The results of the cuts of one kind."""
+    """The results of all cuts of one kind of crash test."""
 
     kind: str
     ends: Counter[str] = field(default_factory=Counter)
+    """Number of cuts by outcome."""
     verified_s: list[float] = field(default_factory=list)
+    """Seconds from each cut to the end of its verification."""
     acknowledged: int = 0
+    """Number of acknowledged operations."""
     lost: int = 0
+    """Number of lost acknowledged operations."""
     cycles_with_loss: int = 0
     expected: int = 0
+    """Number of cuts with the expected result."""
     leaks: int = 0
+    """Number of surplus processes and leftovers."""
 
     def add(self, record: CrashTestRecord, leaks: int) -> None:
-        """Count one cut."""
+        """Add the record and the leaks of one cut."""
         self.ends[record.outcome.value] += 1
         self.verified_s += [] if record.verified_s is None else [record.verified_s]
         self.acknowledged += max(
@@ -96,27 +106,27 @@ class ExplorationStats:
         return self.ends.total()
 
     def kept_bar(self) -> bool:
-        """Whether every cut gave the expected result without leaks."""
+        """Return whether every cut gave the expected result in time and without leaks."""
         return self.expected == self.cuts and not self.leaks and max(self.verified_s, default=0) <= BAR_S
 
     def lines(self) -> Iterator[str]:
-        """The summary."""
+        """Yield the lines of the summary."""
         ends = ", ".join(f"{count} {end}" for end, count in sorted(self.ends.items()))
-        bar = {"sync": "0 lost, 0 errors, 0 leaks", "lying": "all caught", "async": "all report losses"}[self.kind]
-        yield f"{self.kind}: {self.cuts} cuts, {self.expected} as they must be (bar: {bar}); ends: {ends or 'none'}"
+        bar = {"sync": "0 lost, 0 errors, 0 leaks", "lying": "all lying disks found", "async": "all lose"}[self.kind]
+        yield f"{self.kind}: {self.cuts} cuts, {self.expected} as expected (bar: {bar}); outcomes: {ends or 'none'}"
         yield f"  {self.acknowledged:,} operations acknowledged, {self.lost:,} lost in {self.cycles_with_loss} cuts"
         yield f"  {self.ends['ERROR']} errors, {self.leaks} leaks"
-        yield row("  cut to verified", self.verified_s, "s", f"bar {BAR_S:.0f} s")
+        yield row("  cut to verified", self.verified_s, "s", f"bar: at most {BAR_S:.0f} s")
 
 
 def surplus(lab: Lab) -> int:
-    """Return the number of surplus processes of a running lab; orphans of a killed process become its keeper's."""
-    assert isinstance(lab, NamespaceLab)  # noqa: S101  the demo's is
+    """Return the number of surplus processes of a running lab; orphans become children of the namespace's process."""
+    assert isinstance(lab, NamespaceLab)  # noqa: S101  the demo's lab is one
     return max(0, len(psutil.Process(lab.namespace.pid).children()) - len(lab.machines) - DAEMONS)
 
 
 def left(labs: set[Path]) -> list[str]:
-    """Yield leftovers of labs that have ended: directories, processes that name them, and child processes."""
+    """Return the leftovers of ended labs: directories, processes that name a directory, and child processes."""
     found = [f"directory {path}" for path in labs if path.exists()]
     ours = {process.pid for process in psutil.Process().children(recursive=True)}
     for process in psutil.process_iter(["cmdline"]):
@@ -128,7 +138,7 @@ def left(labs: set[Path]) -> list[str]:
 
 @contextmanager
 def results(chosen: Path | None) -> Iterator[Path]:
-    """Yield a folder for the records: the given one, or a temporary one."""
+    """Yield a folder for the records: ``chosen``, or a temporary folder."""
     if chosen is not None:
         yield chosen
         return
@@ -138,23 +148,23 @@ def results(chosen: Path | None) -> Iterator[Path]:
 
 def descriptors() -> int:
     """Return the number of open file descriptors of this process."""
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  a path of each would be opened
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  only the number of entries is needed
 
 
 def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, seconds: float) -> None:
-    """Cut the power in one lab this number of times."""
+    """Cut the power ``cuts`` times in one lab, print a line for each cut, and count the results in ``tally``."""
     labs: set[Path] = set()
     before = 0
     try:
         with Run(f"cuts-{tally.kind}", folder, demo_topology()) as current_run:
             for seed in range(first_seed, first_seed + cuts):
                 lab = current_run.lab
-                assert isinstance(lab, NamespaceLab)  # noqa: S101  the demo's is
+                assert isinstance(lab, NamespaceLab)  # noqa: S101  the demo's lab is one
                 labs.add(lab.directory.path)
                 spec = spec_of(tally.kind, seed, seconds)
                 with shown_on(io.StringIO(), 80):
                     record = current_run.cycle(spec)
-                # After an error the run has ended the lab, and `left` looks at what that left.
+                # After an error the run has ended the lab, whose leftovers `left` counts.
                 ended = record.rig_error or record.not_recovered or record.not_effective
                 tally.add(record, 0 if ended else surplus(current_run.lab))
                 before = before or descriptors()
@@ -166,9 +176,9 @@ def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, secon
                     flush=True,
                 )
                 if as_expected(tally.kind, record):
-                    shutil.rmtree(current_run.store.path / spec.name)  # some ten MB each, and nothing to look up
+                    shutil.rmtree(current_run.store.path / spec.name)  # its files take about 10 MB and are not needed
     except RigError as error:
-        # A lab that does not boot: no further cut is possible.
+        # The lab does not boot, so that no further cut is possible.
         tally.ends[Outcome.ERROR.value] += 1
         print(f"{tally.kind}: {error}")
     finally:
@@ -183,13 +193,13 @@ def run(tally: ExplorationStats, folder: Path, cuts: int, first_seed: int, secon
 
 
 def main() -> int:
-    """Print a line a cut and the summary; status 1 if a bar is missed, 130 if interrupted."""
+    """Print a line for each cut and the summary; return status 1 if a bar is missed, 130 if interrupted."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cuts", type=int, default=50, help="of each kind")
+    parser.add_argument("--cuts", type=int, default=50, help="number of cuts of each kind")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    parser.add_argument("--seed", type=int, default=1, help="the first one")
-    parser.add_argument("--ledger-seconds", type=float, default=3.0, help="how long the clients work before the cut")
-    parser.add_argument("--results", type=Path, help="keep the records of cuts that went wrong")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first cut")
+    parser.add_argument("--ledger-seconds", type=float, default=3.0, help="seconds that the clients work before a cut")
+    parser.add_argument("--results", type=Path, help="folder that keeps the records of unexpected results")
     options = parser.parse_args()
     tallies: list[ExplorationStats] = []
     status = 0

@@ -1,7 +1,7 @@
-"""Measures the disk engine alone, over NBD on a Unix socket: the upper limit of every simulated disk.
+"""Measures the disk engine alone, over NBD on a Unix socket: no simulated disk can be faster.
 
-For each workload: requests and bytes a second, wall and engine CPU time a request, and the share of one CPU that the
-engine took. Run it as `python -m benchmarks.disk_engine`.
+Each row has requests and bytes per second, wall time and CPU time of the engine per request, and the share of one CPU
+that the engine used. Run it as `python -m benchmarks.disk_engine`.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from raidproof.disk.daemon import nbdkit_command
 from raidproof.disk.messages import Disks, MemberSpec, save_disks
 
 SIZE = GIB
-STRIDE = 4 * KIB * 119  # steps of qemu-img bench: no request touches the one before, all of the disk is reached
+STRIDE = 4 * KIB * 119
+"""Bytes between two requests of `qemu-img bench`: no request is adjacent to the previous one, and the requests cover
+the whole disk."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,19 @@ class Workload:
 
     name: str
     request: int
-    """Bytes."""
+    """Bytes of a request."""
     step: int
-    """Bytes from one request to the next."""
+    """Bytes from the begin of one request to the begin of the next."""
     depth: int
+    """Number of concurrent requests."""
     count: int
+    """Number of requests of the run."""
     write: bool
     flush_every: int = 0
+    """Number of writes between two flushes; 0: no flush."""
 
     def command(self, socket: Path) -> list[str]:
-        """Return the command that runs this load on the first member."""
+        """Return the command line that runs this workload on the engine's first member."""
         return [
             *("qemu-img", "bench", "-f", "raw", "-t", "writeback", "-c", str(self.count), "-d", str(self.depth)),
             *(
@@ -69,7 +74,7 @@ WORKLOADS = (
 
 @contextmanager
 def engine(folder: Path, threads: int) -> Iterator[tuple[EngineClient, psutil.Process]]:
-    """Run an engine with one member."""
+    """Run a disk engine with one member; yield its client and its process."""
     save_disks(folder / "disks", Disks((MemberSpec("d0", SIZE),)))
     command = nbdkit_command(
         socket=folder / "nbd", config=folder / "disks", control=folder / "control", threads=threads
@@ -84,19 +89,19 @@ def engine(folder: Path, threads: int) -> Iterator[tuple[EngineClient, psutil.Pr
 
 
 def cpu_s(process: psutil.Process) -> float:
-    """Return the CPU time that a process has taken, in seconds."""
+    """Return the CPU time that a process has used, in seconds."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 def measure(workload: Workload, socket: Path, process: psutil.Process) -> str:
-    """Run one workload and return its row."""
+    """Run one workload and return its row of the table."""
     before = cpu_s(process)
-    said = succeed(workload.command(socket), deadline_s=600)
+    output = succeed(workload.command(socket), deadline_s=600)
     used = cpu_s(process) - before
-    found = re.search(r"completed in ([\d.]+) seconds", said)
+    found = re.search(r"completed in ([\d.]+) seconds", output)
     if found is None:
-        sys.exit(f"unexpected output of qemu-img bench: {said}")
+        sys.exit(f"the output of qemu-img bench has no duration: {output}")
     seconds, count = float(found[1]), workload.count
     return (
         f"{workload.name:50}{count / seconds:>10.0f}{count * workload.request / seconds / 1e6:>9.0f}"
@@ -105,14 +110,16 @@ def measure(workload: Workload, socket: Path, process: psutil.Process) -> str:
 
 
 def main() -> None:
-    """Print the table, without and with a write log."""
+    """Print two tables, without and with a write log."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--threads", type=int, default=1, help="nbdkit threads a connection")
-    arguments.add_argument("--folder", type=Path, help="where the write log goes (default: the temporary folder)")
+    arguments.add_argument("--threads", type=int, default=1, help="nbdkit threads per connection")
+    arguments.add_argument(
+        "--folder", type=Path, help="folder of the write log (default: the folder for temporary files)"
+    )
     chosen = arguments.parse_args()
     for log in (False, True):
         title = f"write log {'on' if log else 'off'}"
-        print(f"\n{title:50}{'IOPS':>10}{'MB/s':>9}{'us each':>11}{'CPU us':>12}{'CPU':>10}")
+        print(f"\n{title:50}{'IOPS':>10}{'MB/s':>9}{'us/request':>11}{'CPU us':>12}{'CPU':>10}")
         with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
             folder = Path(name)
             with engine(folder, chosen.threads) as (client, process):

@@ -1,4 +1,4 @@
-"""Output of the benchmarks: median and range of the values, and the load of the machine."""
+"""Output of the benchmarks: median and range of values, and the load of this host."""
 
 import os
 import statistics
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def row(what: str, values: Sequence[float], unit: str = "", bar: str = "") -> str:
-    """Return one line of a table: name, median, range, and the bar that holds for it."""
+    """Return one line of a table: name, median, range, and the bar (the least or greatest accepted value)."""
     if not values:
         return f"{what:44} nothing measured"
     spread = f"{min(values):,.2f} to {max(values):,.2f}"
@@ -14,6 +14,6 @@ def row(what: str, values: Sequence[float], unit: str = "", bar: str = "") -> st
 
 
 def load() -> str:
-    """Return the load of this machine as text; figures of a shared machine are comparable only within one run."""
+    """Return this host's number of CPUs and load average as text."""
     averages = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return f"{os.cpu_count()} CPUs, load average {averages}"

@@ -1,7 +1,7 @@
-"""Measures each kernel of the catalogue: boot, a command, and a client's write rate through the whole stack.
+"""Measures each kernel of the catalogue: time to boot, to run a command, and a client's write rate over NFS.
 
-Run it as `python -m benchmarks.kernels [KERNEL...]`; several rounds are interleaved, so that a slow minute of the
-machine affects all kernels.
+Run it as `python -m benchmarks.kernels [KERNEL...]`. Each round measures all kernels once, so that a slow minute of
+this host affects all kernels.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SYNCED_WRITES = 2000
 
 
 def measure(name: str, logs: Path) -> dict[str, float]:
-    """Boot a server and a client on this kernel, build the stack, and measure."""
+    """Boot a server and a client on this kernel, build the stack, and return the measured values by title."""
     software = SoftwareSpec(kernel=name)
     topology = server_and_clients(clients=1, disk_size=512 * MIB, platform=Platform(server=software, clients=software))
     prepare(topology)
@@ -73,7 +73,7 @@ def synced_writes(path: str) -> list[str]:
 
 
 def main() -> int:
-    """Print a table: the median of each figure, and its range."""
+    """Print a table: median and range of each value, by kernel."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kernels", nargs="*", default=list(kernel.CATALOGUE.kernels))
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,6 +1,7 @@
-"""Measures the time from the command to NFS mounted on both clients, with the demo's machines and stack, warm caches.
+"""Measures the time from the start of a command until both clients have mounted NFS, with the demo's lab, warm caches.
 
-Each repetition is a separate process, so that interpreter and imports count. Run it as `python -m benchmarks.lab`.
+Each repetition is a separate process, so that the start of Python and its imports count. Run it as
+`python -m benchmarks.lab`.
 """
 
 import argparse
@@ -20,12 +21,14 @@ from raidproof.run.doctor import require_host
 from raidproof.storage.stack import Stack
 
 BAR_S = 8.0
+"""Greatest accepted median in seconds."""
 DEADLINE_S = 180.0
 STAGES = ("start", "boot", "create", "activate")
+"""Start of Python and checks of the host; boot of the machines; creation of the stack; its activation."""
 
 
 def once() -> list[int]:
-    """Bring a lab up and return the end of every stage (CLOCK_MONOTONIC, ns)."""
+    """Start a lab, build the stack, and return the end of each stage (CLOCK_MONOTONIC, ns)."""
     require_host()
     ends = [now_ns()]
     with TemporaryDirectory() as logs, lab_of(demo_topology(), logs=Path(logs)) as lab:
@@ -39,19 +42,19 @@ def once() -> list[int]:
 
 
 def measure() -> dict[str, float]:
-    """Bring a lab up in a new process; return the seconds of every stage and of all stages."""
+    """Start a lab in a new process; return the seconds of each stage and of all stages together."""
     begun = now_ns()
-    said = command.succeed([sys.executable, "-m", "benchmarks.lab", "--once"], deadline_s=DEADLINE_S)
-    stamps = [begun, *json.loads(said)]
+    output = command.succeed([sys.executable, "-m", "benchmarks.lab", "--once"], deadline_s=DEADLINE_S)
+    stamps = [begun, *json.loads(output)]
     seconds = [(end - begin) / 1e9 for begin, end in pairwise(stamps)]
     return {**dict(zip(STAGES, seconds, strict=True)), "command to mounted": sum(seconds)}
 
 
 def main() -> int:
-    """Print the table; status 1 if the bar is missed."""
+    """Print the table; return status 1 if the median is above the bar."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--once", action="store_true", help="print one repeat's stamps")
+    parser.add_argument("--once", action="store_true", help="make one repetition and print the ends of its stages")
     options = parser.parse_args()
     if options.once:
         print(json.dumps(once()))
@@ -65,8 +68,8 @@ def main() -> int:
         print(f"{turn + 1}: " + ", ".join(f"{what} {value:.2f} s" for what, value in measured[-1].items()), flush=True)
     print(f"after: {load()}\n")
     for what in measured[0]:
-        print(row(what, [one[what] for one in measured], "s", f"bar {BAR_S:.0f} s" if " " in what else ""))
-    # The median decides, as a shared machine may be slow for a minute.
+        print(row(what, [one[what] for one in measured], "s", f"bar: at most {BAR_S:.0f} s" if " " in what else ""))
+    # The median decides, as a shared host may be slow for a minute.
     return int(sorted(one["command to mounted"] for one in measured)[len(measured) // 2] > BAR_S)
 
 

@@ -1,6 +1,7 @@
-"""Measures the acknowledged 4 KiB fsyncs a second that the ledger records: two clients, async export, no disk latency.
+"""Measures how many acknowledged 4 KiB fsyncs per second the ledger records.
 
-In the last row each client writes to its own memory, without storage: the limit of the ledger itself.
+The lab has two clients, an async export and disks without latency.
+In the last row each client writes to its own memory, without NFS: this is the limit of the ledger itself.
 Run it as `python -m benchmarks.ledger`.
 """
 
@@ -18,28 +19,30 @@ from raidproof.storage.stack import Stack
 from raidproof.workload.ledger import Ledger, LedgerSpec
 
 BAR = 2000.0
+"""Least accepted number of acknowledged fsyncs per second of both clients together."""
 STOP_DEADLINE_S = 60.0
 IN_MEMORY = "/run/ledger"
+"""Directory in the memory of a client."""
 
 
 def rate(lab: Lab, workers: int, seconds: float, root: str, folder: Path) -> float:
-    """Run this number of workers on each client; return the acknowledgements a second of both clients together."""
+    """Run ``workers`` workers on each client; return the acknowledgements per second of both clients together."""
     ledger = Ledger(LedgerSpec(kinds=("fsync",) * workers), lab.clients, lab, root, folder / "history")
     with ledger.running():
         begun = now_ns()
         pause(seconds)
         ended = now_ns()
         ledger.stop(Deadline.after(STOP_DEADLINE_S))
-    told = [one.ended_ns for one in ledger.history().acknowledged(ended) if one.kind == "fsync"]
-    return sum(stamp is not None and stamp >= begun for stamp in told) / (ended - begun) * 1e9
+    ends = [one.ended_ns for one in ledger.history().acknowledged(ended) if one.kind == "fsync"]
+    return sum(stamp is not None and stamp >= begun for stamp in ends) / (ended - begun) * 1e9
 
 
 def main() -> int:
-    """Print the table; status 1 if the bar is missed."""
+    """Print the table; return status 1 if the rate is below the bar."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 3, 6], help="a client")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 3, 6], help="numbers of workers on each client")
     options = parser.parse_args()
     rates: dict[str, list[float]] = {}
     print(f"before: {load()}", flush=True)
@@ -49,8 +52,10 @@ def main() -> int:
         stack.activate()
         exported = f"{stack.mounts[lab.clients[0].name].directory}/ledger"
         for turn in range(options.repeats):
-            places = [(f"async export, {workers} workers a client", workers, exported) for workers in options.workers]
-            places.append(("no storage, 1 worker a client", 1, IN_MEMORY))
+            places = [
+                (f"async export, {workers} workers per client", workers, exported) for workers in options.workers
+            ]
+            places.append(("no storage, 1 worker per client", 1, IN_MEMORY))
             for what, workers, root in places:
                 for client in lab.clients:
                     client.succeed(["mkdir", "-p", root])
@@ -64,7 +69,7 @@ def main() -> int:
             )
     print(f"after: {load()}\n")
     for what, values in rates.items():
-        print(row(what, values, "/s", f"bar {BAR:,.0f}" if what.startswith("async") else ""))
+        print(row(what, values, "/s", f"bar: at least {BAR:,.0f}" if what.startswith("async") else ""))
     best = max(sorted(values)[len(values) // 2] for what, values in rates.items() if what.startswith("async"))
     return int(best < BAR)
 

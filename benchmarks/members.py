@@ -1,8 +1,8 @@
 """Compares member disks of the disk engine with plain files behind ubd, User-mode Linux's own block device.
 
-Two machines of one lab take turns: the server, whose members come from the engine over vhost-user, and a client that
-was booted with files in the host's memory as further ubd disks. CPU is the share of one that nbdkit and the storage
-daemon took meanwhile, the start of the job included. Run it as `python -m benchmarks.members`.
+Two machines of one lab work alternately: the server, whose members come from the engine over vhost-user, and a client
+whose additional ubd disks are files in the host's memory. CPU is the share of one core that nbdkit and the storage
+daemon used meanwhile, including the start of the job. Run it as `python -m benchmarks.members`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SIZE = 192 * MIB
 ENGINE = [f"/dev/disk/by-id/raidproof-disk{number}" for number in range(4)]
 UBD = [f"/dev/ubd{letter}" for letter in "defg"]
 DAEMONS = ("nbdkit", "qemu-storage-d")
-"""Beginnings of process names: psutil may return only 15 characters."""
+"""Beginnings of the names of the daemons' processes; psutil may return only 15 characters."""
 
 FIO = "fio --name=job --ioengine=psync --thread --output-format=json --filename={device}"
 JOBS = {
@@ -46,7 +46,7 @@ ON_ARRAY = "RAID5, XFS, 1 MiB sequential write, MB/s"
 
 
 def measure(machine: Machine, device: str, job: str) -> float:
-    """Run a job; return its MB/s where it writes in sequence, and its IOPS otherwise."""
+    """Run a fio job; return MB/s for a sequential write, IOPS for other jobs."""
     command = [*FIO.format(device=device).split(), *job.split()]
     done = json.loads(machine.succeed(command, deadline_s=120))["jobs"][0]
     kind = done["read"] if "randread" in job else done["write"]
@@ -54,7 +54,7 @@ def measure(machine: Machine, device: str, job: str) -> float:
 
 
 def measure_array(machine: Machine, members: list[str]) -> float:
-    """Return the MB/s of a file on an array of all members, its data on the disks."""
+    """Return the MB/s of a write with fsync to a file on an array of all members."""
     names = " ".join(members)
     machine.succeed(["sh", "-ec", ARRAY.format(members=names)])
     job = "--rw=write --bs=1M --size=256M --end_fsync=1 --fallocate=none"
@@ -66,9 +66,9 @@ def measure_array(machine: Machine, members: list[str]) -> float:
 
 
 def boot_with_files(machine: Machine, folder: Path) -> None:
-    """Boot a machine again, with plain files as its member disks."""
+    """Boot a machine again, with plain files as additional ubd disks."""
     power = machine.power
-    assert isinstance(power, UmlPower)  # noqa: S101  there is no other provider
+    assert isinstance(power, UmlPower)  # noqa: S101  this benchmark uses provider uml only
     files = [folder / f"member{number}" for number in range(len(UBD))]
     for file in files:
         with file.open("wb") as opened:
@@ -81,7 +81,7 @@ def boot_with_files(machine: Machine, folder: Path) -> None:
 
 @contextmanager
 def cpu_share(lab: NamespaceLab, into: dict[str, dict[str, list[float]]], what: str) -> Iterator[None]:
-    """Measure the share of one CPU that each daemon uses while the body runs, in percent."""
+    """Measure the percentage of one CPU that each daemon uses while the body runs; append it to ``into[what]``."""
     daemons = [one for one in psutil.Process(lab.namespace.pid).children() if one.name().startswith(DAEMONS)]
     begun, before = now_ns(), [sum(one.cpu_times()[:2]) for one in daemons]
     yield
@@ -106,7 +106,7 @@ def main() -> int:
     ):
         client = lab.clients[0]
         boot_with_files(client, Path(files))
-        measure(client, UBD[0], JOBS[next(iter(JOBS))])  # the first bytes pay for the memory behind them
+        measure(client, UBD[0], JOBS[next(iter(JOBS))])  # the first writes allocate memory, and are slower
         measure(lab.server, ENGINE[0], JOBS[next(iter(JOBS))])
         for turn in range(options.repeats):
             for what, job in JOBS.items():
@@ -116,14 +116,14 @@ def main() -> int:
             with cpu_share(lab, cpu, ON_ARRAY):
                 rates["engine"].setdefault(ON_ARRAY, []).append(measure_array(lab.server, ENGINE))
             rates["ubd"].setdefault(ON_ARRAY, []).append(measure_array(client, UBD))
-            print(f"{turn + 1} of {options.repeats}", flush=True)
+            print(f"repetition {turn + 1} of {options.repeats}", flush=True)
     print(f"after: {load()}\n")
     for what, values in rates["engine"].items():
-        theirs = rates["ubd"][what]
+        ubd = rates["ubd"][what]
         print(what)
         print(row("  engine", values))
-        print(row("  ubd on a file in memory", theirs))
-        print(row("  engine against ubd", [a / b * 100 for a, b in zip(values, theirs, strict=True)], "%"))
+        print(row("  ubd on a file in memory", ubd))
+        print(row("  engine / ubd", [a / b * 100 for a, b in zip(values, ubd, strict=True)], "%"))
         for daemon, shares in cpu[what].items():
             print(row(daemon, shares, "%"))
     return 0

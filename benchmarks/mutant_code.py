@@ -1,8 +1,8 @@
-"""Replaces functions in a process that has imported a file before a change of the file.
+"""Replaces the code of functions in a process that imported a file before the file was changed.
 
-All modules and tests are imported once; a process that is forked then gets the code of the functions that changed, and
-imports nothing. It is what a fresh import would give, if the change lies within functions, and none of them ran while
-modules were imported; of any other change `swaps` returns None, and all is to be imported again.
+All modules and tests are imported once. A forked process then gets the new code of the changed functions and imports
+nothing. The result equals that of a new import if the change lies within functions that did not run during the import.
+For any other change `swaps` returns None, and the caller must import all modules again.
 """
 
 import gc
@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
 
 _NEW_LOCALS = 2
-"""Flag of the code of a function; that of a module or a class body has it not."""
+"""Flag (CO_NEWLOCALS) of the code of a function; the code of a module or of a class body does not have this flag."""
 
 Swap = tuple[CodeType, CodeType]
 """The code of a function, before and after."""
 
 
 def swaps(name: str, source: str, changed: str) -> list[Swap] | None:
-    """Return the functions of a file that differ, the outer ones first; None if it differs outside of functions."""
+    """Return the functions that differ between two versions of a file; None if code outside of functions differs.
+
+    An outer function comes before its inner functions. ``source`` and ``changed`` are the texts of the two versions.
+    """
     pairs = list(_pairs(compile(source, name, "exec"), compile(changed, name, "exec")))
     if any(_shape(old) != _shape(new) for old, new in pairs if not _is_function(old)):
         return None
@@ -26,7 +29,7 @@ def swaps(name: str, source: str, changed: str) -> list[Swap] | None:
 
 
 def apply(found: Sequence[Swap]) -> None:
-    """Give all functions of this process that have the code before the code after."""
+    """In each swap, replace the old code by the new code in all functions of this process."""
     functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
     for old, new in found:
         for function in functions:
@@ -35,7 +38,7 @@ def apply(found: Sequence[Swap]) -> None:
 
 
 def within(found: Sequence[Swap], lines: set[int]) -> bool:
-    """Return whether any of some lines is one of the functions' own, after the line that defines it."""
+    """Return whether one of ``lines`` is in a swapped function, after its first line."""
     return any(
         line in lines and line > old.co_firstlineno
         for old, _ in found
@@ -55,7 +58,7 @@ def _is_function(code: CodeType) -> bool:
 
 def _pairs(old: CodeType, new: CodeType) -> Iterator[Swap]:
     yield old, new
-    if old.co_flags & _NEW_LOCALS:  # what is within a function is part of its code
+    if old.co_flags & _NEW_LOCALS:  # the code of inner functions is part of the function's code
         return
     for one, other in zip(_inner(old), _inner(new), strict=False):
         yield from _pairs(one, other)

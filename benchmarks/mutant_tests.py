@@ -1,9 +1,10 @@
-"""Which tests may see a change of the code, and a run of them in a process of its own.
+"""Selects the tests that can detect a change of the code, and runs them in a forked process.
 
-The tests are run once without any change, and which of them runs which line is noted. A changed line is then met by
-the tests that run it and no others. What is run while modules are imported, and what is run in a process that a test
-starts, is noted nowhere: such a line is met by whole files of tests, those that mirror its file and those that import
-it. What a line leaves in a fixture that several tests share is seen by all tests of the file, so they all count.
+First, all tests run once on the unchanged code, and coverage records which test runs which line. A changed line is
+then tested only by the tests that run it. Coverage by test does not contain lines that run during an import, or in a
+process that a test starts: such a line is tested by whole test files, namely that of the changed file and those that
+import it. A line that runs in the set-up of a fixture counts for all tests of the test file, because these tests may
+share the fixture.
 """
 
 import ast
@@ -30,16 +31,17 @@ from hypothesis import Phase, settings
 from benchmarks.mutant_code import Swap, apply
 
 CPU_S = 240
-"""Seconds of CPU after which a run counts as one that never ends: all tests of these packages take 80."""
+"""Seconds of CPU time after which a run of tests counts as endless; all tests of these packages take 80 s."""
 SLOWER = 8
-"""A mutated test counts as endless after this multiple of its CPU time without a change, plus `CPU_LEAST_S`."""
+"""A test counts as endless after this multiple of its CPU time on unchanged code, plus `CPU_LEAST_S`."""
 CPU_LEAST_S = 5
+"""Seconds of CPU time that each test may use in any case."""
 MEMORY = 12 << 30
-"""Bytes of address space after which a run counts as one that takes all memory."""
+"""Limit of the address space of a run in bytes, so that a changed program cannot fill the host's memory."""
 IDLE_S = 90
-"""Seconds without any use of CPU after which a run counts as one that waits for ever."""
+"""Seconds without any use of CPU time after which a run counts as endless and is killed."""
 PROGRAM = '__name__ == "__main__"'
-"""What a file has that tests may start as a program."""
+"""Text in the source of a file that tests may start as a program."""
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants")
 EVERYTHING = (
     "workload",
@@ -53,9 +55,9 @@ EVERYTHING = (
     "run/test_crash_test_steps.py",
     "run/test_exploration_source.py",
 )
-"""Folders and files of tests that may tell of any of these packages."""
+"""Folders and files below tests/ that can detect changes of the mutated packages."""
 
-# The same examples as ever; what fails once has failed, however small an example of it there is.
+# Hypothesis generates the same examples in each run and does not shrink a failure, as any failure kills the mutant.
 settings.register_profile(
     "mutants",
     derandomize=True,
@@ -67,32 +69,33 @@ settings.register_profile(
 
 @dataclass(frozen=True)
 class Stage:
-    """Tests that are run together."""
+    """Tests that run together in one process."""
 
     files: list[str]
+    """Test files by their path in the tree."""
     tests: frozenset[str] | None = None
-    """Those of the files that are run; None for all."""
+    """Node ids of the tests to run; None: all tests of the files."""
 
 
 @dataclass
 class Noted:
-    """What each test runs, and takes."""
+    """The lines that each test runs on unchanged code, and its CPU time."""
 
     of: str
-    """Digest of the code and the tests that it was noted of."""
+    """Digest of the code and the tests at the time of the recording."""
     cpu_s: dict[str, float] = field(default_factory=dict)
-    """Seconds of CPU of each test."""
+    """Seconds of CPU time by the test's node id."""
     lines: dict[str, dict[str, list[int]]] = field(default_factory=dict)
-    """Tests by file and line: files by their path in the tree, lines as text, tests by their place in ``cpu_s``."""
+    """Tests by path of the file in the tree and number of the line as text; a test is an index into ``cpu_s``."""
 
     def tests(self, path: Path, lines: Sequence[int]) -> set[str]:
-        """Return the tests that run any of some lines."""
+        """Return the node ids of the tests that run at least one of these lines of a file."""
         found, names = self.lines.get(str(path), {}), list(self.cpu_s)
         return {names[test] for line in lines for test in found.get(str(line), [])}
 
 
 def noted(tree: Path, keep: Path | None) -> Noted:
-    """Return what each test runs: as it was kept, if it was of this code and these tests; else by running them all."""
+    """Return the lines that each test runs: from the file ``keep`` if its digest is equal, else from a run of all."""
     digest = _digest(tree)
     if keep and keep.exists():
         known = Noted(**json.loads(keep.read_text()))
@@ -101,7 +104,7 @@ def noted(tree: Path, keep: Path | None) -> Noted:
     out = tree.parent / "noted.json"
     red = run_tests(tree, Stage([f"tests/{name}" for name in EVERYTHING]), Noted(digest), out)
     if red:
-        raise SystemExit(f"a test is red without any change: {red}")
+        raise SystemExit(f"a test fails on the unchanged code: {red}")
     text = out.read_text()
     if keep:
         keep.write_text(text)
@@ -118,7 +121,7 @@ def _digest(tree: Path) -> str:
 
 
 def imported(tree: Path) -> dict[str, set[int]]:
-    """Import the harness and its tests into this process; return the lines that this ran, by file."""
+    """Import the harness and its tests into this process; return the lines that ran during the import, by file."""
     os.chdir(tree)
     ran = coverage.Coverage(data_file=None, include=[f"{tree}/harness/raidproof/*"], config_file=False)
     ran.start()
@@ -130,9 +133,9 @@ def imported(tree: Path) -> dict[str, set[int]]:
 
 
 def stages(tree: Path, path: Path, span: tuple[int, int], known: Noted, *, whole: bool = False) -> Iterator[Stage]:
-    """Yield the tests that may see a change of some lines (first, last) of a file, those first that are likely to.
+    """Yield the tests that can detect a change of the lines ``span`` (first, last) of a file, the likeliest first.
 
-    Whole files come last if ``whole``, if no test is known to run these lines, or if the file is a program, too.
+    Whole test files follow if ``whole``, if no test is known to run these lines, or if the file is also a program.
     """
     seen = known.tests(path, lines_of(tree / path, span))
     if seen:
@@ -145,16 +148,17 @@ def stages(tree: Path, path: Path, span: tuple[int, int], known: Noted, *, whole
 
 
 def lines_of(path: Path, span: tuple[int, int]) -> list[int]:
-    """Return the lines whose run is the run of some lines (first, last) of a file.
+    """Return the lines whose coverage shows that the lines ``span`` (first, last) of a file have an effect.
 
-    They are the statement around them, without the statements within that; and all of a function for its decorators,
-    its defaults and its name, which are run when the module is imported and matter when the function is called.
+    These are the lines of the innermost statement that contains the span, without its inner statements. For
+    decorators, defaults and the name of a function, they are all lines of the function: these parts run during the
+    import of the module, but take effect when the function is called.
     """
     first, last = span
     around: ast.stmt | None = None
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.stmt) and _first(node) <= first and last <= (node.end_lineno or 0):
-            around = node  # an inner one comes later than the one around it
+            around = node  # ast.walk yields an inner statement after the outer one
     if around is None or isinstance(around, ast.ClassDef):
         return []
     end, body = around.end_lineno or last, getattr(around, "body", None)
@@ -198,10 +202,10 @@ def _files(tree: Path, path: Path, *, whole: bool) -> Iterator[Stage]:
 def run_tests(
     tree: Path, stage: Stage, known: Noted, note: Path | None = None, code: Sequence[Swap] | None = None
 ) -> str | None:
-    """Run tests in a process of its own; return what ended it, or None if all passed.
+    """Run tests in a forked process; return the failed test, the signal or the status, or None if all tests passed.
 
-    With ``note`` the file is written that says what each test runs, and no test is taken for one that never ends.
-    Functions get other code as ``code`` says; if it is None, the harness and its tests are imported again.
+    ``note``: file to which the lines that each test runs are written; then no test counts as endless. ``code``: new
+    code of functions; None: import the harness and its tests again.
     """
     reading, writing = os.pipe()
     child = os.fork()
@@ -216,12 +220,12 @@ def run_tests(
     os.close(writing)
     status = _wait(child)
     with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what its tests started
-    with os.fdopen(reading) as said:
-        word = said.read() if status > 0 else ""
+        os.killpg(child, signal.SIGKILL)  # processes that the tests started
+    with os.fdopen(reading) as pipe:
+        failed = pipe.read() if status > 0 else ""
     if status in {0, pytest.ExitCode.NO_TESTS_COLLECTED}:
         return None
-    return f"signal {-status}" if status < 0 else word or f"status {status}"
+    return f"signal {-status}" if status < 0 else failed or f"status {status}"
 
 
 def _wait(child: int) -> int:
@@ -265,31 +269,32 @@ def _import_again(tree: Path) -> None:
 
 
 class Red:
-    """Notes the first test that is red; a plug-in of pytest."""
+    """A pytest plugin that records the first test that fails."""
 
     def __init__(self) -> None:
         self.red = ""
+        """Node id of the first failed test; empty if none has failed."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Look at a test's report."""
+        """Record the first failed test."""
         if report.failed and not self.red:
             self.red = report.nodeid
 
 
 class Watch(Red):
-    """Leaves out the tests that are not wanted, and ends the process at a test that never ends."""
+    """A pytest plugin that deselects tests that a stage does not contain, and limits the CPU time of each test."""
 
     def __init__(self, stage: Stage, known: Noted) -> None:
         super().__init__()
         self._stage, self._known = stage, known
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Keep those that are wanted."""
+        """Keep only the tests of the stage."""
         if (wanted := self._stage.tests) is not None:
             items[:] = [one for one in items if one.nodeid in wanted]
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Set what this test may take."""
+        """Set the limit of the CPU time, at which the kernel kills the process."""
         limit = CPU_LEAST_S + SLOWER * self._known.cpu_s.get(item.nodeid, CPU_LEAST_S)
         resource.setrlimit(
             resource.RLIMIT_CPU, (min(CPU_S, round(time.process_time() + limit)), resource.RLIM_INFINITY)
@@ -297,7 +302,7 @@ class Watch(Red):
 
 
 class Notes(Red):
-    """Notes what each test runs and takes."""
+    """A pytest plugin that records the lines that each test runs, and its CPU time."""
 
     def __init__(self, tree: Path, known: Noted, out: Path) -> None:
         super().__init__()
@@ -308,7 +313,7 @@ class Notes(Red):
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Measure a test's use of CPU."""
+        """Measure a test's CPU time."""
         began = time.process_time()
         done = yield
         self._known.cpu_s[item.nodeid] = round(time.process_time() - began, 4)
@@ -317,16 +322,16 @@ class Notes(Red):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Note what the fixtures run."""
+        """Count lines from now on for the test's fixtures."""
         self._coverage.switch_context(f"{item.nodeid}|setup")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> None:
-        """Note what the test runs."""
+        """Count lines from now on for the test itself."""
         self._coverage.switch_context(f"{item.nodeid}|call")
 
     def pytest_sessionfinish(self) -> None:
-        """Write it all."""
+        """Write the lines and CPU times of all tests to the file."""
         self._coverage.stop()
         data = self._coverage.get_data()
         for name in sorted(data.measured_files()):

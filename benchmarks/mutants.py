@@ -1,8 +1,8 @@
-"""Mutation testing: small random changes of the code, each of which must make a test fail.
+"""Mutation testing: makes small random changes of the code, each of which must make a test fail.
 
-The changes are cosmic-ray's operators and one of our own that leaves out a statement. A place in the code is drawn
-first and what is done there second, so that a place where much can be done does not count more. Each change is made
-in a copy of the tree, and is met by the tests that run its line (benchmarks/mutant_tests.py). Run it as
+The changes are those of cosmic-ray's operators, and the removal of a statement. The program first draws a place in the
+code and then one of the changes that are possible there, so that every place has the same probability. It makes each
+change in a copy of the tree, and runs the tests that run the changed line (benchmarks/mutant_tests.py). Run it as
 `python -m benchmarks.mutants disk crash`; docs/mutation.md has the set-up and the score.
 """
 
@@ -30,52 +30,57 @@ from benchmarks.mutant_tests import Noted, Stage, imported, noted, run_tests, st
 
 ROOT = Path(__file__).parent.parent
 PRELOADED = ("hypothesis", "jinja2", "paramiko", "psutil", "pydantic", "pyroute2", "rich", "typer")
+"""Libraries that are imported once, before any process is forked."""
 SAME = ("Eq_Is", "Is_Eq", "NotEq_IsNot", "IsNot_NotEq")
-"""Comparisons that say the same of small numbers, members of enumerations and None."""
+"""Operators that do not change the result for small numbers, members of enumerations and None."""
 CHECKED = ("frozen", "slots", "repr")
-"""What a data class says to the type checker and to a reader."""
+"""Arguments of a dataclass that affect only type checkers and readers."""
 LOGGED = ("debug", "info", "warning", "error")
+"""Methods of a logger, whose calls are not changed."""
 
 Span = tuple[tuple[int, int], tuple[int, int]]
+"""Begin and end of a part of a file, each as line and column."""
 
 
 class DropStatement(Operator):  # type: ignore[misc]  # cosmic-ray has no types
     """Removes a statement with a side effect: a call, or an assignment to an attribute or item."""
 
     def mutation_positions(self, node: Any) -> Iterator[Span]:
-        """Yield the place of the statement, if the node is one."""
+        """Yield the span of the node, if it is a statement with a side effect."""
         if node.type == "simple_stmt" and _has_effect(node.children[0]):
             yield node.children[0].start_pos, node.children[0].end_pos
 
     def mutate(self, node: Any, index: int) -> Any:  # noqa: ARG002  an operator's signature
-        """Put ``pass`` into its place."""
+        """Replace the statement of a node by ``pass``."""
         first = node.children[0]
         node.children[0] = parso.parse(f"{first.get_first_leaf().prefix}pass").children[0]
         return node
 
     @classmethod
     def examples(cls) -> tuple[()]:
-        """Give none."""
+        """Return no examples; cosmic-ray requires this method."""
         return ()
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one file."""
+    """One possible change of one file."""
 
     path: Path
-    """Of the file, below the tree."""
+    """Path of the file in the tree."""
     operator: str
+    """Name of cosmic-ray's operator, or ``DropStatement``."""
     occurrence: int
+    """Index of the place among all places in the file that the operator can change."""
     span: Span
 
     @property
     def line(self) -> int:
-        """Where it is."""
+        """Number of the first changed line."""
         return self.span[0][0]
 
     def code(self, source: str) -> str | None:
-        """Return the changed file; None if nothing changes."""
+        """Return the changed text of the file with the text ``source``; None if the change has no effect."""
         code: str | None = mutate_code(source, _operators()[self.operator], self.occurrence)
         return None if code == source else code
 
@@ -95,10 +100,10 @@ def _operators() -> dict[str, Any]:
 
 
 def sites(path: Path, source: str) -> dict[Span, list[Mutant]]:
-    """Return what can be done in a file, by the place in it.
+    """Return the possible changes of a file, by their span.
 
-    What says nothing when the program runs is left out: annotations, what a type checker alone reads, what is logged,
-    and the text of an error.
+    Parts without effect on the running program are left out: annotations, parts only for type checkers, log messages,
+    and the texts of errors.
     """
     silent = _silent(source)
     tree, found = get_ast(source), dict[Span, list[Mutant]]()
@@ -133,7 +138,7 @@ def _silent_in(node: ast.AST) -> Iterator[ast.stmt | ast.expr | ast.keyword]:
 
 
 def draw(root: Path, places: Sequence[str], count: int, seed: int) -> list[Mutant]:
-    """Draw mutants: a place in the code first, of all files alike, then what is done there."""
+    """Return up to ``count`` random mutants: draw a span of the code, then one of the changes possible there."""
     rng = Random(seed)  # noqa: S311  a seeded choice, no secret
     found: list[list[Mutant]] = []
     for place in places:
@@ -163,15 +168,16 @@ def _compiles(code: str) -> bool:
 
 @dataclass(frozen=True)
 class MutatedTree:
-    """A copy of the tree in which mutants are made, with the results of its tests."""
+    """A copy of the tree in which files are changed, and the lines that its tests run."""
 
     tree: Path
     known: Noted
+    """Lines and CPU time of each test on unchanged code."""
     imported: dict[str, set[int]]
-    """Lines that an import runs, by file."""
+    """Lines that run during an import, by file."""
 
     def killed_by(self, mutant: Mutant, code: str, *, whole: bool = False) -> str | None:
-        """Return what turned red for the changed file of a mutant, or None if all stayed green."""
+        """Return the test that fails with the changed text ``code`` of a mutant's file, or None if all tests pass."""
         path = self.tree / mutant.path
         source = path.read_text()
         met = stages(self.tree, mutant.path, (mutant.span[0][0], mutant.span[1][0]), self.known, whole=whole)
@@ -186,7 +192,7 @@ class MutatedTree:
             path.write_text(source)
 
     def red_anyway(self, tests: set[str]) -> set[str]:
-        """Return those of some tests that are red without any change: what they killed was killed by nothing."""
+        """Return the tests among ``tests`` that also fail on unchanged code, so that their kills do not count."""
         found: set[str] = set()
         while rest := tests - found:
             stage = Stage(sorted({one.partition("::")[0] for one in rest}), frozenset(rest))
@@ -197,11 +203,11 @@ class MutatedTree:
 
 
 def copied(folder: Path) -> Path:
-    """Return a copy of the tree in which files may be changed, and from which the harness is imported from now on."""
+    """Copy the tree into a folder, import the harness from the copy from now on, and return the copy's path."""
     tree = folder / "tree"
     ignored = shutil.ignore_patterns("__pycache__", ".venv*", ".git", "results", "*.egg-info", ".*_cache")
     shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
-    # A mutant of the same second and size would be taken for the file before it.
+    # Python would use the bytecode of the unchanged file for a mutant of the same second and size.
     sys.dont_write_bytecode = True
     own = {ROOT, ROOT / "harness"}
     others = (one for one in sys.path if Path(one or ".").resolve() not in own)
@@ -212,7 +218,7 @@ def copied(folder: Path) -> Path:
 
 
 def changed(source: str, code: str) -> str:
-    """Return the lines of a file that a mutant changes, indented."""
+    """Return the difference between two texts of a file, without context, as indented lines."""
     lines = difflib.unified_diff(source.splitlines(), code.splitlines(), n=0, lineterm="")
     return "".join(f"\n    {line}" for line in lines if line[:1] in "+-" and line[:3] not in {"+++", "---"})
 
@@ -220,13 +226,17 @@ def changed(source: str, code: str) -> str:
 def main() -> None:
     """Draw mutants, run their tests, and print the mutants that survived."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("places", nargs="+", help="rooms of the package, or files, as disk or guest/ledger_writer.py")
-    parser.add_argument("--mutants", type=int, default=100)
+    parser.add_argument(
+        "places", nargs="+", help="rooms or files of the package, for example: disk guest/ledger_writer.py"
+    )
+    parser.add_argument("--mutants", type=int, default=100, help="number of mutants to draw")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--skip", type=int, default=0, help="number of drawn mutants to leave out, from the first on")
-    parser.add_argument("--only", type=int, nargs="+", help="numbers of the drawn mutants to make, from 1 on")
-    parser.add_argument("--noted", type=Path, help="file that keeps what each test runs, for the next time")
-    parser.add_argument("--whole", action="store_true", help="show each survivor to all tests of these packages too")
+    parser.add_argument("--skip", type=int, default=0, help="number of drawn mutants to skip at the beginning")
+    parser.add_argument(
+        "--only", type=int, nargs="+", help="test only the drawn mutants with these numbers, from 1 on"
+    )
+    parser.add_argument("--noted", type=Path, help="file that stores which test runs which line, for later runs")
+    parser.add_argument("--whole", action="store_true", help="run all tests of these packages on each survivor")
     arguments = parser.parse_args()
     for name in PRELOADED:
         __import__(name)
@@ -247,7 +257,7 @@ def main() -> None:
             ends.append(red)
         false = copy.red_anyway({red for red in ends if red and "::" in red})
     for test in sorted(false):
-        print(f"RED WITHOUT ANY CHANGE, so its kill is not counted: {test}")
+        print(f"FAILS ON UNCHANGED CODE, so its kills are not counted: {test}")
     killed = sum(red is not None and red not in false for red in ends)
     print(f"{killed} of {len(ends)} killed: {killed / max(1, len(ends)):.0%}; seed {arguments.seed}; {load()}")
 

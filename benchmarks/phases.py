@@ -1,7 +1,7 @@
-"""Prints the share of each phase in the duration of a run, and of the commands in the phase.
+"""Prints the share of each phase in the duration of a run, and the longest commands of the phase.
 
-It reads the `raidproof.log` of a stored run, which has every phase and every command with its time. Run it as
-`python -m benchmarks.phases results/RUN`; without a run it runs the demo first.
+The program reads `raidproof.log` of a stored run, which has the times of all phases and commands. Run it as
+`python -m benchmarks.phases results/RUN`; without an argument it runs the demo first.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from rich.table import Table
 LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (\w+) (.*)$")
 COMMAND = re.compile(r"^\S+: ([0-9.]+) s(?:, status \d+)?: (\S+)")
 MOST = 4
-"""Number of commands that are printed with a phase, the longest first."""
+"""Greatest number of commands that are printed with each phase."""
 
 
 @dataclass
@@ -30,11 +30,13 @@ class Phase:
 
     seconds: float = 0.0
     times: int = 0
+    """Number of occurrences."""
     commands: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Seconds by name of the program."""
 
 
 def events(log: str) -> Iterator[tuple[float, str, str]]:
-    """Yield the time in seconds, the level and the text of each line."""
+    """Yield time in seconds, level and text of each line of a log."""
     for line in log.splitlines():
         if match := LINE.match(line):
             yield datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S,%f").timestamp(), match[2], match[3]
@@ -57,9 +59,9 @@ def phases(log: str) -> dict[str, Phase]:
 
 
 def table(found: dict[str, Phase]) -> Table:
-    """Return the shares, the largest first."""
+    """Return a table of the phases and their shares, the largest share first."""
     whole = sum(phase.seconds for phase in found.values())
-    drawn = Table(title=f"{whole:.1f} s in all")
+    drawn = Table(title=f"duration of all phases: {whole:.1f} s")
     for title in ("phase", "times", "s", "share", "longest commands"):
         drawn.add_column(title, justify="left" if title in {"phase", "longest commands"} else "right")
     for name, phase in sorted(found.items(), key=lambda one: -one[1].seconds):
@@ -78,7 +80,7 @@ def demo(results: Path) -> Path:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table of phases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, nargs="?", help="a folder of results/")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
-"""Measures the crash states checked a minute: a ledger of 1,000 operations on RAID5 of 4 disks and XFS.
+"""Measures how many crash states are checked per minute, for a ledger of 1,000 operations on RAID5 of 4 disks and XFS.
 
-A run is recorded, then its states are shown to one checker, and to two side by side. Run it as
-`python -m benchmarks.states --states 200`.
+The program records a run. Then one checker, and after that two checkers at the same time, check its crash states. Run
+it as `python -m benchmarks.states --states 200`.
 """
 
 import argparse
@@ -30,13 +30,15 @@ from raidproof.storage.stack import Stack
 from raidproof.workload.ledger import Ledger, LedgerSpec
 
 BAR = 300
+"""Least accepted number of crash states per minute."""
 OPERATIONS = 1000
+"""Number of operations of all workers together."""
 FOLDER = "ledger"
 LEDGER_DEADLINE_S = 120.0
 
 
 def record_run(topology: Topology, folder: Path) -> tuple[Recording, dict[str, Any], int]:
-    """Run the clients until all operations are done; return recording, ledger, and begin of the work."""
+    """Run the clients until all operations are done; return recording, arguments of checkers, begin of work (ns)."""
     path = folder / "write.log"
     with lab_of(topology, logs=folder / "run") as lab:
         lab.disks.reset()
@@ -62,26 +64,29 @@ def record_run(topology: Topology, folder: Path) -> tuple[Recording, dict[str, A
 
 
 def cuts_of(recording: Recording, since_ns: int, count: int) -> list[int]:
-    """Return this number of cuts, spread over the time of the clients' work."""
+    """Return ``count`` cuts, evenly spread over the time of the clients' work."""
     cuts = [cut for cut in recording.cuts if recording.instant_ns(cut) >= since_ns]
     return [cuts[place * len(cuts) // count] for place in range(count)]
 
 
 def state_at(window: DiskStates) -> CrashState:
-    """Return one crash state of a cut, with a subset of the open requests."""
+    """Return one crash state of a window's cut, in which a random half of the unflushed requests survive."""
     rng = Random(window.cut)  # noqa: S311  a seeded choice, no secret
     return CrashState(window.cut, tuple(Survivor(number) for number in window.open if rng.random() < 0.5))
 
 
 @dataclass
 class Seat:
-    """A checker that follows the recording, and its results."""
+    """A checker, its position in the recording, and the results of its checks."""
 
     checker: Checker
     window: DiskStates
     ms: dict[str, list[float]] = field(default_factory=dict)
+    """Durations of each check by stage."""
     ends: Counter[str] = field(default_factory=Counter)
+    """Number of checks by their end."""
     alarms: Counter[str] = field(default_factory=Counter)
+    """Number of checks by alarm on the console."""
 
     def look(self, cuts: Sequence[int]) -> None:
         """Check one state of each cut."""
@@ -99,36 +104,36 @@ class Seat:
 
 
 def measure(topology: Topology, recording: Recording, orders: dict[str, Any], cuts: list[int], checkers: int) -> float:
-    """Print the stages with this number of checkers, and return the states checked a minute."""
+    """Check all cuts with ``checkers`` checkers, print the durations, and return the states checked per minute."""
     with TemporaryDirectory() as logs, ExitStack() as undo:
         stack, seats = demo_stack(sync=True), []
         for number in range(checkers):
             checker = Checker(topology, stack, orders, Path(logs) / str(number))
             seats.append(Seat(undo.enter_context(checker), DiskStates(recording)))
-            # To where the clients began, outside of what is measured.
+            # Move to the first cut before the measurement begins.
             checker.advance(seats[-1].window.move(cuts[0]))
         begun = now_ns()
         with ThreadPoolExecutor(checkers) as pool:
-            # Each a turn of cuts, as they come.
+            # Each checker gets every n-th cut.
             for done in [pool.submit(seat.look, cuts[number::checkers]) for number, seat in enumerate(seats)]:
                 done.result()
         minutes = (now_ns() - begun) / 6e10
     print(f"\n{checkers} checker{'s' * (checkers > 1)}, {len(cuts)} states:")
     for stage in seats[0].ms:
         print(row(stage, [ms for seat in seats for ms in seat.ms[stage]], "ms"))
-    print(f"ends: {dict(sum((seat.ends for seat in seats), Counter()))}")
+    print(f"checks by their end: {dict(sum((seat.ends for seat in seats), Counter()))}")
     if alarms := sum((seat.alarms for seat in seats), Counter()):
         print(f"alarms: {dict(alarms)}")
     rate = len(cuts) / minutes
-    print(f"{rate:,.0f} states a minute (bar {BAR})", flush=True)
+    print(f"{rate:,.0f} states per minute (bar: at least {BAR})", flush=True)
     return rate
 
 
 def main() -> int:
-    """Print the tables; status 1 if the bar is missed."""
+    """Print the tables; return status 1 if the rate is below the bar."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=200)
-    parser.add_argument("--kernel", help="of all machines, as debian/sid")
+    parser.add_argument("--kernel", help="kernel of all machines, for example debian/sid")
     parser.add_argument("--checkers", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
     software = SoftwareSpec(kernel=options.kernel)

@@ -1,6 +1,6 @@
-"""Measures the simulation of a disk: microseconds of CPU time a request, for each profile and load.
+"""Measures the simulation of a disk: microseconds of CPU time per request, for each profile and load.
 
-Only the core of the simulation runs, for one disk without a controller: no machine, no NBD, no clock. Run it as
+Only the computation of latencies runs, for one disk without a controller: no machine, no NBD, no clock. Run it as
 `python -m benchmarks.timing`.
 """
 
@@ -18,11 +18,12 @@ from raidproof.disk.timing.request import Op, Request
 from raidproof.disk.timing.rotational import Placement
 
 BAR_US = 100.0
+"""Greatest accepted CPU time per request in microseconds."""
 SHORT, LONG = 4 * KIB, 128 * KIB
 
 
 def scattered(op: Op, profile: Profile, count: int) -> list[Request]:
-    """Return requests of 4 KiB at random places of the drive."""
+    """Return requests of 4 KiB at random places of a drive."""
     chance = random.Random(1)  # noqa: S311  no secret
     return [Request(op, chance.randrange(profile.capacity // SHORT) * SHORT, SHORT) for _ in range(count)]
 
@@ -47,14 +48,14 @@ LOADS = (
     Load(
         "4 KiB random cached writes, depth 16",
         16,
-        # Enough to fill a cache of 8 MB: what it costs to choose among them is the point.
+        # Fill a cache of 8 MB first: the measurement is about the choice among the cached writes.
         lambda profile, count: scattered(Op.WRITE, profile, count + 2048),
     ),
 )
 
 
 def each_us(profile: Profile, load: Load, count: int) -> float:
-    """Return the CPU time of a request in microseconds."""
+    """Return the mean CPU time of the simulation per request, in microseconds."""
     requests = load.make(profile, count)
     hardware = Hardware([(profile, profile.capacity or GIB, Placement.SPREAD, None)])
     begun = cpu_time_ns()
@@ -65,7 +66,7 @@ def each_us(profile: Profile, load: Load, count: int) -> float:
 def main() -> None:
     """Print the table."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--count", type=int, default=4000, help="requests of a run")
+    arguments.add_argument("--count", type=int, default=4000, help="requests per run")
     arguments.add_argument("--runs", type=int, default=3)
     chosen = arguments.parse_args()
     print(load())

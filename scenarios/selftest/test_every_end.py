@@ -104,7 +104,7 @@ def test_crashed_init_is_an_error(trials: Trials) -> None:
 
 def test_stuck_mount_is_an_error(trials: Trials) -> None:
     # The client correctly waits for ever. The rig is at fault, as it did not start nfsd again.
-    trials.must_end("test_stuck_mount", "ERROR", Error, "gave up waiting for a client to go on")
+    trials.must_end("test_stuck_mount", "ERROR", Error, "gave up waiting for a client to continue")
     assert trials.cycle("stuck-mount").outcome is Outcome.ERROR
 
 

@@ -86,7 +86,7 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
         (("--tear", "1024"), "--tear 1024: a disk writes 512 or 4096 bytes atomically"),
         (("--keep",), "(name the state with --state)"),
         (("--cycle", "maid-up"), "did you mean 'made-up'"),
-        (("--state", "1-00000000"), "has a state '1-00000000' (explore it first"),
+        (("--state", "1-00000000"), "has a state '1-00000000' (explore the crash test first"),
         (("--resume",), "made-up has not been explored yet (leave --resume out)"),
         (("--states", "0"), "--states"),
     ],

@@ -240,7 +240,7 @@ def test_crash_states_that_machines_cannot_show_are_refused_at_once(
         (["no-such.toml"], "no-such.toml cannot be read: No such file"),
         ([TINY, "-k", "level=7"], "-k 'level=7': no cell's name matches"),
         ([TINY, "--repeats", "0"], r"run.repeats"),
-        ([TINY, "--resume"], "no run of tiny in"),
+        ([TINY, "--resume"], "no run of plan tiny"),
     ],
 )
 def test_a_plan_that_cannot_be(

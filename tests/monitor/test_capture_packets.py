@@ -148,5 +148,5 @@ def test_what_is_kept_is_what_is_judged(exchanges: list[Exchange]) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '[{"operations": [{"verb": 1}]}]'])
 def test_something_else_was_not_kept(text: str) -> None:
-    with pytest.raises(RigError, match="not stored exchanges"):
+    with pytest.raises(RigError, match="stored NFS exchanges"):
         read_exchanges(text)

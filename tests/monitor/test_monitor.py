@@ -76,7 +76,7 @@ def test_it_is_installed_once_a_boot() -> None:
 
 @pytest.mark.parametrize(
     ("output", "status", "reason"),
-    [("", 1, "it broke"), (SERVER[:3000], 0, "cut off"), ("", 0, "cut off")],
+    [("", 1, "it broke"), (SERVER[:3000], 0, "truncated"), ("", 0, "truncated")],
 )
 def test_a_machine_without_monitor_is_unknown_and_the_workload_continues(
     output: str, status: int, reason: str

@@ -22,15 +22,15 @@ def test_the_description_has_all_relevant_facts(make: Make) -> None:
         fixed={"export": "async"},
         run={"cut": "power", "repeats": 2},
     )
-    assert "hardware: 3 x none, 1GiB each, spread; network 1Gbit; 1 client" in text
+    assert "hardware: 3 x none, 1GiB each, placement spread; network 1Gbit; 1 client" in text
     assert "fixed: export=async" in text
     assert "NFS lease 10 s, grace period 10 s (the kernel's default: 90 s)" in text
-    assert "cells: 6 of 12 combinations, 2 times each, seed 1" in text
-    assert "first resync: skipped (assume_clean); power cut: once in each cell, after two controls" in text
+    assert "cells: 6 of 12 combinations; repetitions of each: 2; seed 1" in text
+    assert "first resync: skipped (assume_clean); power cut: once for each configuration, after two controls" in text
     assert "chunk is left out where level is 1" in text
     assert text.count("impossible: RAID6 needs at least 4 members, not 3") == 1
     assert "  level=6 chunk=16KiB wsize=32KiB" in text
-    assert "  and 1 more" in text
+    assert "  and 1 more combinations" in text
     assert "expected: 12 repetitions, about" in text
     assert "needs 1.5 GiB of memory" in text
 

@@ -44,7 +44,7 @@ def test_in_words() -> None:
         clients=2,
     )
     assert str(made) == (
-        "4 x none, 1GiB each, spread and 1 x none, 1GiB each, spread as log; "
-        "2 controllers, disks in turn, with 300 MB/s, cache 32MiB, battery unnoticed; "
+        "4 x none, 1GiB each, placement spread and 1 x none, 1GiB each, placement spread, duty log; "
+        "2 controllers, order in turn, with 300 MB/s, cache 32MiB, battery unnoticed; "
         "network 1Gbit, delay 100us, loss 0.1 %; 2 clients"
     )

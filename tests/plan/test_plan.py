@@ -22,7 +22,7 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"axes": {"chnk": ["64KiB"]}}, r"here\.toml: axes: unknown axis 'chnk'; did you mean 'chunk'"),
         ({"axes": {"chunk": "64KiB"}}, r"axes: chunk: write the values as a list"),
         ({"axes": {"chunk": []}}, r"axes: chunk: write the values"),
-        ({"axes": {"chunk": ["64KiB", 65536]}}, r"axes: chunk: the list has a value twice"),
+        ({"axes": {"chunk": ["64KiB", 65536]}}, r"axes: chunk: the list contains a value twice"),
         ({"axes": {"chunk": ["big"]}}, r"axes: chunk: not a size: 'big'"),
         ({"axes": {"level": [5, 7]}}, r"axes: level: level: unknown value '7'"),
         ({"axes": {"export": ["asink"]}}, r"axes: export: value: unknown value 'asink'; did you mean 'async'"),
@@ -30,8 +30,11 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"axes": {"aligned": [1]}}, r"axes: aligned: neither true nor false: 1"),
         ({"axes": {"rate": ["fast"]}}, r"axes: rate: not a rate"),
         ({"fixed": {"exprot": "sync"}}, r"fixed: unknown axis 'exprot'; did you mean 'export'"),
-        ({"axes": {"level": [5]}, "fixed": {"level": 5}}, r"level: under \[axes\] and under \[fixed\]"),
-        ({"axes": {"threads": list(range(1, 102)), "nr_requests": list(range(4, 105))}}, "10201 combinations, more"),
+        ({"axes": {"level": [5]}, "fixed": {"level": 5}}, r"level: both under \[axes\] and under \[fixed\]"),
+        (
+            {"axes": {"threads": list(range(1, 102)), "nr_requests": list(range(4, 105))}},
+            "10,201 combinations of values",
+        ),
         ({"hardware": {"disks": {"cuont": 4}}}, r"hardware\.disks\[1\]: unknown key 'cuont'; did you mean 'count'"),
         ({"hardware": {"disks": {"count": 65}}}, r"hardware\.disks\[1\]\.count: .*64"),
         ({"hardware": {"disks": {"placement": "inner"}}}, r"disks\[1\]\.placement: unknown value 'inner'"),
@@ -43,7 +46,7 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"run": {"repaets": 5}}, r"run: unknown key 'repaets'; did you mean 'repeats'"),
         ({"run": {"cut": "pwoer"}}, r"run\.cut: .*power"),
         ({"run": {"max_seconds": "soon"}}, r"run\.max_seconds: not a duration"),
-        ({"run": {"min_seconds": 9, "max_seconds": "3s"}}, r"run: min_seconds 9 is more than max_seconds 3"),
+        ({"run": {"min_seconds": 9, "max_seconds": "3s"}}, r"run: min_seconds, 9 s, is more than max_seconds, 3 s"),
         ({"workload": []}, r"workload: write one or more tables"),
         ({"workload": [{"tool": "ddd"}]}, r"no workload is named 'ddd'; did you mean 'dd'"),
         ({"workload": [{}]}, r"a workload needs 'tool', which is missing; valid: bonnie"),
@@ -90,7 +93,11 @@ def test_shipped_plans_have_the_expected_number_of_cells() -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "cannot be read: No such file"), (b"[axes\n", "is not TOML: .*line 1"), (b"a = '\xff'", "is not TOML")],
+    [
+        (None, "cannot be read: No such file"),
+        (b"[axes\n", "is not a valid TOML file: .*line 1"),
+        (b"a = '\xff'", "is not a valid TOML file"),
+    ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, content: bytes | None, reason: str) -> None:
     path = tmp_path / "mine.toml"

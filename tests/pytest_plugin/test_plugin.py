@@ -93,7 +93,7 @@ def test_tests_that_ask_for_no_lab_make_no_run(pytester: pytest.Pytester) -> Non
 def test_a_typo_in_an_option_names_the_nearest(pytester: pytest.Pytester, option: str, nearest: str) -> None:
     ended = pytester.runpytest_subprocess(option)
     assert ended.ret == pytest.ExitCode.USAGE_ERROR
-    ended.stderr.fnmatch_lines([f"ERROR: no *{nearest}*"])
+    ended.stderr.fnmatch_lines([f"ERROR: *did you mean *{nearest}*"])
 
 
 def test_a_missing_requirement_of_the_host_is_a_skip(pytester: pytest.Pytester) -> None:

@@ -173,7 +173,7 @@ def test_the_page_needs_nothing_else_and_links_lead_somewhere() -> None:
         {"failures": [], "broken": 0, "outcome": Outcome.PASS},
         {"marks": [], "judged": 0, "policies": {}, "stages": [], "acknowledged_s": [], "span_s": (0.0, 0.0)},
         {"loss": LossRecord(operations=7, of=9, bytes=4096, seconds=0.5, state="17-00c0ffee"), "failures": []},
-        {"ended_early": "interrupted; the same command with --resume goes on"},
+        {"ended_early": "interrupted; the same command with --resume continues the exploration"},
         {"failures": [failure().model_copy(update={"shrunk": None, "missing": None, "confirmed": 0})]},
     ],
 )

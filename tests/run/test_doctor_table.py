@@ -25,7 +25,7 @@ def test_plain_lines() -> None:
         "ok       memory: enough [really]",
         "warning  processors: 1 (remedy: be patient)",
         "missing  ip: not found (remedy: apt-get install iproute2)",
-        "a demo cannot run here: ip",
+        "the demo cannot run on this host: ip",
     ]
 
 

@@ -92,7 +92,7 @@ def test_an_interruption_reports_the_results_so_far(
     page = tmp_path / "run" / f"explore-{CYCLE}.html"
     assert said == [
         f"{record.judged} states were judged and are kept, {record.broken} of them broken: {page}",
-        "the same command with --resume goes on",
+        "the same command with --resume continues the exploration",
     ]
     assert page.is_file()
 

@@ -51,7 +51,7 @@ def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFake
 
 def test_an_unknown_state_is_refused(source: OnFakes, record: ExplorationRecord) -> None:
     assert record.judged
-    with pytest.raises(RequestError, match=r"has a state '1-00000000' \(names are on the page"):
+    with pytest.raises(RequestError, match=r"has a state '1-00000000' \(names of states are on the page"):
         find(source, "1-00000000")
 
 
@@ -79,7 +79,7 @@ def test_a_kept_state_prints_its_commands(source: OnFakes, tmp_path: Path) -> No
         "  ./raidproof shell server --lab a9e7f033",
         "    mdadm --assemble /dev/md0",
         "    mount /dev/md0 '/srv/a b'",
-        "  ./raidproof gc --kept   ends it",
+        "  ./raidproof gc --kept   ends the lab",
     )
 
 

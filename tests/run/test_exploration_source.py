@@ -50,7 +50,7 @@ def test_each_cycle_reads_back_its_own_blocks(tmp_path: Path) -> None:
 
 
 def test_of_several_cycles_one_is_to_be_named(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"several cycles \(name one with --cycle: a, b\)"):
+    with pytest.raises(RequestError, match=r"several crash tests \(choose one with --cycle: a, b\)"):
         source_of(store_run(tmp_path / "run", "a", "b"))
 
 
@@ -61,7 +61,7 @@ def test_the_only_cycle_that_can_be_explored_is_chosen(tmp_path: Path) -> None:
 
 
 def test_an_unknown_cycle_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"no cycle 'maid-up' \(did you mean 'made-up'"):
+    with pytest.raises(RequestError, match=r"no crash test 'maid-up' \(did you mean 'made-up'"):
         source_of(store_run(tmp_path / "run"), "maid-up")
 
 
@@ -72,7 +72,7 @@ def test_an_unknown_cycle_names_the_nearest(tmp_path: Path) -> None:
         ({"not_effective": "wsize"}, "did not take place: wsize"),
         ({"files": {}}, "has no write log"),
         ({"files": {"write log": "made-up/write.log"}}, "has no history"),
-        ({"files": {"write log": "gone", "history": "made-up/history"}}, "its write log is gone: gone"),
+        ({"files": {"write log": "gone", "history": "made-up/history"}}, "its write log is missing: gone"),
         ({"workers": []}, "its clients did not begin"),
         ({"ledger_begun_ns": None}, "its clients did not begin"),
     ],
@@ -103,7 +103,7 @@ def test_not_every_provider_can_switch_disks(tmp_path: Path, provider: str, chan
 def test_a_log_of_other_disks_is_refused(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run")
     disks = [{**disk, "serial": f"other{number}"} for number, disk in enumerate(store.load().topology["disks"])]
-    with pytest.raises(RequestError, match=r"of other disks than other0, other1 \(.*record"):
+    with pytest.raises(RequestError, match=r"does not have the run's disks \(other0, other1\) \(.*record"):
         source_of(with_topology(store, disks=disks))
 
 
@@ -111,7 +111,7 @@ def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run")
     log = tmp_path / "run" / CYCLE / "write.log"
     log.write_bytes(log.read_bytes()[:-100])
-    with pytest.raises(RequestError, match=r"cut off after .* \(the run was probably killed"):
+    with pytest.raises(RequestError, match=r"truncated after .* \(the run was probably killed"):
         source_of(store)
 
 
@@ -119,5 +119,5 @@ def test_a_log_that_was_cut_off_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str, data: bytes) -> None:
     store = store_run(tmp_path / "run")
     (tmp_path / "run" / CYCLE / name).write_bytes(data)
-    with pytest.raises(RequestError, match=r"made-up cannot be explored.* \(record the run anew\)"):
+    with pytest.raises(RequestError, match=r"made-up cannot be explored.* \(record a new run\)"):
         source_of(store)

@@ -265,7 +265,7 @@ def test_missing_programs_are_found_before_the_first_repetition(house: House, mo
 def test_a_repetition_that_was_too_short_is_flagged(house: House) -> None:
     current_run = house.run(tiny(repeats=1, min_seconds=3))
     conclude_run(current_run.record)
-    assert {cell.flag for cell in current_run.record.cells} == {"ran 2 s, less than 3"}
+    assert {cell.flag for cell in current_run.record.cells} == {"timed part 2 s, less than min_seconds, 3 s"}
     assert house.execution(tiny())[1].record.cells[0].repeats[0].caveat is not None
 
 
@@ -297,7 +297,7 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
 def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     def explored(_store: RunStore, name: str, states: int, _seed: int) -> Explored:
         if name == "cut-000":
-            raise RequestError("cut-000 cannot be explored: it did not take place: wsize", remedy="another")
+            raise RequestError("crash test cut-000 cannot be explored: it did not take place: wsize", remedy="another")
         return Explored(
             file="explore.json", judged=states, broken=0, outcome=Outcome.PASS, reason="every promise held"
         )

@@ -39,7 +39,7 @@ def test_an_inventory_is_for_hosts_and_hosts_need_one() -> None:
     assert platform_of({"inventory": "lab.toml"}).provider == "hosts"
     with pytest.raises(RequestError, match="--inventory"):
         platform_of({"provider": "hosts"})
-    with pytest.raises(RequestError, match="not for qemu"):
+    with pytest.raises(RequestError, match="not for provider qemu"):
         platform_of({"provider": "qemu", "inventory": "lab.toml"})
 
 

@@ -194,7 +194,7 @@ def test_a_script_is_executed_and_its_output_is_printed(
 
 def test_a_broken_connection_is_reported(standard_input: Callable[[bytes], None]) -> None:
     standard_input(b"")
-    with pytest.raises(RigError, match="server: the connection broke"):
+    with pytest.raises(RigError, match="server: the SSH connection broke"):
         converse(Channel(lambda channel: channel.end(None)))
 
 

@@ -1,4 +1,4 @@
-"""The bottleneck of a cell: the resource that limited it, by thresholds in a fixed order, and the cause as text."""
+"""The bottleneck of a cell: the resource that limited its throughput, by thresholds in a fixed order, and why."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,40 +13,42 @@ from raidproof.storage.array import ArraySpec
 FULL = 0.9
 """Utilization from which a resource counts as full: its mean queue length is about ten (M/M/1)."""
 STANDS_OUT = 0.2
-"""Minimum utilization of one member above the others' median. Rotating parity keeps working members within 0.1."""
+"""Difference between the utilization of one full member and the median of the others, from which this member is the
+limit. With rotating parity, healthy members differ by at most 0.1."""
 ENGINE_FULL = 0.85
-"""Fraction of one core: Python's global lock allows no more, and a shared host rarely gives the engine all of it."""
+"""Fraction of one core from which the disk engine counts as full: Python's global interpreter lock allows at most one
+core, and a shared host rarely gives the engine a whole core."""
 LATE = 0.1
-"""Lateness over service time from which the simulated disks no longer match the requested ones."""
+"""Mean delay of the engine's replies / mean service time of the simulated disks; above it, the engine is the limit."""
 MOSTLY = 0.7
-"""Utilization of the host's cores from which they are the bottleneck, if disks are idle and calls are outstanding: a
-call passes from core to core, while the other cores have no work."""
+"""Utilization of the host's cores from which they are the limit, if all disks are idle and calls are outstanding: a
+call passes from core to core, and meanwhile the other cores have no work."""
 IDLE = 0.5
-"""Utilization below which a disk could do twice as much."""
+"""Utilization below which a disk counts as idle: it could do at least twice the work."""
 LINK_FULL = 0.9
-"""Fraction of the link's rate; Ethernet, IP and TCP with acknowledgements take up to a tenth that the interface does
-not count on both ends."""
+"""Fraction of the link's rate from which the link counts as full: up to a tenth goes to headers of Ethernet, IP and
+TCP and to acknowledgements, which the interface does not count on both ends."""
 ALWAYS_WAITING = 0.7
 """Mean number of calls in flight from which a client waits for the server nearly all the time."""
 CACHED = 0.5
-"""Fraction of the bytes read by the applications that never crossed the network."""
+"""Fraction of the applications' reads without network traffic, from which the client's cache is the limit."""
 SENT_AGAIN = 0.01
-"""Fraction of calls that were retransmitted: with more, TCP spends its time in timeouts."""
+"""Fraction of retransmitted calls from which retransmission is the cause: TCP then spends its time in timeouts."""
 READS_BACK = 0.1
 """Blocks read per block written from which read-modify-write is reported."""
 SMALL_CALL = 64 * KIB
-"""Size in bytes of a READ or WRITE below which the call costs more than its data: 64 KiB take 0.5 ms at 1 Gbit/s,
-about the fixed cost of a call."""
+"""Size in bytes of a READ or WRITE below which the call takes longer than the transfer of its data: 64 KiB take 0.5 ms
+at 1 Gbit/s, about the fixed time of a call."""
 SPLIT = 4.0
 """Requests to the array per application request from which splitting is reported."""
 WASTE = 1.2
-"""Bytes written to the members over those that whole stripes need, from which the excess is reported: journals take
-up to a tenth."""
+"""Bytes written to the members / bytes that whole stripes need, from which the excess is reported: journals take up to
+a tenth."""
 FLOOD = 4.0
-"""The same ratio, from which the excess is the cause regardless of other findings: a small block that is written
-alone, with its parity, comes to 1.5 times what a RAID5 of four needs."""
+"""Bytes written to the members / bytes that whole stripes need, from which the excess is reported before other causes.
+A small block written alone with its parity takes 1.5 times the bytes that whole stripes need on a RAID5 of four."""
 OF_THE_TIME = 0.5
-"""Fraction of the time spent waiting for one resource, from which that resource is the cause."""
+"""Mean number of COMMITs in flight from which waiting for COMMIT is the cause."""
 
 
 def percent(share: float) -> str:
@@ -55,7 +57,7 @@ def percent(share: float) -> str:
 
 
 def size(number: float) -> str:
-    """Return a number of bytes, which need not be round, as text."""
+    """Return a number of bytes as text with a unit, rounded to three digits."""
     if number >= MIB:
         return f"{number / MIB:.3g} MiB"
     return f"{number / KIB:.3g} KiB" if number >= KIB else f"{number:.0f} bytes"
@@ -73,29 +75,29 @@ def count(number: float) -> str:
 
 @dataclass(frozen=True)
 class Facts:
-    """The input of the rules."""
+    """The measurements and settings of a cell that the rules read."""
 
     derived: Derived
     array: ArraySpec
     wsize: int | None = None
-    """wsize in bytes, as effective on the mount."""
+    """Effective wsize of the mount in bytes; None: unknown."""
     sync: bool = True
     """Whether the export is ``sync``."""
     engine: EngineUse | None = None
-    """None for real disks, and for disks without mechanics."""
+    """Utilization of the disk engine; None for real disks, and for disks without mechanics."""
     link_bytes_s: float | None = None
     """Bytes per second of the server's link in one direction; None: unlimited."""
 
     @property
     def members_busy(self) -> dict[str, float]:
-        """Utilization by serial: of the simulated disks, where known, otherwise by the kernel's counters."""
+        """Utilization of each member by serial: of the simulated disk, or, if unknown, by the kernel's counters."""
         if self.engine is not None and self.engine.members_busy:
             return self.engine.members_busy
         return {serial: use.busy for serial, use in (self.derived.members or {}).items()}
 
     @property
     def link(self) -> float | None:
-        """Bytes per second in the busier direction of the server's links."""
+        """Bytes per second in the busier direction of the server's network links; None: unknown."""
         server = self.derived.machines.get(self.derived.server)
         if server is None or server.received_bytes_s is None or server.sent_bytes_s is None:
             return None
@@ -120,7 +122,7 @@ class Limit(StrEnum):
 
     @property
     def rankable(self) -> bool:
-        """Whether the result is a property of the configuration, not of the machine that simulated it."""
+        """Whether a cell with this limit may be ranked: the limit is not one of the simulating host or machines."""
         return self not in _OF_THE_RIG
 
 
@@ -128,7 +130,7 @@ _OF_THE_RIG = {Limit.ENGINE, Limit.HOST_CPU, Limit.SERVER_CPU, Limit.CLIENT_CPU,
 
 
 def find_limit(facts: Facts) -> Limit:
-    """Return the first resource that was full; limits of the rig come before limits of the simulated hardware."""
+    """Return the resource that limited a cell: the first in the order of `_LIMITS` that was full."""
     for limit, holds in _LIMITS:
         if holds(facts):
             return limit
@@ -140,14 +142,14 @@ def _engine_full(facts: Facts) -> bool:
 
 
 def _engine_late(facts: Facts) -> bool:
-    # Disks without mechanics have no service time. This rule comes after all full resources: late answers in a
-    # burst cost nothing as long as heads or links have work.
+    # Disks without mechanics have no service time. This rule comes after all full resources: late replies in a burst
+    # do not reduce the throughput as long as heads or links have work.
     engine = facts.engine
     return engine is not None and engine.service_ns_mean > 0 and engine.late_ns_mean > LATE * engine.service_ns_mean
 
 
 def _host_cpu(facts: Facts) -> bool:
-    # If simulated disks are full, a busy host delays only requests that wait for the disks anyway.
+    # If the simulated disks are full, a busy host delays only requests that wait for the disks in any case.
     host, calls, busy = facts.derived.host_cpu, facts.derived.calls, facts.members_busy.values()
     if _full(host):
         return not _simulated_disks_full(facts)
@@ -193,7 +195,7 @@ def _server_cpu(facts: Facts) -> bool:
 
 
 def _client_cpu(facts: Facts) -> bool:
-    # All clients: one with more work than the others does not keep the others from doing more.
+    # All clients must be full: one busy client does not slow the others down.
     shares = [use.cpu for use in facts.derived.clients.values()]
     return bool(shares) and all(_full(share) for share in shares)
 
@@ -208,15 +210,16 @@ def _client_cache(facts: Facts) -> bool:
 def _latency(facts: Facts) -> bool:
     calls, array = facts.derived.calls, facts.derived.array
     server = facts.derived.machines.get(facts.derived.server)
-    # Unmonitored resources could be full.
+    # A resource that was not monitored could have been full.
     if not facts.members_busy or server is None or server.cpu is None:
         return False
     if calls is not None:
         return calls.waiting >= ALWAYS_WAITING
-    # The workload runs on the server: whatever it waits for is the array.
+    # A workload on the server can wait only for the array.
     return not facts.derived.clients and array is not None and array.in_flight >= ALWAYS_WAITING
 
 
+# A full engine or host comes first, because it distorts the utilization of all other resources.
 _LIMITS: tuple[tuple[Limit, Callable[[Facts], bool]], ...] = (
     (Limit.ENGINE, _engine_full),
     (Limit.HOST_CPU, _host_cpu),
@@ -233,44 +236,43 @@ _LIMITS: tuple[tuple[Limit, Callable[[Facts], bool]], ...] = (
 
 
 def explain(facts: Facts, limit: Limit) -> str:
-    """Return the sentence of the first rule that applies."""
-    return next(said for rule in RULES if (said := rule(facts, limit)))
+    """Return the sentence of the first rule in `RULES` that applies."""
+    return next(sentence for rule in RULES if (sentence := rule(facts, limit)))
 
 
 def engine(facts: Facts, limit: Limit) -> str | None:
-    """Explain that the disk engine was too slow."""
+    """Explain that the disk engine was too slow for the simulated disks."""
     use = facts.engine
     if limit is not Limit.ENGINE or use is None:
         return None
     if use.cpu_share >= ENGINE_FULL:
         return f"the disk engine used {percent(use.cpu_share)} of a core: this host cannot simulate these disks faster"
     return (
-        f"the disk engine answered {use.late_ns_mean / 1e6:.2f} ms late on average, and the simulated disks take "
-        f"{use.service_ns_mean / 1e6:.2f} ms: the host was too slow for them"
+        f"the disk engine replied {use.late_ns_mean / 1e6:.2f} ms late on average, and a request takes the simulated "
+        f"disks {use.service_ns_mean / 1e6:.2f} ms: this host is too slow to simulate these disks"
     )
 
 
 def host_cpu(facts: Facts, limit: Limit) -> str | None:
-    """Explain that the host, on which all machines are processes, had no CPU left."""
+    """Explain that the CPU of this host is full; all machines are processes on this host."""
     if limit is not Limit.HOST_CPU or facts.derived.host_cpu is None:
         return None
-    return (
-        f"the host's cores are busy {percent(facts.derived.host_cpu)} of the time: its CPU was measured, not the disks"
-    )
+    busy = percent(facts.derived.host_cpu)
+    return f"this host's cores are busy {busy} of the time: the CPU was measured, not the disks"
 
 
 def resync(facts: Facts, _limit: Limit) -> str | None:
-    """Explain that a resync, check or similar of the array ran."""
+    """Explain that md ran a resync, check or similar action during the measurement."""
     doing = facts.derived.syncing
     return f"a {' and a '.join(doing)} of the array ran during the measurement" if doing else None
 
 
 def sent_again(facts: Facts, _limit: Limit) -> str | None:
-    """Explain that calls were retransmitted."""
+    """Explain that clients retransmitted calls."""
     calls = facts.derived.calls
     if calls is None or calls.sent_again < max(2.0, SENT_AGAIN * calls.calls):
         return None
-    return f"{calls.sent_again} of {calls.calls} calls were sent again: the network or the server lost them"
+    return f"{calls.sent_again} of {calls.calls} calls were retransmitted: the network or the server lost them"
 
 
 def controller(facts: Facts, limit: Limit) -> str | None:
@@ -285,20 +287,20 @@ def controller(facts: Facts, limit: Limit) -> str | None:
 
 
 def one_disk(facts: Facts, limit: Limit) -> str | None:
-    """Explain that one member is full, and busier than the others."""
+    """Explain that one member is full, and busier than the other members."""
     if limit is not Limit.ONE_DISK:
         return None
     busy = facts.members_busy
     slowest = max(busy, key=lambda serial: busy[serial])
     others = median(share for serial, share in busy.items() if serial != slowest)
-    return f"{slowest} is busy {percent(busy[slowest])} of the time, the others {percent(others)}"
+    return f"{slowest} is busy {percent(busy[slowest])} of the time, the other members {percent(others)}"
 
 
 def link(facts: Facts, limit: Limit) -> str | None:
-    """Explain that the link is full."""
+    """Explain that the server's network link is full."""
     if limit is not Limit.NETWORK or facts.link is None or facts.link_bytes_s is None:
         return None
-    return f"the link is full: {facts.link / 1e6:.0f} of {facts.link_bytes_s / 1e6:.0f} MB/s"
+    return f"the server's network link is full: {facts.link / 1e6:.0f} of {facts.link_bytes_s / 1e6:.0f} MB/s"
 
 
 def client_cache(facts: Facts, limit: Limit) -> str | None:
@@ -306,13 +308,13 @@ def client_cache(facts: Facts, limit: Limit) -> str | None:
     read, wire = facts.derived.read_bytes, facts.derived.wire_read_bytes
     if limit is not Limit.CLIENT_CACHE or not read or wire is None:
         return None
-    return f"{percent(max(CACHED, 1 - wire / read))} of what was read came from the client's own memory"
+    return f"{percent(max(CACHED, 1 - wire / read))} of the bytes read came from the client's cache"
 
 
 def guest_cpu(facts: Facts, limit: Limit) -> str | None:
-    """Explain that a machine had no CPU left."""
+    """Explain that the CPU of the server, or of every client, is full."""
     derived = facts.derived
-    calls = f", {derived.calls_per_mb:.0f} calls for each MB" if derived.calls_per_mb else ""
+    calls = f", with {derived.calls_per_mb:.0f} NFS calls per MB" if derived.calls_per_mb else ""
     if limit is Limit.SERVER_CPU and (use := derived.machines.get(derived.server)) and use.cpu is not None:
         return f"the server's CPU is busy {percent(use.cpu)} of the time{calls}"
     if limit is Limit.CLIENT_CPU:
@@ -332,8 +334,8 @@ def read_modify_write(facts: Facts, _limit: Limit) -> str | None:
     if facts.wsize is not None and facts.wsize < stripe and asked is not None and asked <= 2 * facts.wsize:
         return f"{begin}: wsize {size(facts.wsize)} never fills a {size(stripe)} stripe"
     if asked is not None and asked < stripe:
-        return f"{begin}: the array gets {size(asked)} at a time, a stripe has {size(stripe)}"
-    return f"{begin}: its requests do not begin and end with the {size(stripe)} stripes"
+        return f"{begin}: a request to the array has {size(asked)}, a stripe has {size(stripe)}"
+    return f"{begin}: requests are not aligned to the stripes of {size(stripe)}"
 
 
 def commits(facts: Facts, _limit: Limit) -> str | None:
@@ -342,11 +344,11 @@ def commits(facts: Facts, _limit: Limit) -> str | None:
     if use is None or not use.calls or use.mean_exec_ms is None or use.waiting < OF_THE_TIME:
         return None
     rate = use.calls / facts.derived.seconds
-    return f"each fsync waits {milliseconds(use.mean_exec_ms)}: {count(rate)} COMMITs a second"
+    return f"each fsync waits {milliseconds(use.mean_exec_ms)} for its COMMIT: {count(rate)} COMMITs per second"
 
 
 def synchronous_writes(facts: Facts, limit: Limit) -> str | None:
-    """Explain that there is one WRITE at a time, and each waits for the disks."""
+    """Explain that each client has one WRITE in flight at a time and waits for its reply."""
     use, size_of = facts.derived.writes, facts.derived.mean_write_bytes
     clients = max(1, len(facts.derived.clients))
     if limit is not Limit.LATENCY or use is None or use.mean_rtt_ms is None or size_of is None:
@@ -354,12 +356,13 @@ def synchronous_writes(facts: Facts, limit: Limit) -> str | None:
     if not ALWAYS_WAITING <= use.waiting <= 2.0 * clients:
         return None
     rate = use.calls / facts.derived.seconds
-    waits = "is answered from memory" if not facts.sync else "waits for the disks"
-    return f"each WRITE of {size(size_of)} {waits} for {milliseconds(use.mean_rtt_ms)}: {count(rate)} a second"
+    reply = "waits for the disks" if facts.sync else "is acknowledged from memory"
+    took = milliseconds(use.mean_rtt_ms)
+    return f"each WRITE of {size(size_of)} {reply} and takes {took}: {count(rate)} WRITEs per second"
 
 
 def small_calls(facts: Facts, limit: Limit) -> str | None:
-    """Explain that calls are small, so that each MB takes many round trips."""
+    """Explain that READs or WRITEs are small, so that each MB takes many round trips."""
     derived = facts.derived
     kinds = (("WRITE", derived.writes, derived.mean_write_bytes), ("READ", derived.reads, derived.mean_read_bytes))
     most = max(kinds, key=lambda kind: kind[1].calls if kind[1] else 0)
@@ -378,7 +381,7 @@ def amplification(facts: Facts, _limit: Limit) -> str | None:
     if more is None or more < WASTE * needed:
         return None
     return (
-        f"the members write {more:.1f} bytes for each byte of the client's, where RAID{facts.array.level} needs "
+        f"the members write {more:.1f} bytes per byte that the workload writes, where RAID{facts.array.level} needs "
         f"{needed:.1f}: the rest is log, metadata and padding"
     )
 
@@ -394,8 +397,10 @@ def splitting(facts: Facts, _limit: Limit) -> str | None:
     pieces, array, most = facts.derived.splitting, facts.derived.array, facts.derived.request_limit
     if pieces is None or pieces < SPLIT or array is None or array.mean_bytes is None:
         return None
-    because = f"; it takes no more than {size(most)} at once" if most and array.mean_bytes > most / 2 else ""
-    return f"each request arrives at the array in {pieces:.0f} pieces of {size(array.mean_bytes)}{because}"
+    because = f"; the array accepts at most {size(most)} per request" if most and array.mean_bytes > most / 2 else ""
+    return (
+        f"each request of the workload reaches the array in {pieces:.0f} pieces of {size(array.mean_bytes)}{because}"
+    )
 
 
 def disks(facts: Facts, limit: Limit) -> str | None:
@@ -409,23 +414,25 @@ def disks(facts: Facts, limit: Limit) -> str | None:
 
 
 def waiting(facts: Facts, limit: Limit) -> str | None:
-    """Explain that no resource is full, and requests are in flight all the time."""
+    """Explain that no resource is full although requests are in flight all the time."""
     if limit is not Limit.LATENCY:
         return None
     calls, array = facts.derived.calls, facts.derived.array
     if calls is not None and calls.mean_rtt_ms is not None:
-        return f"nothing is full: {calls.waiting:.1f} calls at a time wait {milliseconds(calls.mean_rtt_ms)} each"
-    each = f" {milliseconds(array.mean_ms)} each" if array is not None and array.mean_ms is not None else ""
-    return f"nothing is full: {array.in_flight if array else 0:.1f} requests at a time wait for the array{each}"
+        return (
+            f"no resource is full: {calls.waiting:.1f} calls are in flight, each for {milliseconds(calls.mean_rtt_ms)}"
+        )
+    each = f", each for {milliseconds(array.mean_ms)}" if array is not None and array.mean_ms is not None else ""
+    return f"no resource is full: {array.in_flight if array else 0:.1f} requests wait for the array{each}"
 
 
 def nothing(facts: Facts, _limit: Limit) -> str:
-    """Return that the measurements explain nothing, with the utilizations."""
+    """Explain that no measured resource is full, with the utilizations."""
     busy = facts.members_busy.values()
     seen = [f"the busiest member {percent(max(busy))}"] if busy else []
     seen += [f"{name}'s CPU {percent(use.cpu)}" for name, use in facts.derived.machines.items() if use.cpu is not None]
-    missing = f"; not seen: {', '.join(facts.derived.unknown)}" if facts.derived.unknown else ""
-    return f"nothing that was measured is full: {', '.join(seen) or 'hardly anything could be read'}{missing}"
+    missing = f"; not measured: {', '.join(facts.derived.unknown)}" if facts.derived.unknown else ""
+    return f"no measured resource is full: {', '.join(seen) or 'no utilization could be read'}{missing}"
 
 
 RULES: tuple[Callable[[Facts, Limit], str | None], ...] = (
@@ -452,10 +459,11 @@ RULES: tuple[Callable[[Facts, Limit], str | None], ...] = (
 
 
 class Cause(NamedTuple):
-    """The limit of a cell, and its explanation."""
+    """The resource that limited a cell, and the explanation."""
 
     limit: Limit
     sentence: str
+    """The explanation, as text for users."""
 
     @property
     def rankable(self) -> bool:
@@ -472,13 +480,13 @@ def find_cause(
     engine: EngineUse | None = None,
     link_bytes_s: float | None = None,
 ) -> Cause:
-    """Return the limit of a cell and its explanation.
+    """Return the resource that limited a cell, and the explanation; without ``derived``, the limit is unknown.
 
-    ``wsize``: effective on the mount, in bytes; ``sync``: of the export; ``link_bytes_s``: in one direction.
-    Without the monitors' numbers the limit is unknown.
+    ``wsize``: effective wsize of the mount in bytes. ``sync``: whether the export is ``sync``. ``link_bytes_s``: bytes
+    per second of the server's link in one direction.
     """
     if derived is None:
-        return Cause(Limit.UNKNOWN, "the monitors failed: the limit is unknown")
+        return Cause(Limit.UNKNOWN, "the limit is unknown: the server was not monitored")
     facts = Facts(derived, array, wsize, sync, engine, link_bytes_s)
     limit = find_limit(facts)
     return Cause(limit, explain(facts, limit))

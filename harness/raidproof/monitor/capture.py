@@ -1,4 +1,4 @@
-"""NFS on the wire: a packet capture on the lab's bridge, the decoded calls and replies, and the replies' instants."""
+"""NFS on the wire: a packet capture on the lab's bridge, the decoded calls and replies, and the times of replies."""
 
 import json
 import re
@@ -28,7 +28,7 @@ OPERATIONS = {
     44: "DESTROY_SESSION", 45: "FREE_STATEID", 53: "SEQUENCE", 55: "TEST_STATEID", 58: "RECLAIM_COMPLETE",
     68: "READ_PLUS",
 }  # fmt: skip
-"""Names of the operations that checks and readers use; others are named by their number."""
+"""Names of NFSv4 operations by number; an operation that is not listed here gets its number as name."""
 STATUSES = {
     0: "OK", 5: "NFS4ERR_IO", 28: "NFS4ERR_NOSPC", 70: "NFS4ERR_STALE", 10008: "NFS4ERR_DELAY",
     10010: "NFS4ERR_DENIED", 10011: "NFS4ERR_EXPIRED", 10013: "NFS4ERR_GRACE", 10022: "NFS4ERR_STALE_CLIENTID",
@@ -41,7 +41,7 @@ PROCEDURES = {
     10: "SYMLINK", 12: "REMOVE", 13: "RMDIR", 14: "RENAME", 15: "LINK", 16: "READDIR", 17: "READDIRPLUS",
     18: "FSSTAT", 19: "FSINFO", 20: "PATHCONF", 21: "COMMIT",
 }  # fmt: skip
-"""Names of NFSv3 procedures; others are named by their number."""
+"""Names of NFSv3 procedures by number; a procedure that is not listed here gets its number as name."""
 STATUSES3 = {0: "OK", 5: "NFS3ERR_IO", 28: "NFS3ERR_NOSPC", 70: "NFS3ERR_STALE", 10008: "NFS3ERR_JUKEBOX"}
 OK = "OK"
 JUDGED = frozenset(
@@ -51,21 +51,22 @@ JUDGED = frozenset(
         "nfs.write.committed",
     }
 )  # fmt: skip
-"""The tshark fields that checks use."""
+"""The tshark fields that checks of NFS traffic read, and that `write_exchanges` stores."""
 
 Pairs = list[tuple[str, Any]]
 """A JSON object with repeated keys: tshark writes the same key for each of several operations."""
 
-NOBODY_SAID: Mapping[str, str] = MappingProxyType({})
+NO_CONNECTIONS: Mapping[str, str] = MappingProxyType({})
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 15.0
 DECODE_DEADLINE_S = 300.0
 BUFFER_MIB = 32
 """Size of the kernel's capture buffer: it must hold a burst of writes while the host is busy."""
 HANDED_OVER_S = 0.75
-"""The kernel delivers packets in blocks, after dumpcap's timeout of 250 ms at the latest: wait longer at the end."""
+"""Seconds to wait before a capture ends: the kernel delivers packets in blocks, up to 250 ms late (dumpcap)."""
 CLOCK_SET_NS = 200_000
-"""The real-time clock is slewed with the monotonic one: a larger difference between two readings means it was set."""
+"""Change in ns of CLOCK_REALTIME minus CLOCK_MONOTONIC from which the real-time clock counts as set: slewing
+(adjtime(3)) changes both clocks alike."""
 _FIELDS = (
     "frame.time_epoch",
     "ip.src",
@@ -85,39 +86,40 @@ _CALL = "0"
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a COMPOUND, or a whole call of NFSv3, with its fields, flat, under tshark's names."""
+    """One operation of an NFSv4 COMPOUND, or one NFSv3 call. Its fields have tshark's names, without nesting."""
 
     name: str
     asked: dict[str, str] = field(default_factory=dict)
-    """Fields of the call. Of a repeated field, the first."""
+    """Fields of the call; the first value of a repeated field."""
     told: dict[str, str] = field(default_factory=dict)
-    """Fields of the reply."""
+    """Fields of the reply; the first value of a repeated field."""
     status: str | None = None
-    """``OK``, or the error's name in the RFC; None without a result in the reply."""
+    """``OK``, or the name of the error in the RFC; None if the reply has no result of this operation."""
     handle: str = ""
-    """Hash of the current file handle of the operation."""
+    """tshark's hash of the operation's current file handle."""
 
     def number(self, name: str) -> int:
         """Return a field of the call as a number.
 
         Raises:
-            RigError: the call has no such field.
+            RigError: the call has no field of this name, or the field is not a number.
         """
         return whole(self.asked, name, self.name)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """A call and its reply, if there is one."""
+    """An RPC call to the NFS server with its operations, and its reply if the capture has one."""
 
     client: str
     """The client's address."""
     xid: str
+    """RPC transaction identifier."""
     called_s: float
-    """When the call was complete, in seconds since the capture's first packet."""
+    """Time of the call's last packet, in seconds since the capture's first packet."""
     operations: tuple[Operation, ...]
     answered_s: float | None = None
-    """When the reply was complete; None if the capture has none."""
+    """Time of the reply's last packet; None if the capture has no reply."""
     version: str = "4"
     """NFS version: ``3`` or ``4``."""
     connection: str = ""
@@ -125,12 +127,12 @@ class Exchange:
 
     @property
     def answered(self) -> bool:
-        """Whether the client received a reply."""
+        """Whether the capture has a reply to the call."""
         return self.answered_s is not None
 
 
 def whole(fields: dict[str, str], name: str, what: str) -> int:
-    """Return a field as a number; tshark writes some in hexadecimal.
+    """Return a field of the message ``what`` as a number; tshark writes some numbers in hexadecimal.
 
     Raises:
         RigError: the field is missing, or not a number.
@@ -142,7 +144,7 @@ def whole(fields: dict[str, str], name: str, what: str) -> int:
 
 
 def operations_of(exchanges: Sequence[Exchange], name: str) -> Iterator[tuple[Exchange, Operation]]:
-    """Yield all operations of a name with their exchanges, in the order of the calls."""
+    """Yield all operations with this name and their exchanges, in the order of the calls."""
     for exchange in exchanges:
         for operation in exchange.operations:
             if operation.name == name:
@@ -150,22 +152,24 @@ def operations_of(exchanges: Sequence[Exchange], name: str) -> Iterator[tuple[Ex
 
 
 def parse_connections(text: str) -> dict[str, str]:
-    """Parse the output of `raidproof.monitor.capture.connections_command`: TCP connection by packet number.
+    """Parse the output of `connections_command`: the number of the TCP connection, by packet number.
 
     Raises:
         RigError: the text has another format.
     """
     lines = [line.split("\t") for line in text.splitlines()]
     if wrong := [line for line in lines if len(line) != 2 or not all(map(str.isdecimal, line))]:
-        raise RigError(f"not a packet's number and its connection: {wrong[0]}")
+        raise RigError(
+            f"unexpected tshark output, expected the numbers of a packet and of its TCP connection: {wrong[0]}"
+        )
     return dict(lines)
 
 
-def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> list[Exchange]:
-    """Parse the output of `raidproof.monitor.capture.decode_command`. Versions other than NFSv3 and 4 are ignored.
+def parse_packets(text: str, connections: Mapping[str, str] = NO_CONNECTIONS) -> list[Exchange]:
+    """Parse the output of `decode_command`: calls with their replies; NFS versions other than 3 and 4 are ignored.
 
-    A retransmitted call is one exchange per transmission; the reply belongs to the last. ``connections`` maps packet
-    numbers to TCP connections.
+    A retransmitted call gives one exchange per transmission; the last transmission gets the reply. ``connections``
+    maps packet numbers to TCP connections.
 
     Raises:
         RigError: the text has another format.
@@ -181,12 +185,12 @@ def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> li
                 version = rpc.get("rpc.programversion", "")
                 if rpc.get("rpc.program") == NFS_PROGRAM and version in {"3", "4"}:
                     waiting[source, xid] = len(exchanges)
-                    asked = tuple(_asked(nfs)) if version == "4" else (_asked3(rpc, nfs),)
+                    asked = tuple(_operations(nfs)) if version == "4" else (_operation3(rpc, nfs),)
                     connection = connections.get(at.get("frame.number", ""), "")
                     exchanges.append(Exchange(source, xid, at_s, asked, version=version, connection=connection))
             elif (place := waiting.pop((target, xid), None)) is not None:
                 call = exchanges[place]
-                told = _told(call, nfs) if call.version == "4" else (_told3(call.operations[0], nfs),)
+                told = _with_results(call, nfs) if call.version == "4" else (_with_result3(call.operations[0], nfs),)
                 exchanges[place] = replace(call, operations=told, answered_s=at_s)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise RigError(f"unexpected tshark output about NFS: {error!r}") from error
@@ -194,7 +198,7 @@ def parse_packets(text: str, connections: Mapping[str, str] = NOBODY_SAID) -> li
 
 
 def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[str, str], Pairs]]:
-    """Yield the RPC messages of a packet: frame, source, target, RPC header, NFS fields."""
+    """Yield each RPC message of a packet: frame, source and target address, RPC header, NFS fields."""
     layers: Pairs = dict(dict(packet)["_source"])["layers"]
     first = dict(reversed(layers))
     at, ip = flat(first["frame"]), flat(first["ip"])
@@ -214,7 +218,7 @@ def _messages(packet: Pairs) -> Iterator[tuple[dict[str, str], str, str, dict[st
 
 
 def flat(pairs: Any) -> dict[str, str]:
-    """Return all fields of nested layers by name; of several with the same name the first."""
+    """Return all fields of nested layers by name; of fields with the same name, the first."""
     found: dict[str, str] = {}
     for name, value in pairs if isinstance(pairs, list) else []:
         if isinstance(value, str):
@@ -226,7 +230,7 @@ def flat(pairs: Any) -> dict[str, str]:
 
 
 def _compound(nfs: Pairs) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield each operation's number and fields."""
+    """Yield the number and the fields of each operation of a COMPOUND."""
     number: int | None = None
     for name, value in next((value for name, value in nfs if name == "nfs.ops.count_tree"), []):
         if name == "nfs.opcode":
@@ -240,17 +244,17 @@ def _compound(nfs: Pairs) -> Iterator[tuple[int, dict[str, str]]]:
         yield number, {}
 
 
-def _asked(nfs: Pairs) -> Iterator[Operation]:
+def _operations(nfs: Pairs) -> Iterator[Operation]:
     handle = ""
     for number, fields in _compound(nfs):
-        # The file data is not used, and as text it is three times as long.
+        # No check reads the file data, which takes three times its size as text.
         fields.pop("nfs.data", None)
         handle = fields.get("nfs.fh.hash", handle)
         yield Operation(OPERATIONS.get(number, str(number)), fields, handle=handle)
 
 
-def _told(call: Exchange, nfs: Pairs) -> tuple[Operation, ...]:
-    """Add each operation's result; operations after the first error were not executed and have none."""
+def _with_results(call: Exchange, nfs: Pairs) -> tuple[Operation, ...]:
+    """Return a call's operations with their results; the server executes no operation after the first error."""
     results = list(_compound(nfs))
     operations = []
     for place, asked in enumerate(call.operations):
@@ -262,22 +266,22 @@ def _told(call: Exchange, nfs: Pairs) -> tuple[Operation, ...]:
     return tuple(operations)
 
 
-def _asked3(rpc: dict[str, str], nfs: Pairs) -> Operation:
+def _operation3(rpc: dict[str, str], nfs: Pairs) -> Operation:
     number, fields = whole(rpc, "rpc.procedure", "a call"), flat(nfs)
     fields.pop("nfs.data", None)
     return Operation(PROCEDURES.get(number, str(number)), fields, handle=fields.get("nfs.fh.hash", ""))
 
 
-def _told3(asked: Operation, nfs: Pairs) -> Operation:
+def _with_result3(asked: Operation, nfs: Pairs) -> Operation:
     told = flat(nfs)
     told.pop("nfs.data", None)
-    # NULL has no result, nor has a call that RPC rejected.
+    # NULL has no status, nor has a call that the RPC layer rejected.
     status = int(told["nfs.status3"]) if "nfs.status3" in told else None
     return replace(asked, told=told, status=None if status is None else STATUSES3.get(status, str(status)))
 
 
 def write_exchanges(exchanges: Sequence[Exchange]) -> str:
-    """Return as JSON the parts of exchanges that checks need; the capture itself has the rest."""
+    """Return the parts of exchanges that checks read, as JSON; the capture file has all other fields."""
     return json.dumps([asdict(one) | {"operations": [_brief(each) for each in one.operations]} for one in exchanges])
 
 
@@ -299,24 +303,25 @@ def read_exchanges(text: str) -> list[Exchange]:
             for one in json.loads(text)
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise RigError(f"not stored exchanges of a capture: {error!r}") from error
+        raise RigError(f"the stored NFS exchanges cannot be parsed: {error!r}") from error
 
 
 def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
     """Return the command that captures all packets of a server's port, in full: truncated calls cannot be decoded."""
-    # -q: no running count.  A bridge shows traffic between its ports only in promiscuous mode, dumpcap's default.
+    # -q: print no running packet count. dumpcap's default is promiscuous mode, in which a bridge delivers the traffic
+    # between its ports.
     return ["dumpcap", "-q", "-B", str(BUFFER_MIB), "-i", interface, "-f", f"tcp port {port}", "-w", str(path)]
 
 
 def decode_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Return the command that prints the RPCs of a capture with all their fields, without the packets around them."""
+    """Return the command that prints the RPC messages of a capture with all their fields, as JSON."""
     return [*_rpcs(path, port), "-T", "json", "-J", "frame ip rpc nfs"]
 
 
 def connections_command(path: Path, port: int = NFS_PORT) -> list[str]:
-    """Return the command that prints packet number and TCP connection of each packet with an RPC.
+    """Return the command that prints the number and the TCP connection of each packet with an RPC message.
 
-    Separate from `decode_command`: in JSON, TCP's fields include the whole payload once more.
+    A separate command, because the TCP fields in the JSON of `decode_command` would repeat the whole payload.
     """
     return [*_rpcs(path, port), "-T", "fields", "-e", "frame.number", "-e", "tcp.stream"]
 
@@ -326,23 +331,23 @@ def _rpcs(path: Path, port: int) -> list[str]:
     return ["tshark", "-n", "-d", f"tcp.port=={port},rpc", "-r", str(path), "-Y", "rpc"]
 
 
-def dropped(said: str) -> int:
+def dropped(message: str) -> int:
     """Return the number of lost packets from dumpcap's final message.
 
     Raises:
-        RigError: the message has no such number.
+        RigError: the message has no number of lost packets.
     """
-    found = re.search(r"received/dropped on interface '[^']*': \d+/(\d+) ", said)
+    found = re.search(r"received/dropped on interface '[^']*': \d+/(\d+) ", message)
     if found is None:
-        raise RigError(f"dumpcap ended without a count of its packets: {said[-200:]!r}")
+        raise RigError(f"dumpcap ended without a count of lost packets; its output ends with {message[-200:]!r}")
     return int(found[1])
 
 
 def printed(command: list[str]) -> str:
-    """Return the output of a decoder.
+    """Run a tshark command and return its standard output.
 
     Raises:
-        CommandFailed: the decoder cannot read the capture.
+        CommandFailed: tshark cannot read the capture.
     """
     ended = run(command, environment={"LC_ALL": "C"}, deadline_s=DECODE_DEADLINE_S)
     if not ended.ok:
@@ -351,10 +356,11 @@ def printed(command: list[str]) -> str:
 
 
 def why_no_capture(lab: Lab) -> RequirementMissing | None:
-    """Return why NFS in a lab cannot be captured and decoded; None if it can."""
+    """Return why NFS traffic in a lab cannot be captured and decoded; None if it can be."""
     if not isinstance(lab, NamespaceLab):
         return RequirementMissing(
-            "the harness does not control the machines' network", remedy="use provider uml or qemu"
+            "NFS cannot be captured: the harness does not control the machines' network",
+            remedy="use provider uml or qemu",
         )
     missing = [program for program in ("dumpcap", "tshark") if which(program) is None]
     return RequirementMissing(f"host tool not found: {missing[0]}", remedy=install_list(WIRE)) if missing else None
@@ -362,12 +368,12 @@ def why_no_capture(lab: Lab) -> RequirementMissing | None:
 
 @dataclass(frozen=True)
 class Capture:
-    """A capture file."""
+    """A file with captured NFS traffic."""
 
     path: Path
 
     def exchanges(self) -> list[Exchange]:
-        """Decode the capture: each call with its reply, in the order of the calls.
+        """Decode the capture; return each call with its reply, in the order of the calls.
 
         Raises:
             RequirementMissing: this host has no tshark.
@@ -382,43 +388,45 @@ class Capture:
 class Tap:
     """A running capture on a lab's bridge."""
 
-    def __init__(self, path: Path, process: Process, said: Path) -> None:
+    def __init__(self, path: Path, process: Process, log: Path) -> None:
         self.path = path
         self.ahead_ns = realtime_ahead_ns()
-        """Nanoseconds by which the real-time clock, which stamps packets, was ahead of CLOCK_MONOTONIC at first."""
+        """CLOCK_REALTIME, which stamps packets, minus CLOCK_MONOTONIC, in ns, before the capture."""
         self._process = process
-        self._said = said
+        self._log = log
 
     def wait_begun(self) -> None:
-        """Wait until the capture has begun, so that no packet is missed.
+        """Wait until dumpcap captures, so that no later packet is missed.
 
         Raises:
-            RigError: the capture has ended.
-            DeadlineExceeded: the capture does not begin in time.
+            RigError: dumpcap has ended.
+            DeadlineExceeded: dumpcap has not begun to capture within START_DEADLINE_S.
         """
         wait_until(self._begun, Deadline.after(START_DEADLINE_S), "the capture to begin")
 
     def _begun(self) -> bool:
         self._process.require_running()
-        # dumpcap prints this once the kernel's buffer is open, and only then writes the file's header.
-        return self.path.exists() and b"File:" in self._said.read_bytes()
+        # dumpcap prints the line "File:" after it has opened the kernel's buffer, before it writes the file's header.
+        return self.path.exists() and b"File:" in self._log.read_bytes()
 
     def end(self) -> None:
         """End the capture after the kernel has delivered all packets.
 
         Raises:
-            RigError: the capture ended early, or lost packets.
+            RigError: dumpcap ended early, or lost packets.
         """
         try:
             self._process.require_running()
             pause(HANDED_OVER_S)
         finally:
             self.stop()
-        if lost := dropped(self._said.read_text(errors="replace")):
-            raise RigError(f"the capture lost {lost} packets: this host was too busy", remedy=f"see {self.path}")
+        if lost := dropped(self._log.read_text(errors="replace")):
+            raise RigError(
+                f"dumpcap lost {lost} packets of the capture: this host was too busy", remedy=f"see {self.path}"
+            )
 
     def stop(self) -> None:
-        """End the capture at once."""
+        """End the capture at once; the last packets may be missing."""
         if self._process.status is None:
             self._process.terminate(Deadline.after(STOP_DEADLINE_S))
 
@@ -426,11 +434,11 @@ class Tap:
         """End the capture, and remove its files."""
         self.stop()
         self.path.unlink(missing_ok=True)
-        self._said.unlink(missing_ok=True)
+        self._log.unlink(missing_ok=True)
 
 
 def tapping(lab: Lab, path: Path) -> Tap:
-    """Begin to capture NFS on a lab's bridge, into a file.
+    """Start dumpcap on a lab's bridge, which writes NFS traffic to a file; return the running capture.
 
     Raises:
         RequirementMissing: the harness does not control the lab's network, or a host program is missing.
@@ -438,17 +446,17 @@ def tapping(lab: Lab, path: Path) -> Tap:
     if (why := why_no_capture(lab)) is not None:
         raise why
     namespace = cast("NamespaceLab", lab).namespace
-    said = path.with_suffix(".log")
-    return Tap(path, namespace.spawn(capture_command(path.absolute()), output=said), said)
+    log = path.with_suffix(".log")
+    return Tap(path, namespace.spawn(capture_command(path.absolute()), output=log), log)
 
 
 @contextmanager
 def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
-    """Capture NFS on a lab's bridge into a file while the body runs; the file is complete when the context is left.
+    """Capture NFS on a lab's bridge into a file while the body runs; on exit from the context the file is complete.
 
     Raises:
         RequirementMissing: the harness does not control the lab's network, or a host program is missing.
-        RigError: the capture does not run, or ended early.
+        RigError: dumpcap does not start, ended early, or lost packets.
     """
     tap = tapping(lab, path)
     try:
@@ -460,22 +468,24 @@ def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
 
 
 class Reply(NamedTuple):
-    """One reply of the server. Instants (CLOCK_MONOTONIC, ns) are when the message was complete on the bridge."""
+    """One reply of the server. A time (CLOCK_MONOTONIC, ns) is that of the message's last packet on the bridge."""
 
     client: str
     """The client's address."""
     replied_ns: int
     called_ns: int | None
-    """When the call was complete on the bridge; None if the capture does not have it."""
+    """Time of the call; None if the capture does not contain the call."""
     group: int | None
     """The first group of the caller's AUTH_SYS credentials; None if unknown."""
 
 
 class Clocks(NamedTuple):
-    """Nanoseconds by which the real-time clock, which stamps packets, is ahead of CLOCK_MONOTONIC: before, after."""
+    """The difference between CLOCK_REALTIME, which stamps packets, and CLOCK_MONOTONIC before and after a capture."""
 
     before_ns: int
+    """Nanoseconds by which CLOCK_REALTIME was ahead of CLOCK_MONOTONIC before the capture."""
     after_ns: int
+    """Nanoseconds by which CLOCK_REALTIME was ahead of CLOCK_MONOTONIC after the capture."""
 
     @classmethod
     def since(cls, before_ns: int) -> "Clocks":
@@ -483,11 +493,15 @@ class Clocks(NamedTuple):
         return cls(before_ns, realtime_ahead_ns())
 
     def monotonic_ns(self, real_ns: int) -> int:
-        """Return the monotonic instant of a packet's time stamp: the later one of two possible instants."""
+        """Return the CLOCK_MONOTONIC time of a packet's time stamp: the later of the two possible times."""
         return real_ns - min(self)
 
     def require_unset(self) -> None:
-        """Raise RigError if the real-time clock was set during the capture."""
+        """Verify that this host's real-time clock was not set during the capture.
+
+        Raises:
+            RigError: the clock was set by more than CLOCK_SET_NS.
+        """
         if abs(self.after_ns - self.before_ns) > CLOCK_SET_NS:
             by_ms = (self.after_ns - self.before_ns) / 1e6
             raise RigError(f"this host's real-time clock was set by {by_ms:.1f} ms during the capture")
@@ -505,7 +519,7 @@ def replies_command(path: Path, port: int = NFS_PORT) -> list[str]:
 
 
 def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
-    """Parse the output of `replies_command`: all replies, in the order in which they crossed the bridge.
+    """Parse the output of `replies_command` into all replies, in the order in which they crossed the bridge.
 
     Raises:
         RigError: the text has another format.
@@ -526,9 +540,9 @@ def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
 
 
 def parse_writes(text: str) -> Counter[str]:
-    """Parse the output of `replies_command`: the number of the clients' WRITEs by requested stability.
+    """Parse the output of `replies_command`; return the number of the clients' WRITEs by requested stability.
 
-    A reply also has a field of that name, the effective stability. No packet has both: a packet has one direction.
+    A reply has a field of the same name, with the effective stability; only packets of calls are counted.
 
     Raises:
         RigError: the text has another format.
@@ -542,7 +556,7 @@ def parse_writes(text: str) -> Counter[str]:
 
 
 class _Packet(NamedTuple):
-    """One line of tshark's output."""
+    """One line of the output of `replies_command`: a packet in which RPC messages end."""
 
     real_ns: int
     source: str
@@ -551,7 +565,9 @@ class _Packet(NamedTuple):
     messages: list[tuple[str, str]]
     """XID and type of each message."""
     groups: list[str]
+    """Groups in the AUTH_SYS credentials of all calls in the packet."""
     stability: list[int]
+    """Indices into `STABILITY`, one for each WRITE."""
 
 
 def _packet(line: str) -> _Packet:
@@ -560,19 +576,19 @@ def _packet(line: str) -> _Packet:
     if epoch is None or len(fields) != len(_FIELDS):
         raise RigError(f"unexpected tshark output about RPCs: {line[:200]!r}")
     source, target, stream = fields[1:4]
-    # A fragment whose message ends in a later packet has no type.
+    # The fragment of a message that ends in a later packet has no type.
     xids, kinds, groups, stable3, stable4 = ([one for one in field.split(",") if one] for field in fields[4:])
     if len(xids) != len(kinds):
-        raise RigError(f"tshark names {len(xids)} RPCs and the types of {len(kinds)}: {line[:200]!r}")
+        raise RigError(f"tshark printed {len(xids)} XIDs and {len(kinds)} message types for a packet: {line[:200]!r}")
     stability = [*map(int, (*stable3, *stable4))]
     if any(number >= len(STABILITY) for number in stability):
-        raise RigError(f"not the stability of a WRITE: {line[:200]!r}")
+        raise RigError(f"tshark printed an unknown stability of a WRITE: {line[:200]!r}")
     real_ns = int(epoch[1]) * 1_000_000_000 + int(epoch[2])
     return _Packet(real_ns, source, target, stream, list(zip(xids, kinds, strict=True)), groups, stability)
 
 
 def _first_groups(groups: Sequence[str], calls: int) -> Iterator[int | None]:
-    """Yield the first group of each of a packet's calls; None for all if they cannot be assigned to the calls."""
+    """Yield the first group of each call in a packet; None for every call if groups cannot be assigned to calls."""
     each, rest = divmod(len(groups), calls) if calls else (0, 0)
     parts = [groups[at : at + each] for at in range(0, len(groups), each)] if each and not rest else []
     alike = len({tuple(part[1:]) for part in parts}) == 1

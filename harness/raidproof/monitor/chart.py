@@ -9,30 +9,37 @@ from raidproof.monitor.recording import Recording, Snapshot
 
 
 class Moment(State):
-    """The numbers of one interval; ``at_s`` is its end, in s since the server's first sample. None: unknown."""
+    """The numbers of one interval between two samples. MB are 10^6 bytes. None: unknown."""
 
     at_s: float
+    """End of the interval in seconds since the server's first sample."""
     client_mb_s: float | None
-    """Traffic between clients and server, 10^6 bytes per second."""
+    """File data between clients and server, reads and writes together."""
     array_mb_s: float | None
+    """Reads and writes of the array together."""
     member_write_mb_s: float | None
-    """Sum over all members."""
+    """Sum of the writes of all members."""
     member_read_mb_s: float | None
+    """Sum of the reads of all members."""
     busiest_member: float | None
-    """Fraction of the interval with requests in flight."""
+    """Utilization of the busiest member: the fraction of the interval with requests in flight."""
     commits_s: float | None
+    """COMMIT calls per second."""
     server_cpu: float | None
+    """CPU utilization of the server (0 to 1)."""
     busiest_client_cpu: float | None
+    """Greatest CPU utilization of a client (0 to 1)."""
     dirty: int | None
     """Dirty bytes in the server's page cache at the end of the interval."""
     writeback: int | None
+    """Bytes under write-back on the server at the end of the interval."""
 
 
 def moments(server: str, recordings: Mapping[str, Recording]) -> tuple[Moment, ...]:
-    """Return the numbers of each interval; empty if the server was not monitored.
+    """Return the numbers of each interval between two samples; empty if the server was not monitored.
 
-    All machines are sampled at the same interval from nearly the same beginning: the numbers of a client are those
-    between its samples with the same index.
+    The sampling of all machines begins at nearly the same time, with the same period. An interval of the server is
+    therefore compared with the client's interval of the same index.
     """
     if (seen := recordings.get(server)) is None:
         return ()
@@ -43,7 +50,7 @@ def moments(server: str, recordings: Mapping[str, Recording]) -> tuple[Moment, .
         for name, other in recordings.items():
             if name != server and number + 1 < len(other.snapshots):
                 slices[name] = Recording(other.snapshots[number : number + 2], 0)
-        lost = dict.fromkeys(recordings.keys() - slices.keys(), "no look")
+        lost = dict.fromkeys(recordings.keys() - slices.keys(), "no sample in this interval")
         if (moment := _moment(server, slices, lost, after, begun)) is not None:
             shown.append(moment)
     return tuple(shown)

@@ -19,20 +19,22 @@ _OPERATION = re.compile(r"^\t *([A-Z_0-9]+): ([\d ]+)\n", re.MULTILINE)
 
 
 class DiskCount(NamedTuple):
-    """One line of /proc/diskstats, since boot."""
+    """One line of /proc/diskstats: the requests of a disk or array since boot."""
 
     reads: int
     read_bytes: int
     read_ms: int
-    """Sum over the requests, like all times of requests."""
+    """Sum of the durations of all reads."""
     writes: int
     written_bytes: int
     write_ms: int
+    """Sum of the durations of all writes."""
     busy_ms: int
     """Time with requests in flight. Linux counts jiffies: the resolution is 10 ms where HZ is 100."""
     queued_ms: int
+    """Sum of the times that all requests, finished or not, have been in flight."""
     flushes: int | None
-    """None before Linux 5.5."""
+    """Number of flush requests; None before Linux 5.5."""
 
 
 class CpuCount(NamedTuple):
@@ -43,7 +45,7 @@ class CpuCount(NamedTuple):
 
 
 class MemoryState(NamedTuple):
-    """Memory in bytes."""
+    """Memory of a machine in bytes: all, dirty, and under write-back."""
 
     total: int
     dirty: int
@@ -51,14 +53,14 @@ class MemoryState(NamedTuple):
 
 
 class LinkCount(NamedTuple):
-    """Bytes carried by a network interface, headers included."""
+    """Bytes that a network interface has received and sent since boot, with headers."""
 
     received: int
     sent: int
 
 
 class NfsdCount(NamedTuple):
-    """Work of nfsd since it started."""
+    """Operations of nfsd and their bytes, from /proc/net/rpc/nfsd."""
 
     read_bytes: int
     written_bytes: int
@@ -73,7 +75,7 @@ def parse_diskstats(text: str) -> dict[str, DiskCount]:
     for line in whole_lines(text, "diskstats"):
         words = line.split()
         if len(words) < 14:
-            raise RigError(f"diskstats: a line is cut off: {line!r}")
+            raise RigError(f"diskstats: truncated line: {line!r}")
         count = numbers(words[3:], "diskstats")
         disks[words[2]] = DiskCount(
             reads=count[0],
@@ -91,15 +93,15 @@ def parse_diskstats(text: str) -> dict[str, DiskCount]:
 
 def parse_mdstat(text: str) -> dict[str, str]:
     """Parse /proc/mdstat; return the running action (resync, recovery, check, repair, reshape) of each busy array."""
-    # The last line always begins so.
+    # The kernel ends mdstat with this line.
     if not re.search(r"^unused devices: .*\n", text, re.MULTILINE):
-        raise RigError("mdstat is cut off")
+        raise RigError("mdstat is truncated: the line 'unused devices:' is missing")
     doing: dict[str, str] = {}
     array = ""
     for line in text.splitlines():
         if named := re.match(r"(md\S*) : ", line):
             array = named.group(1)
-        # Delayed and pending actions have no percentage, and do not count.
+        # Delayed and pending actions have no percentage, and are not running.
         elif action := re.search(r"\b(resync|recovery|check|repair|reshape)\s*=\s*[\d.]+%", line):
             doing[array] = action.group(1)
     return doing
@@ -110,7 +112,7 @@ def parse_stat(text: str) -> CpuCount:
     line = re.match(r"cpu +(\d[\d ]*)\n", text)
     times = numbers(line.group(1).split(), "stat") if line else []
     if len(times) < 8:
-        raise RigError("stat is cut off")
+        raise RigError("/proc/stat is truncated: its line 'cpu' has fewer than 8 times")
     # user nice system idle iowait irq softirq steal; guest time is included in user.
     total = sum(times[:8])
     return CpuCount(busy=total - times[3] - times[4], total=total)
@@ -122,7 +124,7 @@ def parse_meminfo(text: str) -> MemoryState:
     try:
         return MemoryState(total=found["MemTotal"], dirty=found["Dirty"], writeback=found["Writeback"])
     except KeyError as error:
-        raise RigError(f"meminfo has no {error}") from error
+        raise RigError(f"/proc/meminfo has no field {error}") from error
 
 
 def parse_net_dev(text: str) -> dict[str, LinkCount]:
@@ -132,7 +134,7 @@ def parse_net_dev(text: str) -> dict[str, LinkCount]:
         name, _, rest = line.partition(":")
         count = numbers(rest.split(), "net/dev")
         if len(count) < 9:
-            raise RigError(f"net/dev: a line is cut off: {line!r}")
+            raise RigError(f"net/dev: truncated line: {line!r}")
         if name.strip() != "lo" and not name.strip().startswith("ifb"):
             links[name.strip()] = LinkCount(received=count[0], sent=count[8])
     return links
@@ -149,13 +151,13 @@ def parse_nfsd(text: str) -> NfsdCount:
     }
     try:
         read_bytes, written_bytes = lines["io"]
-        # Each line begins with the number of its counters; a server may be built without one of the versions.
+        # Each line begins with the number of its counters; a kernel may be built without one of the versions.
         tables = [(lines[name], places) for name, places in (("proc3", _V3), ("proc4ops", _V4)) if name in lines]
         reads, writes, commits = (sum(table[1 + places[kind]] for table, places in tables) for kind in range(3))
     except (KeyError, ValueError, IndexError) as error:
-        raise RigError("nfsd's statistics are cut off") from error
+        raise RigError("/proc/net/rpc/nfsd is truncated: counters are missing") from error
     if not tables or any(len(table) != table[0] + 1 for table, _ in tables):
-        raise RigError("nfsd's statistics are cut off")
+        raise RigError("/proc/net/rpc/nfsd is truncated: a line has fewer counters than its first number states")
     return NfsdCount(read_bytes, written_bytes, reads, writes, commits)
 
 
@@ -164,13 +166,13 @@ def _counts(words: list[str]) -> bool:
 
 
 def whole_lines(text: str, what: str) -> list[str]:
-    """Return the lines of a text.
+    """Return the lines of the file ``what``, which must end with a line feed.
 
     Raises:
         RigError: the text is empty, or its last line is truncated.
     """
     if not text.endswith("\n"):
-        raise RigError(f"{what} is cut off: {text[-80:]!r}")
+        raise RigError(f"{what} is truncated; it ends with {text[-80:]!r}")
     return text.splitlines()
 
 
@@ -187,30 +189,33 @@ def numbers(words: list[str], what: str) -> list[int]:
 
 
 class RpcCount(NamedTuple):
-    """The counters of one operation; times are sums over the calls."""
+    """The counters of one NFS operation on a mount; times are sums over all calls."""
 
     calls: int
     transmissions: int
     """Number of transmissions: one per call, plus retransmissions."""
     queue_ms: int
-    """From the creation of the request to its transmission."""
+    """Time from the creation of a request to its transmission."""
     rtt_ms: int
-    """From the transmission to the reply."""
+    """Time from the transmission of a request to the reply."""
     exec_ms: int
-    """From the creation of the request to its end."""
+    """Time from the creation of a request to its end."""
 
 
 class MountCount(NamedTuple):
-    """The counters of one mount since it was mounted. Application bytes (read(), write()) include cached ones."""
+    """The counters of one NFS mount since it was mounted. Sizes in bytes."""
 
     directory: str
     application_read: int
+    """Bytes that applications have read with read(2), also from the client's cache."""
     application_written: int
+    """Bytes that applications have written with write(2), also if they are still in the client's cache."""
     wire_read: int
-    """Bytes that the client requested from the server."""
+    """Bytes that the client has read from the server."""
     wire_written: int
+    """Bytes that the client has written to the server."""
     operations: dict[str, RpcCount]
-    """The operations with at least one call."""
+    """The counters of each operation with at least one call, by the operation's name."""
 
     @property
     def rpcs(self) -> int:
@@ -219,13 +224,13 @@ class MountCount(NamedTuple):
 
 
 def parse_mounts(text: str) -> tuple[MountCount, ...]:
-    """Parse the counters of all NFS mounts.
+    """Parse the counters of all NFS mounts in the text of /proc/self/mountstats.
 
     Raises:
-        RigError: the text is truncated, or of another version.
+        RigError: the text is truncated, or its statistics have a version other than 1.1.
     """
     if not text.endswith("\n"):
-        raise RigError("mountstats are cut off")
+        raise RigError("mountstats are truncated: the last line has no end")
     return tuple(_mount(start, text[start.end() :].split("\ndevice ", 1)[0] + "\n") for start in _START.finditer(text))
 
 
@@ -233,12 +238,12 @@ def mount_at(text: str, directory: str) -> MountCount:
     """Return the counters of the NFS mount on a directory; of stacked mounts, those of the last one listed.
 
     Raises:
-        RigError: the directory has no NFS mount, or the mountstats text is truncated or of another version.
+        RigError: the directory has no NFS mount; or the text of mountstats is truncated or has another version.
     """
     for mount in reversed(parse_mounts(text)):
         if mount.directory == directory:
             return mount
-    raise RigError(f"no NFS mount on {directory}")
+    raise RigError(f"mountstats list no NFS mount on {directory}")
 
 
 def _mount(start: re.Match[str], entry: str) -> MountCount:
@@ -246,29 +251,29 @@ def _mount(start: re.Match[str], entry: str) -> MountCount:
     line = re.search(r"^\tbytes:\t([\d ]+)\n", entry, re.MULTILINE)
     _, heading, table = entry.partition("per-op statistics\n")
     if version != "1.1" or line is None or not heading:
-        raise RigError(f"mountstats of {directory} are cut off, or not of version 1.1 but {version}")
+        raise RigError(f"mountstats of {directory} are truncated, or have version {version} instead of 1.1")
     carried = numbers(line.group(1).split(), "mountstats")
     operations = {}
     for name, words in _OPERATION.findall(table):
         count = numbers(words.split(), "mountstats")
         # count transmissions timeouts sent received queue rtt execute [errors]
         if len(count) < 8:
-            raise RigError(f"mountstats of {directory}: {name} is cut off")
+            raise RigError(f"mountstats of {directory}: the line of {name} is truncated")
         if count[0]:
             operations[name] = RpcCount(count[0], count[1], *count[5:8])
     if len(carried) != 8 or "NULL:" not in table:
-        raise RigError(f"mountstats of {directory} are cut off")
-    # read, written, the same with O_DIRECT, from and to the server, in pages
+        raise RigError(f"mountstats of {directory} are truncated: bytes or operations are missing")
+    # Bytes read, written; with O_DIRECT read, written; from the server, to the server; pages read, written.
     read, written, direct_read, direct_written, wire_read, wire_written = carried[:6]
     return MountCount(directory, read + direct_read, written + direct_written, wire_read, wire_written, operations)
 
 
 def parse_calls(mountstats: str, directory: str) -> Counter[str]:
-    """Return the calls by operation name from the text of /proc/self/mountstats. Raises as `mount_at`."""
+    """Return a mount's number of calls by operation, from /proc/self/mountstats. Raises: RigError: as `mount_at`."""
     mount = mount_at(mountstats, directory)
     return Counter({name: operation.calls for name, operation in mount.operations.items()})
 
 
 def calls(client: Machine, directory: str) -> Counter[str]:
-    """Return the calls of a client for one of its mounts since it was mounted. Raises as `mount_at`."""
+    """Return the number of calls by operation on a client's mount, since mounting. Raises: RigError: as `mount_at`."""
     return parse_calls(client.get(MOUNTSTATS), directory)

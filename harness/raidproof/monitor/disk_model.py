@@ -1,4 +1,4 @@
-"""The work of members for a workload, and the performance of a single drive, in closed formulas."""
+"""Closed formulas for the work of an array's members under a workload, and for the performance of a single drive."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,23 +14,24 @@ SMALL_WRITE_SOURCE = (
     "RAID write costs: Patterson, Gibson, Katz, SIGMOD 1988; Chen et al., ACM Computing Surveys 26(2), 1994"
 )
 RANDOM_SOURCE = (
-    "random access = seek + half a turn + transfer + overhead (Ruemmler and Wilkes, IEEE Computer 27(3), 1994)"
+    "random access = seek + half a revolution + transfer + overhead (Ruemmler and Wilkes, IEEE Computer 27(3), 1994)"
 )
 _MEAN_DISTANCE = 1 / 3
-"""Fraction of the stroke between two random tracks: the distance of a data sheet's average seek."""
-COMMIT_SOURCE = "COMMIT and FILE_SYNC: RFC 1813 (3.3.7, 3.3.21), RFC 8881 (18.3, 18.32); one log write each"
+"""Mean distance between two random tracks as a fraction of the stroke: the distance of a data sheet's average seek."""
+COMMIT_SOURCE = "COMMIT and FILE_SYNC: RFC 1813 (3.3.7, 3.3.21), RFC 8881 (18.3, 18.32); each takes one log write"
 LOG_WRITE = 4096
-"""Bytes of a journal's smallest write."""
+"""Bytes of the smallest write to a journal or log."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One disk of the server."""
+    """One disk of the server: its drive, its controller, and the part of the drive that the disk occupies."""
 
     profile: Profile
     controller: str | None = None
+    """Name of the controller, if any."""
     reach: float = 1.0
-    """Fraction of the drive's addresses, from the rim, on which the member lies: 1 if it covers the drive."""
+    """Fraction of the drive's addresses that the disk occupies, from the outer edge on: 1 is the whole drive."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,14 @@ class Hardware:
     controllers: Mapping[str, ControllerSpec] = field(default_factory=dict)
 
     def of(self, serials: Sequence[str]) -> tuple[Member, ...]:
-        """Return the disks of an array."""
+        """Return the disks with these serials."""
         return tuple(self.members[serial] for serial in serials)
 
     def keeps_writes(self, member: Member) -> bool:
-        """Return whether writes, synchronous ones too, are answered from a cache that is configured as non-volatile.
+        """Return whether a write, even a synchronous one, completes in a cache that is configured as non-volatile.
 
-        A controller with a failed battery writes through; with an undetected battery failure it does not.
+        A controller with a failed battery writes through. A controller that has not detected the failure of its
+        battery continues to cache writes.
         """
         behind = self.controllers.get(member.controller or "")
         if behind is not None and behind.cache and behind.battery != "failed":
@@ -55,7 +57,10 @@ class Hardware:
         return member.profile.cache.size > 0 and member.profile.cache.protected
 
     def write_cache(self, members: Sequence[Member], *, durable: bool) -> int:
-        """Return the bytes that an array's write caches hold; ``durable``: only caches that a flush does not empty."""
+        """Return the total size in bytes of the write caches of an array's drives and controllers.
+
+        ``durable``: count only non-volatile caches, which a flush does not empty.
+        """
         behind = {member.controller for member in members if member.controller}
         held = sum(one.cache for name, one in self.controllers.items() if name in behind and one.battery != "failed")
         drives = [
@@ -63,14 +68,14 @@ class Hardware:
             for member in members
             if member.profile.cache.write_back and (member.profile.cache.protected or not durable)
         ]
-        # A stripe waits for its slowest member, so that one without a cache limits all.
+        # A stripe waits for its slowest member: the smallest cache of a drive limits all drives.
         return held + (len(members) * min(cache.size for cache in drives) if len(drives) == len(members) else 0)
 
     def controller_cap(self, members: Sequence[Member], traffic: float, commands: float) -> float:
-        """Return the application's MB/s that the controllers allow, with the members loaded evenly.
+        """Return the application's MB/s that the controllers allow, if all members have the same load.
 
-        A controller carries its members' share of the disk traffic: ``traffic`` bytes and ``commands`` commands per
-        byte of the application. The first full controller limits all stripes.
+        The disk traffic is ``traffic`` bytes and ``commands`` commands per byte of the application. A controller
+        carries the share of its members. The first full controller limits all stripes.
         """
         cap = inf
         for name, one in self.controllers.items():
@@ -91,7 +96,7 @@ def seek_ms(mechanics: Rotational, distance: float) -> float:
     """Return the time in ms to move the heads over a fraction of the full stroke.
 
     The time grows with the square root of the distance up to the mean distance, then linearly up to the full stroke
-    (Ruemmler and Wilkes 1994: acceleration, then coasting), through the three values of a data sheet.
+    (Ruemmler and Wilkes 1994: acceleration, then coasting). The curve meets the three values of a data sheet.
     """
     near, mean, far = mechanics.track_to_track_ms, mechanics.average_seek_ms, mechanics.full_stroke_ms
     if distance <= _MEAN_DISTANCE:
@@ -103,22 +108,23 @@ def elevator_distance(depth: float) -> float:
     """Return the mean distance to the next of ``depth`` waiting requests, as a fraction of the stroke.
 
     SCAN serves requests in the order of their tracks, and N random requests divide the stroke into N + 1 parts
-    (Denning, "Effects of scheduling on file memory operations", AFIPS 1967). Up to two requests the result is the mean
-    distance: no gain. The gain of scheduling by angle (Worthington, Ganger, Patt, SIGMETRICS 1994) is left out.
+    (Denning, "Effects of scheduling on file memory operations", AFIPS 1967). For up to two requests the
+    result is the mean distance without sorting. The gain of scheduling by angle (Worthington, Ganger, Patt, SIGMETRICS
+    1994) is left out.
     """
     return min(_MEAN_DISTANCE, 1 / (depth + 1))
 
 
 def media_rate(mechanics: Rotational, begin: float, end: float) -> float:
-    """Return the mean MB/s between two positions (fractions of the drive, from the rim): the rate falls linearly."""
+    """Return the mean MB/s between two positions (0: outer edge, 1: inner edge); the rate falls linearly."""
     fall = mechanics.media_rate_rim_mb_s - mechanics.media_rate_hub_mb_s
     return mechanics.media_rate_rim_mb_s - fall * (begin + end) / 2
 
 
 def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, span: float = 1.0) -> float:
-    """Return the milliseconds of one random request, with ``depth`` requests waiting.
+    """Return the service time in ms of one random request, if ``depth`` requests wait at the drive.
 
-    ``span`` is the fraction of the drive on which the requests lie. A drive sorts only the requests in its queue.
+    ``span``: fraction of the drive that the requests cover. A drive sorts only the requests in its queue.
     """
     waiting = max(1.0, min(depth, profile.queue_depth))
     fixed = profile.command_overhead_us / 1e3
@@ -130,7 +136,7 @@ def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, spa
     bus = size / 1e3 / profile.interface_mb_s if profile.interface_mb_s else 0.0
     if profile.flash is not None:
         flash = profile.flash
-        # Latency of one request, overlapped with the others; all requests share the channels and the bus.
+        # The latencies of waiting requests overlap; all requests share the channels and the bus.
         pages = ceil(size / flash.page)
         page_ms = page_us(flash, write=write) / 1e3
         latency = ceil(pages / flash.channels) * page_ms + bus + fixed
@@ -139,7 +145,7 @@ def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, spa
 
 
 def page_us(flash: Flash, *, write: bool) -> float:
-    """Return the microseconds of one page: a write includes its share of the erasure of its block."""
+    """Return the time in us to read or write one page; a write includes its share of the erasure of its block."""
     if not write:
         return flash.read_us
     return flash.program_us + flash.erase_us * flash.page / flash.erase_block
@@ -148,9 +154,9 @@ def page_us(flash: Flash, *, write: bool) -> float:
 def sequential_mb_s(profile: Profile, size: int, *, write: bool, stream: bool, begin: float, end: float) -> float:
     """Return the MB/s of requests of ``size`` bytes in the order of their addresses.
 
-    ``stream``: the next request arrives before the last one is done (read-ahead, a write-back cache, a queue), so that
-    the media limit the rate. Otherwise the next sector has passed when a write arrives, and each request costs a
-    revolution; a read may still hit the drive's read-ahead.
+    ``stream``: each request arrives before the previous one is done (read-ahead, a write-back cache, a queue), so that
+    the medium limits the rate. Otherwise the next sector has passed the head when a write arrives, and each write
+    takes a revolution; a read may still find its data in the drive's read-ahead cache.
     """
     fixed_ms = profile.command_overhead_us / 1e3
     bus = profile.interface_mb_s or inf
@@ -171,7 +177,7 @@ def sequential_mb_s(profile: Profile, size: int, *, write: bool, stream: bool, b
 
 
 def flush_ms(profile: Profile) -> float:
-    """Return the time of a flush in ms, in addition to the writes that it waits for."""
+    """Return the time of a flush in ms, without the time of the writes that the flush waits for."""
     if profile.cache.protected:
         return profile.command_overhead_us / 1e3
     flash = profile.flash.flush_us if profile.flash is not None and profile.flash.flush_us else 0.0
@@ -179,11 +185,11 @@ def flush_ms(profile: Profile) -> float:
 
 
 def server_commit_s(hardware: Hardware, spec: ArraySpec, size: int, *, external_log: Member | None = None) -> float:
-    """Return the seconds in which a server makes ``size`` new bytes durable: data, then journal, then the flush.
+    """Return the seconds in which a server makes ``size`` new bytes durable: data write, journal write, flush.
 
-    Data and journal writes are random accesses, because the heads move between them; the data time includes the reads
-    before a small write to parity. A log on a separate disk costs half a revolution and no seek. Non-volatile caches
-    cost the command overhead only.
+    Data and journal writes are random accesses, because the heads move between them. The data time includes the reads
+    before a small write to parity. A write to a log on a separate disk takes half a revolution and no seek. A write to
+    a non-volatile cache takes only the command overhead.
     """
     members = hardware.of(spec.members)
     data = _write_ms(hardware, members, spec, size)
@@ -212,29 +218,29 @@ def _flush_ms(hardware: Hardware, members: Sequence[Member]) -> float:
 
 @dataclass(frozen=True)
 class Disks:
-    """The rate that the members allow, and the work per byte that it causes there."""
+    """The application's throughput that the members allow, and the members' work per byte of the application."""
 
     mb_s: float
-    """MB/s; infinite where write caches hold all written data."""
+    """10^6 bytes per second; infinite if write caches hold all written data."""
     traffic: float
-    """Bytes to the members per byte of the application."""
+    """Bytes from and to the members per byte of the application."""
     commands: float
     """Requests to the members per byte of the application."""
 
 
 def disks(hardware: Hardware, spec: ArraySpec, access: Access, request: int, *, write: bool) -> Disks:
-    """Return the rate that the members allow for requests of ``request`` bytes to the array.
+    """Return the throughput that the members allow for requests of ``request`` bytes to the array.
 
-    All members get the same share, so that the slowest limits the rate.
+    All members get the same share of the work, so that the slowest member limits the rate.
     """
     members = hardware.of(spec.members)
     merged = not access.direct and access.sync_every is None and access.sequential
     unit, raid = spec.stripe_size, spec.raid
     size = max(request, unit) // unit * unit if merged and unit else request
     work = raid.writes(size, spec.chunk_size) if write else raid.reads(size, spec.chunk_size)
-    # Delayed writes leave the page cache in many requests at once, and so they leave a drive's cache.
+    # Write-back sends many requests at the same time, from the page cache as from a drive's cache.
     behind = write and (not access.direct or _behind(hardware, members, access)) and access.sync_every is None
-    # If each request is waited for, the commit latency limits the rate: this term assumes enough outstanding requests.
+    # If the application syncs each request, the term for sync latency limits the rate, so assume enough requests here.
     waited = write and access.sync_every is not None and access.sync_every <= access.size
     outstanding = inf if behind or waited else access.depth * access.streams
     if write and _fits(hardware, members, access):
@@ -257,9 +263,9 @@ def _fits(hardware: Hardware, members: Sequence[Member], access: Access) -> bool
 
 
 def busy_members(members: int, width: int, outstanding: float) -> float:
-    """Return the mean number of members that work at the same time.
+    """Return the mean number of members that work at the same time; members without a request are idle.
 
-    Each outstanding request uses ``width`` different members at random; members without a request are idle.
+    Each outstanding request uses ``width`` different members, chosen at random.
     """
     if outstanding == inf or width >= members:
         return members
@@ -292,7 +298,7 @@ def _sequential(
     stream: bool,
     outstanding: float,
 ) -> float:
-    # Read-modify-write: `_modify` adds the revolution.
+    # For read-modify-write, `_modify` adds the revolution.
     paced = stream or work.modifies
     slowest = min(_stream_mb_s(member, access, work, write=write, stream=paced) for member in members)
     if write and work.modifies:
@@ -306,7 +312,7 @@ def _stream_mb_s(member: Member, access: Access, work: MemberRequests, *, write:
 
 
 def _modify(members: Sequence[Member], slowest: float, size: int, work: MemberRequests, outstanding: float) -> float:
-    """Return the MB/s of read-modify-write: the place passes the head again a revolution later (Chen et al. 1994)."""
+    """Return the MB/s of read-modify-write: a sector is written one revolution after its read (Chen et al. 1994)."""
     turn = max(
         (turn_ms(member.profile.rotational) for member in members if member.profile.rotational is not None),
         default=0.0,
@@ -322,13 +328,13 @@ def _modify(members: Sequence[Member], slowest: float, size: int, work: MemberRe
 def _parallel(spec: ArraySpec, access: Access, size: int, *, write: bool, merged: bool, outstanding: float) -> float:
     """Return the number of members whose media rates add up for a sequential stream.
 
-    Parity and second copies pass under the heads too, so that reads lose them as writes do.
+    Parity and second copies also pass under the heads, so that they take time in reads as in writes.
     """
     raid = spec.raid
     data = raid.width if write else raid.stream_readers(access.streams)
     if merged and not access.direct:
         return data
-    # Without the page cache only the requests of the application are outstanding.
+    # Without the page cache, only the application's own requests are outstanding.
     if write:
         touched = (raid.writes(size, spec.chunk_size).width - raid.parity) // raid.copies
     else:

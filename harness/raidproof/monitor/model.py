@@ -1,4 +1,4 @@
-"""The throughput that the hardware should give, in closed formulas: disks, network, commit latency."""
+"""The expected throughput of the hardware, by closed formulas for disks, controllers, network and sync latency."""
 
 from dataclasses import dataclass, replace
 from math import ceil, inf
@@ -21,51 +21,51 @@ EFFICIENCY = 1448 / 1538
 plus Ethernet's preamble, header, check sum and gap (38). RFC 894, RFC 7323, IEEE 802.3."""
 WIRE_SOURCE = "payload over frame, 1448/1538 (RFC 894, RFC 7323, IEEE 802.3)"
 RPC_BYTES = 200
-"""Approximate overhead in bytes of call, compound and reply of one READ or WRITE (RFC 5531, RFC 8881)."""
+"""Approximate bytes of RPC header, COMPOUND and reply of one READ or WRITE (RFC 5531, RFC 8881)."""
 SLOTS = 64
-"""Outstanding requests of a client of NFSv4.1 and later: the default of nfs.max_session_slots."""
+"""Greatest number of outstanding requests of an NFSv4.1 or 4.2 client: the default of nfs.max_session_slots."""
 DEFAULT_TRANSFER = 1 << 20
-"""rsize and wsize in bytes where none is requested, if the server grants it."""
+"""rsize and wsize in bytes of a mount without these options, if the server grants this size."""
 
 DISKS, CONTROLLER, NETWORK, TRIPS, SYNC = "disks", "controller", "network", "round trips", "sync latency"
 _FORMULAS = {
-    DISKS: "rate of the slowest member x members that work at once / requests to members for each of the application",
-    CONTROLLER: "limit of the fullest controller / its share of what goes to the members",
-    NETWORK: "link rate x payload of a frame, of the clients' links together or of the server's",
-    TRIPS: "bytes that may be outstanding / round trip",
-    SYNC: "streams x bytes between two waits / (round trip + transfer + data write + journal write + flush)",
+    DISKS: "rate of the slowest member x members that work at the same time / member requests per application request",
+    CONTROLLER: "limit of the busiest controller / its share of the traffic to the members",
+    NETWORK: "link rate x payload / frame size; link rate: the server's, or the sum of the clients' if that is less",
+    TRIPS: "greatest number of outstanding bytes / round-trip time",
+    SYNC: "streams x bytes between two syncs / (round trip + transfer + data write + journal write + flush)",
 }
 _SOURCES = {
     DISKS: f"{RANDOM_SOURCE}; {SMALL_WRITE_SOURCE}",
-    CONTROLLER: "a shared resource is full when its members' demands add up to its limit (Patterson et al. 1988)",
+    CONTROLLER: "a shared resource is full when the demands of its users add up to its limit (Patterson et al. 1988)",
     NETWORK: WIRE_SOURCE,
     TRIPS: "Little's law: throughput = outstanding / latency (Little, Operations Research 9(3), 1961)",
     SYNC: COMMIT_SOURCE,
 }
 LEAST_SHARE = 0.7
-"""Cells with a lower fraction of the expected throughput are flagged."""
+"""Fraction of the expected throughput below which a cell is flagged."""
 _LIKELY = {
-    DISKS: "the members do more than the formula counts: requests that are split, misaligned or not whole stripes, "
-    "a log on the same heads, or one slow member",
-    CONTROLLER: "the controller is shared with more traffic than this, or its commands are smaller than the stripe's",
-    NETWORK: "the link is not filled: losses, a small window, or a processor that cannot keep up",
-    TRIPS: "fewer requests are outstanding than the client may have, or they are smaller than rsize and wsize",
-    SYNC: "each wait costs more than one data write and one log write: parity reads first, or several flushes",
+    DISKS: "the members do more work than the formula counts: split, misaligned or partial-stripe requests, "
+    "a log on the same disks, or one slow member",
+    CONTROLLER: "the controller carries more traffic than the formula counts, or smaller commands",
+    NETWORK: "the link is not full: packet loss, a small TCP window, or a CPU that is too slow",
+    TRIPS: "fewer requests are outstanding than the client may send, or they are smaller than rsize and wsize",
+    SYNC: "each sync takes more than one data write and one log write: parity reads before it, or several flushes",
 }
 
 
 def round_trip_s(client: LinkSpec, server: LinkSpec) -> float:
-    """Return the round-trip time in seconds: each side delays what it sends."""
+    """Return the round-trip time in seconds: the sum of the delays that client and server add to sent packets."""
     return (client.delay + server.delay) / 1e9
 
 
 def transfer_size(mount: MountSpec, *, write: bool) -> int:
-    """Return the size in bytes of one READ or WRITE."""
+    """Return the size in bytes of one full READ or WRITE over a mount."""
     return (mount.wsize if write else mount.rsize) or DEFAULT_TRANSFER
 
 
 def wire_mb_s(client: LinkSpec, server: LinkSpec, access: Access, transfer: int) -> float:
-    """Return the MB/s of file data over full-duplex links: each client has its own, and all share the server's."""
+    """Return the MB/s of file data that full-duplex links carry: one link per client, and the server's for all."""
     one = min(access.size, transfer) if access.sync_every is not None or access.direct else transfer
     useful = EFFICIENCY * one / (one + RPC_BYTES)
     sides = [
@@ -79,8 +79,9 @@ def wire_mb_s(client: LinkSpec, server: LinkSpec, access: Access, transfer: int)
 def round_trips_mb_s(client: LinkSpec, server: LinkSpec, access: Access, mount: MountSpec, *, write: bool) -> float:
     """Return the MB/s if only round trips took time: outstanding bytes / round-trip time (Little's law).
 
-    The page cache keeps a client's slots full; a direct request has only its own parts outstanding. Connections
-    (nconnect) share the slots of one session; before NFSv4.1 the slots of a client have no practical limit.
+    With the page cache, a client uses all of its session slots. With O_DIRECT, only the parts of the current requests
+    are outstanding. Connections (nconnect) share the slots of one session. Before NFSv4.1, the number of outstanding
+    requests has no practical limit.
     """
     trip = round_trip_s(client, server)
     if trip == 0:
@@ -96,25 +97,27 @@ def round_trips_mb_s(client: LinkSpec, server: LinkSpec, access: Access, mount: 
 
 @dataclass(frozen=True)
 class Expected:
-    """The throughput that the hardware should give."""
+    """The expected throughput of a cell, and the term of the model that limits it."""
 
     mb_s: float
-    """Application bytes per second / 10^6."""
+    """10^6 bytes per second that the application reads and writes."""
     iops: float
     """Application requests per second."""
     limit: str
-    """The term with the lowest rate."""
+    """Name of the term with the lowest rate: ``disks``, ``controller``, ``network``, ..."""
     terms: dict[str, float]
-    """MB/s by each term alone; unlimited terms are left out."""
+    """MB/s that each term alone allows, by name; unlimited terms are left out."""
     formula: str
     """The formula of the limiting term, as text."""
     source: str
+    """The publication of the formula, as text."""
 
 
 def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected | None:
-    """Return the throughput that the hardware should give; None if no term limits it (disks without mechanics).
+    """Return the expected throughput of an access pattern on a stack; None if no term of the model limits it.
 
-    Reads and writes of a mixed load share the time: the total is the harmonic mean of both.
+    No term limits, for example, disks without mechanics. Reads and writes of a mixed load share the time: the total
+    is the harmonic mean of both rates, weighted by their shares.
     """
     sides: list[tuple[float, dict[str, float]]] = []
     if access.read_share:
@@ -127,7 +130,7 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected |
         if needed:
             terms[name] = 1 / needed
     if access.remote and NETWORK in terms:
-        # Full duplex: both directions at once, which `wire_mb_s` counts already.
+        # The link is full-duplex, and `wire_mb_s` already counts both directions.
         terms[NETWORK] = min(side[NETWORK] for _, side in sides)
     if not terms:
         return None
@@ -137,9 +140,9 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected |
 
 
 def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
-    """Return the access as the server's file system sees it: split into transfers, with the waits of the mount.
+    """Return the access pattern at the server's file system: requests split into transfers, with the mount's syncs.
 
-    A mount with ``sync`` or ``noac`` waits for each request; an ``async`` export never waits.
+    A client with mount option ``sync`` or ``noac`` syncs each write. A server with an ``async`` export never syncs.
     """
     if not access.remote:
         return access
@@ -147,7 +150,7 @@ def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
     waits = access.sync_every
     if write and (stack.mount.sync or stack.mount.noac):
         waits = min(access.size, waits or access.size)
-    # nfsd writes to its page cache, which merges writes without a waiting client. Its reads use read-ahead.
+    # nfsd writes to the page cache, which merges writes for which no client waits. nfsd's reads use read-ahead.
     direct = access.direct and access.read_share > 0 and not access.sequential
     if write and access.direct and stack.export.sync:
         # A direct write is sent with FILE_SYNC, or a COMMIT follows at once.
@@ -187,12 +190,14 @@ def _sync_mb_s(hardware: Hardware, stack: StackSpec, access: Access, every: int)
 
 @dataclass(frozen=True)
 class Ratio:
-    """Measured over expected throughput."""
+    """The comparison of a measured with the expected throughput."""
 
     share: float
+    """Measured throughput / expected throughput."""
     flagged: bool
+    """Whether ``share`` is less than `LEAST_SHARE`."""
     cause: str | None
-    """The likely cause for a flagged cell, by the term that should have been the limit."""
+    """The likely cause, if ``flagged``."""
 
 
 def compare(measured_mb_s: float, expected: Expected) -> Ratio:
@@ -203,5 +208,5 @@ def compare(measured_mb_s: float, expected: Expected) -> Ratio:
 
 
 def likely_cause(limit: str) -> str:
-    """Return why a cell may stay below the expected throughput, by the term that should have been its limit."""
-    return f"expected the {limit} to be the limit; {_LIKELY[limit]}"
+    """Return a likely cause of less throughput than expected, for a cell whose expected limit is this term."""
+    return f"the model expects the limit {limit!r}; likely cause: {_LIKELY[limit]}"

@@ -1,4 +1,4 @@
-"""The monitor: samples machines, host and disk engine while a workload runs, and derives utilization and ratios."""
+"""The monitor: samples counters of machines and host while a workload runs, and derives utilization and ratios."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,32 +21,33 @@ from raidproof.monitor.counters import DiskCount, MountCount, RpcCount
 from raidproof.monitor.recording import Recording, parse_recording
 
 _IDLE = ("idle", "iowait")
-# Linux counts these in user and nice already.
+# Linux includes guest time in user and nice time (proc(5)).
 _TWICE = ("guest", "guest_nice")
 
 Pair = tuple[MountCount, MountCount]
-_NEVER = RpcCount(0, 0, 0, 0, 0)
+_NO_CALLS = RpcCount(0, 0, 0, 0, 0)
 ARRAY = "md0"
-"""The md device that carries the filesystem."""
+"""The md device that holds the file system."""
 PURE = 0.01
-"""Limit of the fraction of other bytes in a load that still counts as pure reads or pure writes."""
+"""Greatest ratio of bytes read to bytes written at which a load counts as pure writes."""
 AGENT = "/run/raidproof/monitor.py"
 OUTPUT = "/run/raidproof/monitor.out"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 20.0
 LIMIT = 8 * MIB
-"""Memory in bytes for a machine's samples; beyond it only the last is taken. About 20 minutes at 1 s."""
-# A machine that cannot be monitored does not stop the workload.
+"""Bytes of samples that the agent keeps on a machine, about 20 minutes at one sample a second. After that the agent
+takes only the last sample."""
+# Errors of monitoring: recorded, as they must not stop the workload.
 _FAILURES = (RaidproofError, OSError, EOFError)
 
 
 def host_times() -> dict[str, float]:
-    """Return the CPU seconds of all cores together since boot, by kind."""
+    """Return this host's CPU seconds since boot, all cores together, by kind: user, system, idle, ..."""
     return dict(psutil.cpu_times()._asdict())
 
 
 def host_busy(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
-    """Return the utilization of all cores between two times (0 to 1); None if no time has passed."""
+    """Return this host's CPU utilization between two calls of `host_times` (0 to 1); None if no time has passed."""
     spent = {kind: after[kind] - before[kind] for kind in after if kind in before and kind not in _TWICE}
     total = sum(spent.values())
     if total <= 0:
@@ -56,22 +57,22 @@ def host_busy(before: Mapping[str, float], after: Mapping[str, float]) -> float 
 
 @dataclass(frozen=True)
 class EngineUse:
-    """Utilization of the disk engine and of the simulated hardware; shares are of wall time, 1.0 is all of it."""
+    """Utilization of the disk engine and of the simulated hardware. A share is a fraction of the wall time."""
 
     cpu_share: float
-    """CPU seconds of the engine's process over wall seconds; its Python runs on one core at a time."""
+    """CPU seconds of the engine's process / wall seconds; the engine's Python code runs on one core at a time."""
     late_ns_mean: float
-    """Mean delay of replies after the simulated disk's completion time."""
+    """Mean time from a request's simulated completion to the engine's reply."""
     service_ns_mean: float
     """Mean service time of the simulated disks, queueing included; 0 for disks without mechanics."""
     members_busy: dict[str, float] = field(default_factory=dict)
-    """By serial."""
+    """Share of the time in which each simulated disk was busy, by serial."""
     controllers_busy: dict[str, float] = field(default_factory=dict)
-    """By name."""
+    """Share of the time in which each simulated controller was busy, by name."""
 
 
 class DiskUse(State):
-    """A disk or an array over an interval. Sizes in bytes; None without a request."""
+    """The requests of a disk or an array in an interval. A mean is None if there was no request."""
 
     reads: int
     writes: int
@@ -82,10 +83,11 @@ class DiskUse(State):
     in_flight: float
     """Mean number of requests in flight."""
     mean_bytes: float | None
-    """Mean size of a request."""
+    """Mean size of a request in bytes."""
     mean_ms: float | None
     """Mean time from a request's arrival in the disk's queue to its end."""
     flushes: int | None
+    """Number of flush requests; None before Linux 5.5."""
 
     @property
     def requests(self) -> int:
@@ -94,35 +96,38 @@ class DiskUse(State):
 
 
 class RpcUse(State):
-    """The calls of one kind, of one client or of several; times are None without a call."""
+    """The RPC calls of one or several clients in an interval. A mean time is None if there was no call."""
 
     calls: int
     sent_again: int
+    """Number of retransmissions."""
     mean_queue_ms: float | None
-    """From the creation of a call to its transmission."""
+    """Mean time from the creation of a call to its transmission."""
     mean_rtt_ms: float | None
-    """From the transmission to the reply."""
+    """Mean time from the transmission of a call to its reply."""
     mean_exec_ms: float | None
-    """From the creation to the end."""
+    """Mean time from the creation of a call to its end."""
     waiting: float
     """Mean number of calls in flight."""
 
 
 class MachineUse(State):
-    """A machine over an interval. None: unknown."""
+    """CPU, memory and network use of a machine in an interval. None: unknown."""
 
     cpu: float | None
-    """Utilization of its cores (0 to 1); iowait counts as idle."""
+    """Utilization of the machine's cores (0 to 1); iowait counts as idle."""
     memory: int | None
+    """Bytes of memory of the machine."""
     dirty_peak: int | None
-    """Maximum of dirty bytes over the samples."""
+    """Greatest number of dirty bytes in a sample."""
     writeback_peak: int | None
+    """Greatest number of bytes under write-back in a sample."""
     received_bytes_s: float | None
     sent_bytes_s: float | None
 
 
 def disk_use(first: DiskCount, last: DiskCount, seconds: float) -> DiskUse:
-    """Return the work of a disk between two samples."""
+    """Return the requests of a disk or an array between two samples."""
     reads, writes = last.reads - first.reads, last.writes - first.writes
     read, written = last.read_bytes - first.read_bytes, last.written_bytes - first.written_bytes
     requests = reads + writes
@@ -142,7 +147,10 @@ def disk_use(first: DiskCount, last: DiskCount, seconds: float) -> DiskUse:
 
 
 def mount_pairs(recordings: Iterable[Recording]) -> tuple[Pair, ...] | None:
-    """Return each mount at the first and the last sample; None if one is unknown, or was mounted or not in between."""
+    """Return each NFS mount's counters in the first and in the last sample.
+
+    The result is None if a sample has no counters, or if a mount was made or removed between the samples.
+    """
     pairs: list[Pair] = []
     for recording in recordings:
         first, last = recording.first.mounts, recording.last.mounts
@@ -157,18 +165,18 @@ def mount_pairs(recordings: Iterable[Recording]) -> tuple[Pair, ...] | None:
 
 
 def rpc_use(pairs: Iterable[Pair], name: str | None, seconds: float) -> RpcUse:
-    """Return the clients' calls between two samples: of one operation, or of all if ``name`` is None."""
+    """Return the clients' RPC calls between two samples, of the operation ``name`` or, for None, of all operations."""
     # calls, transmissions, queue, rtt, exec
     sums = [0] * 5
     for first, last in pairs:
         for operation in last.operations if name is None else [name]:
-            after = last.operations.get(operation, _NEVER)
-            before = first.operations.get(operation, _NEVER)
+            after = last.operations.get(operation, _NO_CALLS)
+            before = first.operations.get(operation, _NO_CALLS)
             sums = [total + new - old for total, new, old in zip(sums, after, before, strict=True)]
     calls, transmissions, queue, rtt, execution = sums
     return RpcUse(
         calls=calls,
-        # A call in flight at the end has its transmission counted, but not yet the call.
+        # Linux counts a transmission at once, but a call only at its end.
         sent_again=max(0, transmissions - calls),
         mean_queue_ms=queue / calls if calls else None,
         mean_rtt_ms=rtt / calls if calls else None,
@@ -178,7 +186,7 @@ def rpc_use(pairs: Iterable[Pair], name: str | None, seconds: float) -> RpcUse:
 
 
 def machine_use(recording: Recording) -> MachineUse:
-    """Return the utilization of a machine between the first and the last sample."""
+    """Return CPU, memory and network use of a machine between its first and its last sample."""
     first, last = recording.first, recording.last
     ticks = last.cpu.total - first.cpu.total if first.cpu and last.cpu else 0
     memory = [one.memory for one in recording.snapshots if one.memory is not None]
@@ -198,7 +206,7 @@ def machine_use(recording: Recording) -> MachineUse:
 
 
 class Application(NamedTuple):
-    """Bytes and requests as the workload reports them; needed for a workload on the server, which has no mount."""
+    """Bytes and requests that a workload reports; used for a workload on the server, which has no mount counters."""
 
     read_bytes: int
     written_bytes: int
@@ -206,10 +214,11 @@ class Application(NamedTuple):
 
 
 class Derived(State):
-    """The measurements below a workload over its timed part. Sizes in bytes. None: unknown."""
+    """The measurements of machines, NFS, array and disks during a workload. Sizes in bytes; None: unknown."""
 
     seconds: float
     server: str
+    """Name of the server."""
     read_bytes: int | None
     """Bytes that the applications read, cached or not."""
     written_bytes: int | None
@@ -217,39 +226,46 @@ class Derived(State):
     """Bytes that the clients read from the server; None without a client."""
     wire_written_bytes: int | None
     array: DiskUse | None
+    """The md device that holds the file system."""
     members: dict[str, DiskUse] | None
     """The members of the array, by serial."""
     request_limit: int | None
-    """Size limit of a request to the array."""
+    """Greatest size of a request that the array accepts."""
     member_reads_per_written: float | None
-    """Bytes that the members read per byte written to the array, in a pure write load: 0 for whole stripes.
-    None if the applications read too."""
+    """Bytes that the members read per byte written to the array, in a pure write load: 0 if all writes are whole
+    stripes. None if the applications also read."""
     write_amplification: float | None
     """Bytes written to the members per byte that an application wrote."""
     read_amplification: float | None
+    """Bytes read from the members per byte that an application read."""
     splitting: float | None
-    """Requests to the array per application request, or where those are unknown, per READ and WRITE."""
+    """Requests to the array per request of the application; per READ and WRITE if the workload reports no requests."""
     slowest: str | None
-    """The busiest member."""
+    """Serial of the busiest member."""
     spread: float | None
-    """Utilization of the busiest member minus the median of the others'."""
+    """Utilization of the busiest member minus the median utilization of the other members."""
     writes: RpcUse | None
-    """The WRITEs of all clients; None without a client."""
+    """WRITE calls of all clients; None without a client."""
     reads: RpcUse | None
+    """READ calls of all clients; None without a client."""
     commits: RpcUse | None
+    """COMMIT calls of all clients; None without a client."""
     calls: RpcUse | None
-    """All calls of all clients."""
+    """All RPC calls of all clients; None without a client."""
     mean_write_bytes: float | None
+    """Mean size of a WRITE."""
     mean_read_bytes: float | None
+    """Mean size of a READ."""
     calls_per_mb: float | None
-    """Calls per 10^6 bytes between clients and server."""
+    """RPC calls per 10^6 bytes of file data between clients and server."""
     machines: dict[str, MachineUse]
+    """Use of each monitored machine, by name."""
     host_cpu: float | None
-    """Utilization of the host's cores (0 to 1)."""
+    """Utilization of this host's cores (0 to 1)."""
     syncing: tuple[str, ...] | None
-    """The actions that arrays had running in any sample: resync, recovery, check, ..."""
+    """The md actions (resync, recovery, check, ...) that ran in at least one sample."""
     unknown: dict[str, str]
-    """The parts that could not be monitored, with the reason."""
+    """The reason, by machine or by kind of counter (``disks``, ``mounts``, ...), why a part was not monitored."""
 
     @property
     def clients(self) -> dict[str, MachineUse]:
@@ -264,7 +280,7 @@ def derive(
     application: Application | None = None,
     host_cpu: float | None = None,
 ) -> Derived | None:
-    """Derive all numbers from the first and the last sample of each machine; None if the server was not monitored."""
+    """Return the measurements derived from each machine's first and last sample; None if the server has no samples."""
     failed = dict(failures or {})
     seen = recordings.get(server)
     if seen is None or seen.seconds <= 0:
@@ -335,7 +351,7 @@ def _disks(seen: Recording) -> tuple[DiskUse | None, dict[str, DiskUse] | None]:
     array = disk_use(first[ARRAY], last[ARRAY], seen.seconds) if ARRAY in first and ARRAY in last else None
     if layout is None:
         return array, None
-    # Through the components of a nested array, down to the disks.
+    # Follow the components of a nested array down to the disks.
     below, members = [ARRAY], set()
     while below:
         parts = layout.parts.get(name := below.pop(), ())
@@ -363,7 +379,7 @@ def _reads_per_written(
 ) -> float | None:
     if read is None or not written or read > PURE * written or array is None or total is None:
         return None
-    # Reads of the file system are no read-modify-write.
+    # Reads by the file system are not part of a read-modify-write.
     return _ratio(max(0, total[0] - array.read_bytes), array.written_bytes)
 
 
@@ -381,16 +397,16 @@ def _spread(members: Mapping[str, DiskUse] | None) -> tuple[str | None, float | 
 
 
 def busier(name: str, busy: Mapping[str, float]) -> float | None:
-    """Return one utilization minus the median of the others; None if there are no others."""
+    """Return the utilization of ``name`` minus the median of all other utilizations; None if there are no others."""
     others = [share for other, share in busy.items() if other != name]
     return busy[name] - median(others) if others else None
 
 
 def _syncing(seen: Recording) -> tuple[str, ...] | None:
-    looks = [one.syncing for one in seen.snapshots]
-    if all(look is None for look in looks):
+    samples = [one.syncing for one in seen.snapshots]
+    if all(sample is None for sample in samples):
         return None
-    return tuple(sorted({action for look in looks if look for action in look.values()}))
+    return tuple(sorted({action for sample in samples if sample for action in sample.values()}))
 
 
 def _unread(seen: Recording, pairs: object, *, expects_mounts: bool) -> dict[str, str]:
@@ -411,35 +427,35 @@ def _unread(seen: Recording, pairs: object, *, expects_mounts: bool) -> dict[str
 
 
 class Monitor:
-    """Monitors a server and its clients. Reusable: it installs its agent once per boot of a machine."""
+    """Samples the counters of a server and its clients during workloads; installs its agent once per boot."""
 
     def __init__(self, server: Machine, clients: Iterable[Machine], interval_s: float = 1.0) -> None:
         self.server = server
         self.machines = {machine.name: machine for machine in (server, *clients)}
         self.interval_s = interval_s
         self.recordings: dict[str, Recording] = {}
-        """Recordings of the last run by machine; without the machines that could not be monitored."""
+        """Recordings of the last workload by machine, without machines that could not be monitored."""
         self.failures: dict[str, str] = {}
-        """The reasons of failed monitoring, by machine."""
+        """Why a machine could not be monitored, by machine."""
         self.host_cpu: float | None = None
-        """Utilization of the host's cores (0 to 1)."""
+        """Utilization of this host's cores (0 to 1) during the last workload."""
         self.output: dict[str, str] = {}
-        """The agents' output by machine, to be stored beside the record."""
+        """Output of the monitor's agents by machine, to be stored beside the record."""
         self._installed: dict[str, str | None] = {}
         self._commands: dict[str, tuple[RemoteCommand, str | None]] = {}
 
     @contextmanager
     def running(self) -> Iterator["Monitor"]:
-        """Monitor while the body runs: the first sample is taken before it, the last one after it.
+        """Monitor while the body runs, with the first sample before the body and the last sample after the body.
 
-        Raises no errors: ``failures`` has them.
+        Errors of monitoring are not raised; ``failures`` has their messages.
         """
         self.recordings, self.failures, self.output, self._commands = {}, {}, {}, {}
         self.host_cpu = None
         for machine in self.machines.values():
-            self._try(machine, self._start)
+            self._run_or_note_failure(machine, self._start)
         for machine in self.machines.values():
-            self._try(machine, self._wait_first)
+            self._run_or_note_failure(machine, self._wait_first)
         before = host_times()
         try:
             yield self
@@ -447,7 +463,7 @@ class Monitor:
             self.host_cpu = host_busy(before, host_times())
             self._stop()
 
-    def _try(self, machine: Machine, step: Callable[[Machine], object]) -> None:
+    def _run_or_note_failure(self, machine: Machine, step: Callable[[Machine], object]) -> None:
         if machine.name in self.failures:
             return
         try:
@@ -469,21 +485,23 @@ class Monitor:
     def _wait_first(self, machine: Machine) -> None:
         command, _ = self._commands[machine.name]
 
-        def looked() -> bool:
+        def has_sample() -> bool:
             if command.ended:
-                raise RigError(f"the monitor's agent ended: {command.wait(Deadline.after(2)).stderr}")
+                raise RigError(
+                    f"the monitor's agent ended before its first sample: {command.wait(Deadline.after(2)).stderr}"
+                )
             return machine.run(["test", "-s", OUTPUT]).ok
 
-        wait_until(looked, Deadline.after(START_DEADLINE_S), "the monitor's first sample")
+        wait_until(has_sample, Deadline.after(START_DEADLINE_S), "the monitor's first sample")
 
     def _stop(self) -> None:
-        # All at once: each agent takes its last sample when its input ends.
+        # Close all inputs before collecting: each agent takes its last sample when its input ends.
         for name in self._commands:
-            self._try(self.machines[name], self._close)
+            self._run_or_note_failure(self.machines[name], self._close)
         for name in self._commands:
-            self._try(self.machines[name], self._collect)
+            self._run_or_note_failure(self.machines[name], self._collect)
         for name in self.failures.keys() & self._commands.keys():
-            # The end of its input ends an agent that is still running.
+            # An agent that is still running ends when its input ends.
             with suppress(*_FAILURES):
                 self._commands[name][0].close_input()
 

@@ -1,4 +1,4 @@
-"""The samples of one machine in order, and the counters of a client's reads."""
+"""Recordings: the samples of a machine's counters in order; and the counters of a client's reads."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,32 +30,35 @@ T = TypeVar("T")
 
 _FRAME = re.compile(r"@ ([\d.]+)\n|= (\S+) (\d+)\n|! (\S+) (\d+)\n|(\.)\n")
 READS = ("READ", "READ_PLUS")
+"""The NFS operations that read file data."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The serials of disks, and the components of md devices."""
+    """The disks and md devices of a machine: serials, components, and limits of requests."""
 
     serials: Mapping[str, str] = field(default_factory=dict)
     """Serial by the kernel's device name."""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The kernel's device names of the components of each md device."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Size limit in bytes of a request to each md device."""
+    """Greatest size in bytes of a request, by md device."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One sample. None: unreadable."""
+    """One sample of a machine's counters. None: the file could not be read or parsed."""
 
     at_s: float
     """Seconds on the machine's clock since its boot."""
     disks: Mapping[str, DiskCount] | None
+    """Counters of disks and arrays by the kernel's device name."""
     syncing: Mapping[str, str] | None
-    """The running action of each busy array: resync, recovery, check, ..."""
+    """The running action (resync, recovery, check, ...) of each busy array."""
     mounts: tuple[MountCount, ...] | None
     nfsd: NfsdCount | None
     links: Mapping[str, LinkCount] | None
+    """Counters by network interface."""
     cpu: CpuCount | None
     memory: MemoryState | None
     layout: Layout | None
@@ -67,16 +70,16 @@ class Recording:
 
     snapshots: tuple[Snapshot, ...]
     left_out: int
-    """Number of samples left out because the recording had become too large; the last sample is always taken."""
+    """Number of samples that the agent left out because the recording had become too large."""
 
     @property
     def first(self) -> Snapshot:
-        """The sample at the beginning of the timed part."""
+        """The sample before the workload."""
         return self.snapshots[0]
 
     @property
     def last(self) -> Snapshot:
-        """The sample after the end of the timed part."""
+        """The sample after the workload."""
         return self.snapshots[-1]
 
     @property
@@ -86,10 +89,10 @@ class Recording:
 
 
 def parse_layout(text: str) -> Layout:
-    """Parse the agent's list of disks.
+    """Parse the list of disks and md devices that the monitor's agent prints.
 
     Raises:
-        RigError: the text has another format.
+        RigError: a line has an unknown format.
     """
     serials: dict[str, str] = {}
     parts: dict[str, tuple[str, ...]] = {}
@@ -108,17 +111,17 @@ def parse_layout(text: str) -> Layout:
 
 
 def parse_recording(text: str) -> Recording:
-    """Parse the agent's output.
+    """Parse the output of the monitor's agent.
 
     Raises:
-        RigError: the end is missing, so that the last sample is not the one after the timed part.
+        RigError: the output is truncated, has an unknown format, or has only one sample.
     """
     end = re.search(r"^end (\d+)\n\Z", text, re.MULTILINE)
     if end is None:
-        raise RigError(f"the monitor's recording is cut off: {text[-80:]!r}")
+        raise RigError(f"the output of the monitor's agent is truncated; it ends with {text[-80:]!r}")
     snapshots = tuple(_snapshots(text, end.start()))
     if len(snapshots) < 2:
-        raise RigError("the monitor took only one sample")
+        raise RigError("the monitor's agent took fewer than 2 samples")
     return Recording(snapshots, int(end.group(1)))
 
 
@@ -128,7 +131,7 @@ def _snapshots(text: str, end: int) -> Iterator[Snapshot]:
     while place < end:
         frame = _FRAME.match(text, place)
         if frame is None:
-            raise RigError(f"the monitor's recording has an invalid frame: {text[place : place + 80]!r}")
+            raise RigError(f"the output of the monitor's agent has an invalid frame: {text[place : place + 80]!r}")
         time, path, length, _, _, over = frame.groups()
         place = frame.end()
         if time is not None:
@@ -142,7 +145,7 @@ def _snapshots(text: str, end: int) -> Iterator[Snapshot]:
 
 def _snapshot(at_s: float, files: Mapping[str, str]) -> Snapshot:
     def read(path: str, parse: Callable[[str], T]) -> T | None:
-        # One file with an unexpected format must not cost the other files.
+        # An unexpected format of one file must not make the other files of the sample unusable.
         try:
             return parse(files[path])
         except (KeyError, RigError):
@@ -162,24 +165,25 @@ def _snapshot(at_s: float, files: Mapping[str, str]) -> Snapshot:
 
 
 class Fetched(NamedTuple):
-    """The reads over one mount since it was mounted."""
+    """The file data that a client has read over one NFS mount since mounting."""
 
     bytes: int
-    """Bytes of data that the server has sent."""
+    """Bytes of file data that the server has sent."""
     calls: int
+    """Number of calls of `READS`."""
 
     def since(self, before: "Fetched") -> "Fetched":
-        """Return the difference from an earlier state."""
+        """Return the bytes and calls since an earlier state."""
         return Fetched(self.bytes - before.bytes, self.calls - before.calls)
 
 
 def parse_fetched(mountstats: str, directory: str) -> Fetched:
-    """Return the reads from the text of /proc/self/mountstats. Raises as `mount_at`."""
+    """Return a mount's reads from the text of /proc/self/mountstats. Raises: RigError: as `mount_at`."""
     mount = mount_at(mountstats, directory)
     calls = sum(mount.operations[name].calls for name in READS if name in mount.operations)
     return Fetched(mount.wire_read, calls)
 
 
 def fetched(client: Machine, directory: str) -> Fetched:
-    """Return a client's reads over one of its mounts. Raises as `mount_at`."""
+    """Return a client's reads over the NFS mount on a directory. Raises: RigError: as `mount_at`."""
     return parse_fetched(client.get(MOUNTSTATS), directory)

@@ -1,4 +1,4 @@
-"""The axes that a plan may vary: name, field of the stack, parser, formatter, and where the axis applies."""
+"""The axes that a plan may vary: name, stack field, parser, formatter, and condition of each axis."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BeforeValidator
 
-from raidproof.core.errors import RequestError, RigError
+from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
 from raidproof.plan.table import (
     Value,
@@ -16,7 +16,6 @@ from raidproof.plan.table import (
     read_sync,
     read_text,
     read_whole_seconds,
-    require_known,
     word_of,
     write_plain,
     write_seconds,
@@ -28,25 +27,27 @@ from raidproof.storage.filesystem import FILESYSTEMS, FilesystemSpec
 from raidproof.storage.server import SERVERS
 
 Settings = Mapping[str, Value]
-"""Values by the name of their axis; for an axis without a value, the default of the layer applies."""
+"""Values by axis name. For an axis without a value, the stack layer uses its default."""
 
 WORKLOAD = "workload."
-"""Prefix of the name of an axis that is a setting of the workload: ``workload.block_size``."""
+"""Prefix of the names of axes that set a field of the workload: ``workload.bs``."""
 USUAL_FILESYSTEM = "xfs"
 """The default file system of a plan."""
 
 
 class Where(NamedTuple):
-    """The condition under which an axis applies; elsewhere the axis is left out."""
+    """The condition under which an axis applies; a cell that does not meet the condition leaves the axis out."""
 
     holds: Callable[[Settings], bool]
+    """Return whether the settings of a cell meet the condition."""
     text: str
-    """Where the axis does not apply, and why; ``{}`` stands for the levels of `levels`."""
+    """Text for users: the settings under which the axis does not apply, and the reason. `unless` replaces ``{}``."""
     levels: Callable[[type[Level]], bool] | None = None
+    """Return whether the text names a RAID level in place of ``{}``; None: the text has no ``{}``."""
 
     @property
     def unless(self) -> str:
-        """Where the axis does not apply, and why."""
+        """Text for users: the settings under which the axis does not apply, and the reason."""
         return self.text if self.levels is None else self.text.format(listed(self.levels, "or"))
 
 
@@ -62,7 +63,7 @@ class Axis(NamedTuple):
     where: Where | None = None
 
     def applies(self, settings: Settings) -> bool:
-        """Return whether the axis applies with these other settings."""
+        """Return whether the axis applies to a cell with these settings."""
         return self.where is None or self.where.holds(settings)
 
 
@@ -100,7 +101,7 @@ LAID_OUT = Where(
 )
 NESTED = Where(
     lambda its: level_of(its).parts is not None,
-    "level is not {}: only these levels have legs",
+    "level is not {}: only these levels have inner arrays",
     lambda kind: kind.parts is not None,
 )
 ON_SYNC = Where(
@@ -141,24 +142,35 @@ def _write_duration(value: Value) -> str:
 
 
 _ARRAY = (
-    _number("members", "", "member disks of the array; default: all disks without another use"),
-    _number("spares", "", "spare disks of the array"),
+    _number("members", "", "number of member disks; default: all that no cell needs as spare, journal or log disk"),
+    _number("spares", "", "number of spare disks of the array"),
     _size("chunk", "array.chunk_size", "chunk size of the array", STRIPED),
     Axis("layout", "array.layout", "layout of the array: left-symmetric, n2, f2, ... (md(4))", where=LAID_OUT),
-    _number("legs", "array.legs", "number of inner arrays of a nested array", NESTED),
-    Axis("bitmap", "array.bitmap", "write-intent bitmap", word_of("none", "internal"), where=REDUNDANT),
-    _size("bitmap_chunk", "array.bitmap_chunk", "bytes of the array for each bit of the bitmap", BITMAPPED),
+    _number("legs", "array.legs", "number of inner arrays of a nested RAID level", NESTED),
+    Axis(
+        "bitmap",
+        "array.bitmap",
+        "write-intent bitmap of the array (md(4))",
+        word_of("none", "internal"),
+        where=REDUNDANT,
+    ),
+    _size(
+        "bitmap_chunk",
+        "array.bitmap_chunk",
+        "bytes of the array that one bit of the write-intent bitmap covers",
+        BITMAPPED,
+    ),
     Axis(
         "consistency_policy",
         "array.consistency_policy",
-        "how md makes the array consistent after a crash",
+        "how md makes the array consistent after a crash (mdadm(8))",
         word_of("resync", "bitmap", "journal", "ppl"),
         where=REDUNDANT,
     ),
 )
 _FILESYSTEM = (
     _size("block_size", "filesystem.block_size", "block size of the file system"),
-    _size("su", "filesystem.su", "stripe unit of the file system; default: that of the array"),
+    _size("su", "filesystem.su", "stripe unit of the file system; default: the chunk size of the array"),
     _number("sw", "filesystem.sw", "stripe width of the file system, in stripe units"),
     Axis(
         "aligned",
@@ -171,7 +183,7 @@ _FILESYSTEM = (
     Axis(
         "log",
         "",
-        "log (XFS) or journal (ext4): inside the file system or on a disk of its own",
+        "place of the log (XFS) or journal (ext4): in the file system (internal) or on a separate disk (external)",
         word_of("internal", "external"),
     ),
     _size("log_size", "filesystem.log_size", "size of the log or journal"),
@@ -192,13 +204,13 @@ _ABOVE = (
     Axis(
         "wdelay",
         "export.wdelay",
-        "whether nfsd delays a write to gather it with others (exports(5))",
+        "whether nfsd delays a write to combine it with other writes (exports(5))",
         read_switch,
         write_plain,
         ON_SYNC,
     ),
     _number("threads", "export.threads", "number of nfsd threads"),
-    _size("max_block_size", "export.max_block_size", "largest READ or WRITE that the server accepts"),
+    _size("max_block_size", "export.max_block_size", "size of the largest READ or WRITE that the server accepts"),
     _seconds(
         "lease",
         "export.lease_s",
@@ -207,7 +219,7 @@ _ABOVE = (
     _seconds(
         "grace",
         "export.grace_s",
-        "time for which a restarted server accepts only reclaims of opens and locks; default: the lease",
+        "time for which a restarted server accepts only reclaims of opens and locks; default: as lease",
     ),
     Axis("delegations", "export.delegations", "whether the server grants NFSv4 delegations", read_switch),
     Axis(
@@ -218,44 +230,49 @@ _ABOVE = (
         write_sync,
     ),
     Axis("vers", "mount.vers", "NFS version: 3 4.0 4.1 4.2", word_of("3", "4.0", "4.1", "4.2")),
-    _size("rsize", "mount.rsize", "largest READ that a client sends (nfs(5))"),
-    _size("wsize", "mount.wsize", "largest WRITE that a client sends (nfs(5))"),
-    _number("nconnect", "mount.nconnect", "TCP connections of each client (nfs(5))"),
+    _size("rsize", "mount.rsize", "size of the largest READ that a client sends (nfs(5))"),
+    _size("wsize", "mount.wsize", "size of the largest WRITE that a client sends (nfs(5))"),
+    _number("nconnect", "mount.nconnect", "number of TCP connections of each client (nfs(5))"),
     Axis(
         "scheduler",
         "tuning.scheduler",
-        "I/O scheduler of the members",
+        "I/O scheduler of the member disks",
         word_of("none", "mq-deadline", "kyber", "bfq"),
     ),
-    _number("nr_requests", "tuning.nr_requests", "queue length of each member, in requests"),
-    _size("max_request", "tuning.max_request", "largest request to a member"),
-    _size("read_ahead", "tuning.read_ahead", "read-ahead of each member"),
+    _number("nr_requests", "tuning.nr_requests", "number of requests that may wait at each member disk (nr_requests)"),
+    _size("max_request", "tuning.max_request", "size of the largest request to a member disk (max_sectors_kb)"),
+    _size("read_ahead", "tuning.read_ahead", "read-ahead of each member disk"),
     _size("array_read_ahead", "tuning.array_read_ahead", "read-ahead of the array"),
     _number("stripe_cache_size", "tuning.stripe_cache_size", "size of md's stripe cache, in stripes", PARITY),
-    _number("md_threads", "tuning.md_threads", "number of md's additional threads for stripes", PARITY),
+    _number(
+        "md_threads",
+        "tuning.md_threads",
+        "number of additional md threads that handle stripes (group_thread_cnt)",
+        PARITY,
+    ),
     _size(
         "server_dirty_bytes",
         "tuning.server_dirty_bytes",
-        "bytes of dirty pages from which the server's writers wait (vm.dirty_bytes)",
+        "bytes of dirty pages on the server from which a writing process must itself write back (vm.dirty_bytes)",
     ),
     _size(
         "server_dirty_background_bytes",
         "tuning.server_dirty_background_bytes",
-        "bytes of dirty pages from which the server writes back (vm.dirty_background_bytes)",
+        "bytes of dirty pages on the server from which the kernel writes back (vm.dirty_background_bytes)",
     ),
     _size(
         "client_dirty_bytes",
         "tuning.client_dirty_bytes",
-        "bytes of dirty pages from which a client's writers wait (vm.dirty_bytes)",
+        "bytes of dirty pages on a client from which a writing process must itself write back (vm.dirty_bytes)",
     ),
     _size(
         "client_dirty_background_bytes",
         "tuning.client_dirty_background_bytes",
-        "bytes of dirty pages from which a client writes back (vm.dirty_background_bytes)",
+        "bytes of dirty pages on a client from which the kernel writes back (vm.dirty_background_bytes)",
     ),
     Axis("rate", "link.rate", "rate of each machine's network link", _read_rate, _write_rate),
     Axis("delay", "link.delay", "delay of each packet that a machine sends", _read_duration, _write_duration),
-    Axis("jitter", "link.jitter", "variation of the delay", _read_duration, _write_duration),
+    Axis("jitter", "link.jitter", "random variation of the packet delay", _read_duration, _write_duration),
     _number("clients", "", "number of clients that run the workload at the same time; default: all"),
 )
 
@@ -275,18 +292,18 @@ def _axes(
 ) -> dict[str, Axis]:
     level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", _read_level)
     words = [name for name, _ in kinds]
-    kind = Axis("filesystem", "filesystem.type", " or ".join(words), word_of(*words))
+    kind = Axis("filesystem", "filesystem.type", f"type of the file system: {' or '.join(words)}", word_of(*words))
     common = {axis.name: axis for axis in (level, *_ARRAY, kind, *_FILESYSTEM)}
     server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(servers)}", word_of(*servers))
     above = {axis.name: axis for axis in (server, *_ABOVE)}
     own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}
     if twice := sorted(own.keys() & (common.keys() | above.keys())):
-        raise RigError(f"axes of file systems have the names of other axes: {', '.join(twice)}")
+        raise RigError(f"axes of file systems have the same names as other axes: {', '.join(twice)}")
     return {**common, **own, **above}
 
 
 def _own_axis(name: str, text: str, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:
-    """Return the axis of a field that only some file systems have."""
+    """Return the axis of a specification's field that only some file systems have."""
     fields = {kind: spec.model_fields[name] for kind, spec in kinds.items() if name in spec.model_fields}
     read, write = _how([part for one in fields.values() for part in (*_parts(one.annotation), *one.metadata)])
     where = Where(
@@ -321,7 +338,8 @@ def axis_of(name: str) -> Axis:
     if name.startswith(WORKLOAD):
         return Axis(name, "", "a setting of the workload", read=_read_any)
     known = axes()
-    require_known("axis", name, known)
+    if name not in known:
+        raise RequestError(f"unknown axis {name!r}; {nearest(name, known)}")
     return known[name]
 
 
@@ -329,7 +347,7 @@ def read_value(name: str, value: Any) -> Value:
     """Parse a value of an axis; equal values in different notations (``64KiB``, ``65536``) give the same result.
 
     Raises:
-        RequestError: the axis does not exist, or the value is invalid for it.
+        RequestError: the axis is unknown, or the value is invalid for the axis.
     """
     axis = axis_of(name)
     try:
@@ -339,7 +357,7 @@ def read_value(name: str, value: Any) -> Value:
 
 
 def write_value(name: str, value: Value) -> str:
-    """Format a value of an axis for users."""
+    """Return a value of an axis in the notation of plan files, such as ``64KiB``."""
     return axis_of(name).write(value)
 
 

@@ -1,4 +1,4 @@
-"""The cells of a plan: the possible combinations of values with their stacks, and why the others are impossible."""
+"""The cells of a plan: each possible combination of values with its stack; each impossible one with the reason."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +19,8 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.workload import AnyWorkload
 
 LEASE_S = 10
-"""Default lease in seconds: the shortest that nfsd accepts. With the kernel's default, each power cut under NFSv4.0
-would wait for a grace period of 90 s."""
+"""Default NFS lease in seconds, the shortest that nfsd accepts. With the kernel's default of 90 s, each power cut
+under NFSv4.0 would wait for a grace period of 90 s."""
 
 
 def wanted(settings: Settings) -> dict[Duty, int]:
@@ -46,10 +46,12 @@ def usual_members(hardware: Hardware, all_settings: Iterable[Settings]) -> int:
 
 
 def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_clean: bool) -> StackSpec:
-    """Return the stack of these settings on disks of this hardware.
+    """Return the stack that a cell's settings specify, on disks of the plan's hardware.
+
+    ``members``: number of members of a cell that sets no number.
 
     Raises:
-        RequestError: the stack is impossible, or the hardware has too few or too small disks for it.
+        RequestError: the stack is impossible, or the hardware has too few or too small disks for the stack.
     """
     layers: dict[str, dict[str, Any]] = {
         "export": {"lease_s": LEASE_S},
@@ -64,7 +66,7 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
     # A grace period shorter than the lease would end before an idle client notices the server's restart.
     layers["export"].setdefault("grace_s", layers["export"]["lease_s"])
     array = layers["array"]
-    # Set even if it is the default, so that the record of a cell is complete without knowledge of defaults.
+    # Set the level explicitly, even the default, so that the record of a cell shows it.
     array.setdefault("level", level_of(settings).name)
     _place(hardware, settings, members, layers)
     if not LEVELS[array["level"]].chunked:
@@ -84,7 +86,7 @@ def _place(hardware: Hardware, settings: Settings, members: int, layers: dict[st
         found = [*free.get(duty, []), *(free.get("member", []) if duty != "member" else [])][:number]
         if len(found) < number:
             raise RequestError(
-                f"{number} {duty} disk{'s' if number > 1 else ''} requested, and only {len(found)} left"
+                f"{number} {duty} disk{'s' if number > 1 else ''} requested, only {len(found)} available"
             )
         for serial in found:
             next(serials for serials in free.values() if serial in serials).remove(serial)
@@ -102,53 +104,56 @@ def _place(hardware: Hardware, settings: Settings, members: int, layers: dict[st
 
 @dataclass(frozen=True)
 class Cell:
-    """One configuration under one workload."""
+    """One configuration under one workload: the unit that a run measures and ranks."""
 
     name: str
     """The settings on the varied axes, ``level=5 chunk=64KiB``: stable and unique in the plan."""
     settings: Mapping[str, Value]
-    """Settings by axis, including settings common to all cells, without axes that do not apply."""
+    """Values by axis name, including values that all cells share, without axes that do not apply."""
     stack: StackSpec
     workload: AnyWorkload
     workload_name: str
+    """Name of the workload in cells and tables; see `works.names`."""
     on: str
-    """Where the workload runs; see `works.where`."""
+    """Where the workload runs: ``clients``, ``server``, ``array``, or the serial of a disk."""
     clients: int
     """Number of clients that run the workload at the same time."""
     index: int
-    """Position among all possible cells of the plan, from 0 on; a selection of cells does not change it."""
+    """Index among all possible cells of the plan, from 0 on; a selection of cells does not change the index."""
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The settings of its name, one by one."""
+        """The settings in the cell's name, one per element: ``("level=5", "chunk=64KiB")``."""
         return tuple(self.name.split())
 
 
 @dataclass(frozen=True)
 class Impossible:
-    """An impossible combination of values, and the reason."""
+    """A combination of values for which no stack can be built."""
 
     name: str
+    """The settings on the varied axes, in the form of `Cell.name`."""
     reason: str
+    """The error that building the stack's specification raised."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """All cells of a plan."""
+    """All cells of a plan, and the combinations of values that are no cells."""
 
     plan: Plan
     cells: tuple[Cell, ...]
     impossible: tuple[Impossible, ...] = ()
     without: tuple[str, ...] = ()
-    """One sentence for each axis that does not apply in some combinations."""
+    """One sentence for each axis that at least one combination leaves out: the combinations and the reason."""
     merged: int = 0
-    """Number of combinations that equal another one after axes that do not apply are left out."""
+    """Number of combinations that are not measured, because without inapplicable axes they equal another one."""
 
     def select(self, expression: str | None) -> "Matrix":
-        """Keep the cells whose names match an expression.
+        """Return a matrix of only the cells whose names match an expression; see `Selection`.
 
         Raises:
             RequestError: the expression is invalid, or no cell matches.
@@ -159,13 +164,14 @@ class Matrix:
         cells = tuple(cell for cell in self.cells if selection.matches(cell.name))
         if not cells:
             raise RequestError(
-                f"-k {expression!r}: no cell's name matches", remedy=f"a name is for example {self.cells[0].name!r}"
+                f"-k {expression!r}: no cell's name matches",
+                remedy=f"a cell's name is for example {self.cells[0].name!r}",
             )
         return replace(self, cells=cells)
 
     @property
     def digest(self) -> str:
-        """Digest of everything that a cell's result depends on; a run is resumed only with the same plan."""
+        """Digest of hardware, run options and cells; a stored run can be resumed only if the digest is equal."""
         text = "\n".join(
             [
                 self.plan.hardware.model_dump_json(),
@@ -182,16 +188,22 @@ class Matrix:
 
 @dataclass(frozen=True)
 class _Combination:
+    """One combination of values and workload, without axes that do not apply; it may be impossible."""
+
     varied: Mapping[str, Value]
+    """Values of the axes that the plan varies."""
     settings: Mapping[str, Value]
+    """Values of all axes, including values that all cells share."""
     workload: int
+    """Index in `Plan.workload`."""
 
 
 def matrix_of(plan: Plan) -> Matrix:
-    """Return the cells of a plan; no machine boots for this.
+    """Return the cells of a plan; this boots no machine.
 
     Raises:
-        RequestError: no combination is possible, or two workloads have the same name.
+        RequestError: no combination is possible, two workloads have the same name, or the option ``only`` or a
+            published figure names no cell.
     """
     names = works.names(plan.workload)
     combinations, without = _combinations(plan)
@@ -250,7 +262,7 @@ def _name(varied: Mapping[str, Value], workload: str) -> str:
 def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name: str, index: int) -> Cell:
     clients = int(one.settings.get("clients", plan.hardware.clients))
     if not 1 <= clients <= plan.hardware.clients:
-        raise RequestError(f"{clients} clients requested, the hardware has {plan.hardware.clients}")
+        raise RequestError(f"clients = {clients}: the hardware has {plan.hardware.clients}, and at least 1 must work")
     return Cell(
         name=name,
         settings=one.settings,
@@ -265,14 +277,16 @@ def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name:
 
 @dataclass(frozen=True)
 class PlannedCell(Cell):
-    """A cell with its plan, which includes the hardware."""
+    """A cell with the matrix and the plan file that contain it, as a parameter of pytest tests."""
 
     matrix: Matrix = field(repr=False, compare=False)
     path: Path = field(repr=False, compare=False)
 
 
 def cells_of(path: Path | str, k: str | None = None) -> tuple[PlannedCell, ...]:
-    """Return the possible cells of a plan, or the cells that ``k`` selects; ``str()`` of a cell is its name.
+    """Return the possible cells of a plan file, for ``pytest.mark.parametrize``; ``str()`` of a cell is its name.
+
+    ``k``: an expression that selects cells; see `Selection`.
 
     Raises:
         RequestError: the plan is invalid, or ``k`` selects no cell.

@@ -1,4 +1,4 @@
-"""The order of a run's repetitions, the estimated duration, and the description of a plan before any machine boots."""
+"""The order of a plan's repetitions, the estimated duration, and the description that ``--dry-run`` prints."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -22,27 +22,29 @@ from raidproof.storage.server import USUAL_LEASE_S
 LAYERS = ("array", "filesystem", "tuning", "link", "export", "mount")
 """Layers from bottom to top; a layer is rebuilt if its own settings or those of a lower layer differ."""
 
-# Seconds of wall time on two cores without KVM. A run corrects these estimates by its own measured durations.
+# Estimates of wall time on two cores without KVM. A run corrects them by its own measured durations.
 BOOT_S = 3.0
+"""Seconds to start a lab, without its machines."""
 BOOT_EACH_S = 1.0
+"""Seconds to boot each machine of a lab."""
 REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "export": 0.8, "mount": 0.4}
-"""Rebuilding this layer and all layers above it."""
+"""Seconds to rebuild a layer and all layers above it."""
 REPETITION_S = 0.8
 """Overhead in seconds of reading and recording values around the timed part of each repetition."""
 CUT_S = 20.0
-"""A power cut: build the stack, write, cut, boot, read back. A control takes the same time."""
+"""Seconds of one power cut (build the stack, write, cut, boot, read back), and of one control."""
 CONTROLS = 2
 """Number of controls of a run with power cuts: lying disks, and a clean reboot."""
 EXPLORE_S, STATE_S = 15.0, 0.25
-"""An exploration: reading the write log and booting checkers; then the time for each crash state."""
+"""Seconds of an exploration: to read the write log and boot checkers; and to check each crash state."""
 ASSUMED_S = 5.0
-"""Assumed duration of the timed part of a workload that ends when its work is done."""
+"""Assumed seconds of the timed part of a workload that ends when its work is done."""
 REPETITION, CONTROL, CUT, EXPLORATION = "repetition", "control", "cut", "exploration"
-"""Kinds of parts of a run."""
+"""Kinds of parts of a run, for which `Forecast` corrects the estimates separately."""
 Part = tuple[str, Hashable]
 """A part of a run: its kind, and its name within the kind."""
 SHOWN = 3
-"""Greatest number of impossible combinations that the description names for one reason."""
+"""Greatest number of impossible combinations with the same reason that a description lists."""
 
 
 class PlannedRepetition(NamedTuple):
@@ -54,12 +56,12 @@ class PlannedRepetition(NamedTuple):
 
 
 def layer_keys(cell: Cell) -> tuple[str, ...]:
-    """Return a key for each layer of a cell, the lowest first; two cells with the same key can share the layer."""
+    """Return a key for each layer of a cell's stack, the lowest first; equal keys mean equal settings of the layer."""
     return tuple(getattr(cell.stack, layer).model_dump_json() for layer in LAYERS)
 
 
 def shared_layers(before: Cell | None, after: Cell) -> int:
-    """Return the number of lowest layers that a cell can take over from the cell measured before it."""
+    """Return how many layers of ``before``, counted from the lowest, ``after`` can use without a rebuild."""
     if before is None:
         return 0
     same = [one == other for one, other in zip(layer_keys(before), layer_keys(after), strict=True)]
@@ -70,9 +72,9 @@ def repetitions_of(cells: Sequence[Cell], repeats: int, seed: int) -> tuple[Plan
     """Return all repetitions in the order of the run; the order depends on cells and seed only.
 
     Repetitions of different cells are interleaved, so that drift of the host affects all cells equally. Within a
-    round, cells with the same array follow each other; among these, cells with the same file system, and so on for
-    each of ``LAYERS``. The order of these groups, and the order within each group, is random and differs between
-    rounds.
+    round, cells with the same array follow each other; among cells with the same array, cells with the same file
+    system follow each other; and so on for each of ``LAYERS``. The order of the groups, and the order within each
+    group, is random and differs between rounds.
     """
     keys = {cell.name: layer_keys(cell) for cell in cells}
     ordered = sorted(cells, key=lambda cell: cell.name)
@@ -100,13 +102,13 @@ class Expectation:
 
     repetitions: int
     timed_s: float
-    """Sum of the timed parts."""
+    """Sum of the timed parts of all repetitions."""
     overhead_s: float
-    """Time for booting, rebuilding, and reading counters and logs."""
+    """Time to boot machines, rebuild layers, and read counters and logs."""
     cut_s: float
-    """Time for the power cuts at the end and the controls before them."""
+    """Time of controls, power cuts and explorations."""
     open_ended: bool
-    """Whether a workload ends only when its work is done, so that its duration is not known in advance."""
+    """Whether a workload of the plan ends only when its work is done, so that its duration is unknown."""
     memory: int
     """Bytes of memory of all machines."""
     disk: int
@@ -119,23 +121,27 @@ class Expectation:
 
     def __str__(self) -> str:
         parts = [
-            f"{in_words(self.timed_s)} timed",
-            f"{in_words(self.overhead_s)} to boot and rebuild",
+            f"{in_words(self.timed_s)} of timed work",
+            f"{in_words(self.overhead_s)} to boot machines and rebuild layers",
             *([f"{in_words(self.cut_s)} of power cuts and controls"] if self.cut_s else []),
         ]
-        unknown = f"; the duration of a workload is unknown, {ASSUMED_S:g} s are assumed" if self.open_ended else ""
+        unknown = (
+            f"; the duration of a workload is unknown: max_seconds or {ASSUMED_S:g} s are assumed"
+            if self.open_ended
+            else ""
+        )
         count = "1 repetition" if self.repetitions == 1 else f"{self.repetitions} repetitions"
         return f"{count}, about {in_words(self.total_s)} ({', '.join(parts)}{unknown})"
 
     @property
     def needs(self) -> str:
-        """The required memory, as text."""
+        """The memory that machines and disk engine need, as text."""
         disks = f"up to {self.disk / GIB:.1f} GiB for the data on the disks"
         return f"{self.memory / GIB:.1f} GiB of memory for the machines, and {disks}"
 
 
 def expect(matrix: Matrix) -> Expectation:
-    """Estimate the time and memory of a run of these cells, in the order of the run."""
+    """Return the estimated time and memory of a run of a plan's cells, in the order of the run."""
     plan, cells = matrix.plan, matrix.cells
     overheads = repetition_overheads(matrix)
     # Cells that differ only in the workload share one power cut.
@@ -152,7 +158,7 @@ def expect(matrix: Matrix) -> Expectation:
 
 
 def repetition_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
-    """Return the overhead of each repetition in seconds, by round and cell: rebuilding layers and reading values."""
+    """Return the seconds that each repetition takes to rebuild layers and read counters, by round and cell name."""
     before: Cell | None = None
     overheads = {}
     for planned in repetitions_of(matrix.cells, matrix.plan.run.repeats, matrix.plan.run.seed):
@@ -164,23 +170,23 @@ def repetition_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
 
 
 def timed_s(plan: Plan, cell: Cell) -> float:
-    """Return the duration of the timed part of a repetition in seconds; an assumed one if it is unknown."""
+    """Return the seconds of the timed part of a repetition; if unknown, ``max_seconds`` of the plan or `ASSUMED_S`."""
     known = cell.workload.workload().timed_s
     return known if known is not None else plan.run.max_seconds or ASSUMED_S
 
 
 def cut_s(cell: Cell) -> float:
-    """Return the seconds that a configuration's power cut takes: NFSv4.0 clients wait for the grace period's end."""
+    """Return the estimated seconds of a cell's power cut; NFSv4.0 clients wait for the end of the grace period."""
     return CUT_S + (float(cell.stack.export.grace_s or 0) if cell.stack.mount.vers == "4.0" else 0.0)
 
 
 def exploration_s(plan: Plan) -> float:
-    """Return the seconds that the exploration of one power cut takes; 0 if the plan does not request it."""
+    """Return the estimated seconds of the exploration of one power cut; 0 if the plan requests none."""
     return EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration as text in a suitable unit."""
+    """Return a duration as text in s, min or h: ``45 s``, ``2 h 05 min``."""
     whole = round(seconds)
     if whole < 90:
         return f"{whole} s"
@@ -234,14 +240,14 @@ class Forecast:
 
 
 def left_in_words(*forecasts: Forecast) -> str:
-    """Return the remaining time of interleaved runs as text; empty until a part of each has ended."""
+    """Return the remaining time of interleaved runs as the end of a message; empty until each run has ended a part."""
     if not all(one.learned for one in forecasts):
         return ""
     return f" (about {timedelta(seconds=round(sum(one.left_s for one in forecasts)))} left)"
 
 
 def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
-    """Return a plan's description: hardware, cells, left-out combinations with reasons, time and memory."""
+    """Return a plan's description for the terminal: hardware, cells, combinations without a cell, time and memory."""
     parts: list[RenderableType] = [Text(line) for line in headline(matrix)]
     if list_cells:
         parts += [Text(), cell_table(matrix)]
@@ -252,7 +258,7 @@ def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
 
 
 def headline(matrix: Matrix) -> list[str]:
-    """Return the lines about settings that are common to all cells."""
+    """Return lines about a plan's hardware, workloads and options, and the values that all cells share."""
     plan = matrix.plan
     run = plan.run
     fixed = " ".join(f"{name}={write_value(name, value)}" for name, value in plan.fixed.items())
@@ -263,16 +269,16 @@ def headline(matrix: Matrix) -> list[str]:
         *([f"fixed: {fixed}"] if fixed else []),
         *_periods(matrix),
         f"workload: {', '.join(names(plan.workload))}",
-        f"cells: {len(matrix.cells)} of {plan.combinations} combinations, {run.repeats} times each, seed {run.seed}"
-        + (f", only {' '.join(run.only.split())}" if run.only else ""),
+        f"cells: {len(matrix.cells)} of {plan.combinations} combinations; repetitions of each: {run.repeats}; "
+        f"seed {run.seed}" + (f", selected by {' '.join(run.only.split())!r}" if run.only else ""),
         f"first resync: {resync}; power cut: "
-        + ("once in each cell, after two controls" if run.cut else "none")
-        + (f", and {run.explore_states:,} crash states of it" if run.cut == "explore" else ""),
+        + ("once for each configuration, after two controls" if run.cut else "none")
+        + (f"; crash states checked of each power cut: {run.explore_states:,}" if run.cut == "explore" else ""),
     ]
 
 
 def _periods(matrix: Matrix) -> list[str]:
-    """Return a line with the lease and the grace period if a default of the harness replaces the kernel's default."""
+    """Return a line with the NFS lease and grace period, unless the plan sets both."""
     plan = matrix.plan
     if {"lease", "grace"} <= {*plan.axes, *plan.fixed}:
         return []
@@ -307,20 +313,22 @@ def axis_table() -> Table:
 
 
 def left_out(matrix: Matrix) -> list[str]:
-    """Return lines about combinations without a cell of their own, grouped by reason."""
+    """Return lines about axes that are left out, combinations that equal others, and impossible combinations."""
     lines = list(matrix.without)
     if matrix.merged:
-        lines.append(f"{matrix.merged} combinations equal others without these axes, and are not measured twice")
+        lines.append(
+            f"{matrix.merged} combinations equal others once these axes are left out, and are not measured again"
+        )
     for reason, those in by_reason(matrix.impossible).items():
         lines.append(f"impossible: {reason}")
         lines += [f"  {one.name}" for one in islice(those, SHOWN)]
         if len(those) > SHOWN:
-            lines.append(f"  and {len(those) - SHOWN} more")
+            lines.append(f"  and {len(those) - SHOWN} more combinations")
     return ["", *lines] if lines else []
 
 
 def by_reason(impossible: Sequence[Impossible]) -> dict[str, list[Impossible]]:
-    """Return impossible combinations by reason, the most frequent reason first."""
+    """Return impossible combinations grouped by reason, the most frequent reason first."""
     groups: dict[str, list[Impossible]] = {}
     for one in impossible:
         groups.setdefault(one.reason, []).append(one)

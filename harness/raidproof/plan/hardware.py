@@ -20,36 +20,38 @@ from raidproof.plan.table import Bandwidth, Bytes, Placement, Table, placed, ref
 from raidproof.storage.link import LinkSpec
 
 Duty = Literal["member", "spare", "journal", "log"]
+"""Use of a disk: member or spare of the array, journal of a RAID5, or log of the file system."""
 
 
 class DiskGroup(Table):
     """A group of disks: ``count`` disks with one profile, or one disk for each of ``profiles``."""
 
     count: int = Field(default=0, ge=0, le=64)
-    """Number of disks; 0 is the default: one for each of ``profiles``, else 4."""
+    """Number of disks; 0: one for each element of ``profiles``, or 4 without ``profiles``."""
     profile: str = NO_MECHANICS
-    """Drive that the disks simulate: the name of a profile; ``none``: no simulated latency."""
+    """Drive that the disks simulate: the name or path of a profile; ``none``: no simulated latency."""
     profiles: tuple[str, ...] = ()
+    """Profiles, one for each disk, instead of ``profile``."""
     size: Bytes = Field(default=GIB, ge=16 * MIB)
-    """Bytes of each simulated disk; timing is computed for the capacity of the real drive."""
+    """Bytes of each simulated disk; latency is computed for the capacity of the real drive."""
     placement: Placement = "spread"
     """Which part of the real drive the simulated bytes occupy: spread over all of it, or its fast outer tracks."""
     duty: Duty = "member"
-    """Use of the disks. Member disks that the array does not need serve other duties that lack a disk."""
+    """Use of the disks. A cell that needs a spare, journal or log disk takes a member disk if no other is left."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.profiles and "profile" in self.model_fields_set:
             raise ValueError("profile and profiles exclude each other")
         if self.profiles and self.count not in {0, len(self.profiles)}:
-            raise ValueError(f"{len(self.profiles)} profiles for {self.count} disks: give one for each")
+            raise ValueError(f"{len(self.profiles)} profiles for {self.count} disks: give one profile for each disk")
         for name in dict.fromkeys(self.each):
             refusal(load_profile, name)
         return self
 
     @property
     def each(self) -> tuple[str, ...]:
-        """The profile of each disk."""
+        """The name of each disk's profile."""
         return self.profiles or (self.profile,) * (self.count or 4)
 
 
@@ -58,8 +60,9 @@ class Controller(Table):
 
     count: int = Field(default=1, ge=1, le=16)
     order: Literal["in turn", "grouped"] = "in turn"
-    """How disks are assigned to controllers: round robin, or in groups of consecutive disks."""
+    """Assignment of disks to controllers: round robin (``in turn``), or consecutive disks together (``grouped``)."""
     bandwidth: Bandwidth | None = None
+    """Limit of reads and writes together in 10^6 bytes per second; None: no limit."""
     command_rate: float | None = Field(default=None, gt=0)
     """Greatest number of commands per second; None: no limit."""
     cache: Bytes = 0
@@ -69,14 +72,14 @@ class Controller(Table):
 
 
 class Memory(Table):
-    """Memory of the machines."""
+    """Memory of the server and of each client, in bytes."""
 
     server: Bytes = Field(default=768 * MIB, ge=128 * MIB)
     client: Bytes = Field(default=768 * MIB, ge=128 * MIB)
 
 
 class Cpus(Table):
-    """Processors of the machines."""
+    """Number of processors of the server and of each client."""
 
     server: int = Field(default=1, ge=1, le=64)
     server_numa_nodes: int = Field(default=1, ge=1, le=8)
@@ -107,7 +110,7 @@ def _plain(value: Any) -> Any:
 
 
 class Hardware(Table):
-    """The hardware of a lab."""
+    """The table ``[hardware]`` of a plan: disks, controllers, network and machines of the lab."""
 
     disks: Annotated[tuple[DiskGroup, ...], BeforeValidator(_as_list)] = (DiskGroup(count=4),)
     controller: Controller | None = None
@@ -117,8 +120,8 @@ class Hardware(Table):
     memory: Memory = Memory()
     cpus: Cpus = Cpus()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
-    """Slow-motion factor, for hardware that this machine is too slow to simulate: disks and network run slower by this
-    factor, and measured rates are multiplied by it."""
+    """Slow-motion factor, for hardware that this host is too slow to simulate: disks and network run slower by this
+    factor, and measured rates are multiplied by this factor."""
 
     @property
     def each_disk(self) -> tuple[Disk, ...]:
@@ -168,7 +171,7 @@ class Hardware(Table):
         return {disk.spec.serial: disk.spec.size for disk in self.each_disk}
 
     def topology(self, platform: Platform | None = None) -> Topology:
-        """Return the lab that this hardware makes: ``server``, ``client1``..., ``disk0``..."""
+        """Return the topology of the lab: machines ``server``, ``client1``, ..., and disks ``disk0``, ..."""
         platform = platform or Platform()
         server = server_spec(
             platform, memory=self.memory.server, cpus=self.cpus.server, numa_nodes=self.cpus.server_numa_nodes
@@ -193,7 +196,7 @@ class Hardware(Table):
         if not self.network.bare:
             parts.append(_network_in_words(self.network))
         if self.slow_motion != 1:
-            parts.append(f"{self.slow_motion:g} times slow motion")
+            parts.append(f"slow motion, factor {self.slow_motion:g}")
         parts.append(f"{self.clients} client{'s' if self.clients > 1 else ''}")
         return "; ".join(parts)
 
@@ -201,13 +204,13 @@ class Hardware(Table):
         words = []
         for group in self.disks:
             kinds = ", ".join(f"{group.each.count(kind)} x {kind}" for kind in dict.fromkeys(group.each))
-            duty = "" if group.duty == "member" else f" as {group.duty}"
-            words.append(f"{kinds}, {format_size(group.size)} each, {group.placement}{duty}")
+            duty = "" if group.duty == "member" else f", duty {group.duty}"
+            words.append(f"{kinds}, {format_size(group.size)} each, placement {group.placement}{duty}")
         return " and ".join(words)
 
 
 def controller_name(number: int) -> str:
-    """Return the name of a controller; the first has number 0."""
+    """Return the name of the controller with this number, from 0 on."""
     return f"controller{number}"
 
 
@@ -218,7 +221,7 @@ def _controller_in_words(controller: Controller) -> str:
         f"cache {format_size(controller.cache)}" if controller.cache else "no cache",
         *([f"battery {controller.battery}"] if controller.cache and controller.battery != "good" else []),
     ]
-    number = "1 controller" if controller.count == 1 else f"{controller.count} controllers, disks {controller.order},"
+    number = "1 controller" if controller.count == 1 else f"{controller.count} controllers, order {controller.order},"
     return f"{number} with {', '.join(limits)}"
 
 

@@ -1,4 +1,4 @@
-"""The plan file: hardware, configurations, workloads, published figures and options; reading validates them."""
+"""Plan files: hardware, configurations, workloads, published figures and options; reading a file validates it."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ MOST_COMBINATIONS = 10_000
 
 
 class Figure(Table):
-    """One published figure."""
+    """One published measurement, which reports show beside the measured value of a cell."""
 
     name: str
     cell: str
@@ -31,8 +31,9 @@ class Figure(Table):
     """The harness's name of the unit: ``read_mb_s`` (10^6 bytes per second), ``write_iops``, ``transactions_s``."""
     source: str = ""
     places_limit: bool = False
-    """Whether the figure calibrated the hardware, so that agreement proves nothing."""
+    """Whether this figure determined a parameter of the plan's hardware, so that its agreement proves nothing."""
     note: str = ""
+    """Remark for reports."""
 
 
 class Selection:
@@ -84,7 +85,7 @@ class Selection:
                     raise self._wrong("a parenthesis is not closed")
                 return found
             case ("and" | "or" | ")" | "") as token:
-                raise self._wrong(f"a word is missing before {token or 'the end'}")
+                raise self._wrong(f"a word is missing before {token or 'the end of the expression'}")
             case word:
                 return word in name.split() if "=" in word else word.lower() in name.lower()
 
@@ -109,9 +110,9 @@ class RunSpec(Table):
     max_seconds: Seconds | None = Field(default=None, gt=0)
     """Greatest duration in seconds of ramp-up and timed part together; a longer repetition is ended and fails."""
     allow_cache: bool = False
-    """Whether to rank cells whose working set fits into a cache, so that the cache is measured."""
+    """Whether to rank also cells whose working set fits into a cache, whose values measure the cache."""
     assume_clean: bool = True
-    """Whether to skip the initial resync of the array; the blank members are consistent."""
+    """Whether to skip the initial resync of the array, as blank members are consistent without a resync."""
     only: str = ""
     """Expression that selects cells, as with ``-k``: ``level=5 or members=3``."""
     provider: str = "uml"
@@ -122,9 +123,9 @@ class RunSpec(Table):
     image: str | None = None
     packages: tuple[str, ...] = ()
     server: SoftwareSpec = SoftwareSpec()
-    """Software of the server; it overrides the four fields above."""
+    """Software of the server; fields that are set override the four fields above."""
     clients: SoftwareSpec = SoftwareSpec()
-    """Software of the clients; it overrides the four fields above."""
+    """Software of the clients; fields that are set override the four fields above."""
 
     @property
     def platform(self) -> Platform:
@@ -136,14 +137,14 @@ class RunSpec(Table):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.min_seconds and self.max_seconds and self.min_seconds > self.max_seconds:
-            raise ValueError(f"min_seconds {self.min_seconds:g} is more than max_seconds {self.max_seconds:g}")
+            raise ValueError(f"min_seconds, {self.min_seconds:g} s, is more than max_seconds, {self.max_seconds:g} s")
         return self
 
 
 def _flat(table: Any) -> dict[str, Any]:
     """Return a table with nested tables flattened: ``workload = { seconds = 5 }`` to ``workload.seconds = 5``."""
     if not isinstance(table, Mapping):
-        raise ValueError(f"not a table of axes: {table!r}")  # noqa: TRY004  what pydantic takes for a refusal
+        raise ValueError(f"not a table of axes: {table!r}")  # noqa: TRY004  pydantic reports only a ValueError
     flat: dict[str, Any] = {}
     for name, value in table.items():
         flat |= {f"{name}.{key}": of for key, of in value.items()} if isinstance(value, Mapping) else {name: value}
@@ -157,7 +158,7 @@ def _read_axes(table: Any) -> dict[str, tuple[Value, ...]]:
             raise ValueError(f"{name}: write the values as a list, or a single value under [fixed]")
         read = [refusal(read_value, name, value) for value in values]
         if len(set(map(repr, read))) < len(read):
-            raise ValueError(f"{name}: the list has a value twice")
+            raise ValueError(f"{name}: the list contains a value twice")
         axes[name] = tuple(read)
     return axes
 
@@ -174,7 +175,7 @@ def _read_works(tables: Any) -> tuple[dict[str, Any], ...]:
         try:
             read_work(work)
         except RequestError as error:
-            raise ValueError(f"number {place} of {len(works)}: {error}" if len(works) > 1 else str(error)) from error
+            raise ValueError(f"table {place} of {len(works)}: {error}" if len(works) > 1 else str(error)) from error
     refusal(names, works)
     return tuple(dict(work) for work in works)
 
@@ -197,9 +198,11 @@ class Plan(Table):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if both := sorted(set(self.axes) & set(self.fixed)):
-            raise ValueError(f"{', '.join(both)}: under [axes] and under [fixed]")
+            raise ValueError(f"{', '.join(both)}: both under [axes] and under [fixed]; remove one of the two entries")
         if self.combinations > MOST_COMBINATIONS:
-            raise ValueError(f"{self.combinations} combinations, more than {MOST_COMBINATIONS}")
+            raise ValueError(
+                f"{self.combinations:,} combinations of values; at most {MOST_COMBINATIONS:,} are allowed"
+            )
         return self
 
     @property
@@ -234,7 +237,7 @@ def load_plan(path: Path, changes: Mapping[str, Any] | None = None) -> Plan:
     except OSError as error:
         raise RequestError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # not TOML, or not UTF-8
-        raise RequestError(f"{path} is not TOML: {error}") from error
+        raise RequestError(f"{path} is not a valid TOML file: {error}") from error
     if changes and isinstance(run := document.get("run", {}), dict):
         document["run"] = {**run, **changes}
     return read_plan(document, source=str(path), name=re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-_") or "plan")

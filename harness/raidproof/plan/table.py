@@ -1,7 +1,7 @@
 """Tables and values of a plan file: validation of keys, parsers and formatters of values, error messages."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator, model_validator
@@ -20,7 +20,7 @@ Placement = Literal["outer", "spread"]
 
 
 class Table(BaseModel):
-    """Base of the tables of a plan: frozen, without unknown keys."""
+    """Base class of the tables of a plan: immutable; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,7 +56,7 @@ placed = WrapValidator(lambda value, handler: refusal(handler, value))
 
 
 def reasons(error: ValidationError) -> str:
-    """Return all errors of a document as text, each with its key."""
+    """Return all validation errors of a plan as text, each with the key in the document."""
     return "; ".join(_reason(detail) for detail in error.errors())
 
 
@@ -65,29 +65,29 @@ def _reason(detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
     match detail["type"]:
         case "value_error":
-            said = str(context["error"])
+            reason = str(context["error"])
         case "missing":
-            said = "is missing"
+            reason = "is missing"
         case "literal_error":
             words = re.findall(r"'([^']*)'", str(context["expected"]))
-            said = f"unknown value {detail['input']!r}; {nearest(str(detail['input']), words)}"
+            reason = f"unknown value {detail['input']!r}; {nearest(str(detail['input']), words)}"
         case "union_tag_invalid":
             tags = str(context["expected_tags"]).replace("'", "").split(", ")
-            said = f"unknown value {context['tag']!r}; {nearest(str(context['tag']), tags)}"
+            reason = f"unknown value {context['tag']!r}; {nearest(str(context['tag']), tags)}"
         case "union_tag_not_found":
-            said = f"{str(context['discriminator']).strip(chr(39))} is missing"
+            reason = f"{str(context['discriminator']).strip(chr(39))} is missing"
         case "extra_forbidden":
-            said = "unknown key"
+            reason = "unknown key"
         case _:
-            said = f"{detail['msg']}, not {detail['input']!r}"
-    return f"{where}: {said}" if where else said
+            reason = f"{detail['msg']}, not {detail['input']!r}"
+    return f"{where}: {reason}" if where else reason
 
 
 def read_size(value: Any) -> int:
     """Return a size in bytes.
 
     Raises:
-        RequestError: the value is no size.
+        RequestError: the value is not a size such as ``64KiB``.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise RequestError(f"not a size: {value!r}", remedy="write for example 64KiB or 1MiB")
@@ -95,10 +95,10 @@ def read_size(value: Any) -> int:
 
 
 def read_number(value: Any) -> int:
-    """Return a whole number.
+    """Return the value if it is a whole number.
 
     Raises:
-        RequestError: the value is no whole number.
+        RequestError: the value is not a whole number.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise RequestError(f"not a whole number: {value!r}")
@@ -106,10 +106,10 @@ def read_number(value: Any) -> int:
 
 
 def read_switch(value: Any) -> bool:
-    """Return true or false.
+    """Return the value if it is true or false.
 
     Raises:
-        RequestError: the value is neither.
+        RequestError: the value is neither true nor false.
     """
     if not isinstance(value, bool):
         raise RequestError(f"neither true nor false: {value!r}")
@@ -117,7 +117,7 @@ def read_switch(value: Any) -> bool:
 
 
 def read_text(value: Any) -> str:
-    """Return a value as text; numbers are accepted too, as in ``vers = 4.2``. The layer validates the text.
+    """Return a text or number as text, as in ``vers = 4.2``. The layer of the stack validates the text.
 
     Raises:
         RequestError: the value is neither text nor a number.
@@ -136,7 +136,7 @@ def read_sync(value: Any) -> bool:
     """Return true for ``"sync"`` and false for ``"async"``.
 
     Raises:
-        RequestError: the value is neither.
+        RequestError: the value is neither ``"sync"`` nor ``"async"``.
     """
     return one_of("value", read_text(value), ("sync", "async")) == "sync"
 
@@ -160,7 +160,7 @@ def read_bandwidth(value: Any) -> float:
     """Return a bandwidth, written as ``"300MB/s"``, in 10^6 bytes per second.
 
     Raises:
-        RequestError: the value is no bandwidth.
+        RequestError: the value is not a bandwidth such as ``"300MB/s"``.
     """
     if not isinstance(value, str) or (bits_per_s := parse_rate(value)) == 0:
         raise RequestError(f"not a bandwidth: {value!r}", remedy="write for example 300MB/s")
@@ -171,7 +171,7 @@ def read_seconds(value: Any) -> float:
     """Return a duration in seconds, written as a number or as ``"1.5s"``.
 
     Raises:
-        RequestError: the value is no duration.
+        RequestError: the value is not a duration such as ``"5s"``.
     """
     if isinstance(value, str):
         return parse_duration(value) / 1e9
@@ -184,7 +184,7 @@ def read_whole_seconds(value: Any) -> int:
     """Return a duration in whole seconds, written as a number or as ``"10s"``.
 
     Raises:
-        RequestError: the value is no duration in whole seconds.
+        RequestError: the value is not a duration, or not a whole number of seconds.
     """
     seconds = read_seconds(value)
     if not seconds.is_integer():
@@ -195,17 +195,6 @@ def read_whole_seconds(value: Any) -> int:
 def write_seconds(value: Value) -> str:
     """Return a number of seconds as text: ``10s``."""
     return f"{value}s"
-
-
-def require_known(what: str, word: str, known: Iterable[str]) -> None:
-    """Verify that a word is one of the known words.
-
-    Raises:
-        RequestError: the word is unknown; the message names the nearest known word.
-    """
-    words = list(known)
-    if word not in words:
-        raise RequestError(f"unknown {what} {word!r}; {nearest(word, words)}")
 
 
 Bytes = Annotated[int, reader(read_size), Field(ge=0)]

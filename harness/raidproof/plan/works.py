@@ -20,13 +20,14 @@ ARRAY = "array"
 """Value of ``on`` for a workload that runs on the server, directly on the array's block device. Other values are
 ``clients``, ``server`` (the exported directory, locally on the server) and the serial number of a disk."""
 _OF_THE_PLAN = ("name", "on")
+"""Keys of a table ``[[workload]]`` that are no settings of the tool."""
 
 
 def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
-    """Return the workload of one table; ``name`` and ``on`` belong to the plan, all other keys to the tool.
+    """Return the workload of one table ``[[workload]]``; all keys but ``name`` and ``on`` are settings of the tool.
 
     Raises:
-        RequestError: the table is no valid workload.
+        RequestError: the tool is unknown, or it has no such setting, or a value is invalid.
     """
     try:
         return _adapter.validate_python({key: value for key, value in table.items() if key not in _OF_THE_PLAN})
@@ -38,7 +39,7 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
     """Return where a workload runs: the value of ``on``, or the default of its tool.
 
     Raises:
-        RequestError: the place is unknown, or the tool cannot run there.
+        RequestError: the value of ``on`` is unknown, or the tool cannot run there.
     """
     tool = str(table.get("tool"))
     kind = WORKLOADS[tool]
@@ -46,12 +47,12 @@ def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
     on = one_of("on", str(table.get("on", default)), [CLIENTS, SERVER, ARRAY, *serials])
     if on in {CLIENTS, SERVER} and not kind.on_files:
         raise RequestError(
-            f"{tool} reads a block device, and on = {on!r} is none",
+            f"{tool} reads a block device, but on = {on!r} is a directory",
             remedy=f"write on = {ARRAY!r}, or the name of a disk",
         )
     if on not in {CLIENTS, SERVER} and not kind.on_devices:
         raise RequestError(
-            f"{tool} works on files, and on = {on!r} is no directory", remedy=f"write on = {CLIENTS!r} or {SERVER!r}"
+            f"{tool} works on files, but on = {on!r} is a block device", remedy=f"write on = {CLIENTS!r} or {SERVER!r}"
         )
     return on
 
@@ -60,7 +61,7 @@ def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
     """Return the workload of one table with the cell's settings of axes ``workload.*``.
 
     Raises:
-        RequestError: the result is no valid workload.
+        RequestError: the tool lacks a setting of these axes, or a value is invalid.
     """
     return read_work(
         {**table, **{name.removeprefix(WORKLOAD): of for name, of in settings.items() if name.startswith(WORKLOAD)}}
@@ -75,12 +76,12 @@ def names(tables: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """
     for table in tables:
         if not re.fullmatch(r"[\w.-]+", name := str(table.get("name", "workload"))):
-            raise RequestError(f"workload name {name!r}: letters, digits, dots, - and _ only")
+            raise RequestError(f"workload name {name!r}: only letters, digits, dots, - and _ are allowed")
     asked = [str(table.get("name", table.get("tool", "workload"))) for table in tables]
     if twice := [
         name for name, times in Counter(table["name"] for table in tables if "name" in table).items() if times > 1
     ]:
-        raise RequestError(f"two workloads with the name {twice[0]!r}")
+        raise RequestError(f"two workloads have the name {twice[0]!r}")
     return tuple(
         f"{name}-{asked[: place + 1].count(name)}" if asked.count(name) > 1 else name
         for place, name in enumerate(asked)

@@ -24,57 +24,60 @@ ROLES = ("server", "clients")
 
 
 def side_of(words: Iterable[str], common: Platform) -> Platform:
-    """Return a side's platform: the software from its command line words over the common software of both sides.
+    """Return the platform of one side: the software that its command line words name, else the common software.
 
     ``kernel=debian/sid`` applies to all machines, ``server.kernel=debian/sid`` to the server only.
 
     Raises:
-        RequestError: a word has another form, or the machines are not ours to choose software for.
+        RequestError: a word is not KEY=VALUE, or the provider is ``hosts``.
     """
     if common.provider == "hosts":
         raise RequestError(
-            "machines of an inventory run what they run, and their disks belong to one side at a time",
+            "provider hosts cannot run two sides: the harness does not choose the software of these machines, and "
+            "both sides would use the same disks",
             remedy="run the plan before and after the update",
         )
-    said: dict[str, list[str]] = {role: [] for role in ("", *ROLES)}
+    by_role: dict[str, list[str]] = {role: [] for role in ("", *ROLES)}
     for word in words:
         role, dot, rest = word.partition(".")
         # A dot may also be in a value or in a package's name.
         if dot and role in ROLES:
-            said[role].append(rest)
+            by_role[role].append(rest)
         else:
-            said[""].append(word)
-    both = SoftwareSpec.read(said[""])
+            by_role[""].append(word)
+    both = SoftwareSpec.read(by_role[""])
     server, clients = (
-        SoftwareSpec.read(said[role]).over(both).over(planned)
+        SoftwareSpec.read(by_role[role]).over(both).over(planned)
         for role, planned in (("server", common.server), ("clients", common.clients))
     )
     return common.model_copy(update={"server": server, "clients": clients})
 
 
 def in_turn(round_: int, index: int) -> tuple[int, int]:
-    """Return the order of the two sides in one repetition: each cell changes the first side every round."""
+    """Return the order of the two sides (0, 1) in a repetition; for each cell, the first side changes every round."""
     return (0, 1) if (round_ + index) % 2 else (1, 0)
 
 
 def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
-    """Return lines about the requested software of the two sides, and the resources that both need."""
+    """Return lines about the requested software of the two sides, and the time and memory that both need."""
     expected = expect(matrix)
-    alike = ["both sides are asked to run the same: an A/A run, which shows what chance does"] if base == new else []
+    alike = (
+        ["both sides request the same software: an A/A run, which shows the effect of chance"] if base == new else []
+    )
     return [
         *(f"{name}: server {side.server}; clients {side.clients}" for name, side in ((BASE, base), (NEW, new))),
         *alike,
-        f"A/B: each repetition is made on both sides in turn, about {in_words(2 * expected.total_s)} in all, "
-        f"with two labs side by side ({2 * expected.memory / GIB:.1f} GiB of memory)",
+        f"A/B: each repetition runs on one side, then on the other; about {in_words(2 * expected.total_s)} in total, "
+        f"with two labs at the same time ({2 * expected.memory / GIB:.1f} GiB of memory)",
     ]
 
 
 def run_ab(
     matrix: Matrix, path: Path, results: Path, *, base: Platform, new: Platform
 ) -> tuple[ComparisonRecord, Path]:
-    """Run a plan on two sides, each a run with a record; return the comparison and the path of its page.
+    """Run a plan on two sides, each a run with its own record; return the comparison and the path of its page.
 
-    Interrupted, it keeps what was measured, compares that, and ends both labs.
+    After an interruption, the repetitions so far are kept and compared, and both labs end.
 
     Raises:
         RequirementMissing: this host cannot run a lab, or a machine lacks the program of a workload.
@@ -98,7 +101,7 @@ def run_ab(
                     undo.enter_context(side)
                 measure([PlanRunner(matrix, side) for side in sides])
         except KeyboardInterrupt:
-            say(f"what was measured is compared in {store.path}")
+            say(f"interrupted; the repetitions so far are compared in {store.path}")
             raise
         finally:
             comparison = compare(sides[0].record, sides[1].record, name=store.path.name)
@@ -109,14 +112,15 @@ def run_ab(
 def measure(executions: Sequence[PlanRunner]) -> None:
     """Make every repetition on both sides alternately, then the power cuts of one side and of the other.
 
-    Nothing is measured where there is nothing to compare: that is known as soon as both labs have booted.
+    If the booted machines of both sides run the same software although different software was requested, nothing is
+    measured.
 
     Raises:
         RequirementMissing: a machine lacks the program of a workload.
         RigError: a side's lab does not boot.
     """
     named = dict(zip((BASE, NEW), executions, strict=True))
-    left, _ = [said_of(name, execution.begin) for name, execution in named.items()]
+    left, _ = [on_side(name, execution.begin) for name, execution in named.items()]
     base, new = (execution.current_run.record for execution in executions)
     if why_nothing_is_compared(base, new) is not None:
         return
@@ -131,15 +135,15 @@ def measure(executions: Sequence[PlanRunner]) -> None:
     for name, execution in named.items():
         if execution.plan.run.cut is not None:
             step(f"{name}: power cuts")
-        said_of(name, execution.finish)
+        on_side(name, execution.finish)
 
 
-def said_of(name: str, action: Callable[[], T]) -> T:
-    """Execute the body for a side; errors get the side's name.
+def on_side(name: str, action: Callable[[], T]) -> T:
+    """Call a function for one side; the message of an error gets the side's name as prefix.
 
     Raises:
-        RequirementMissing: as the action does.
-        RigError: as the action does.
+        RequirementMissing: the function raised RequirementMissing.
+        RigError: the function raised RigError.
     """
     try:
         return action()

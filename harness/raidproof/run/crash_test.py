@@ -39,8 +39,9 @@ NO_FAULT = "none"
 
 LEDGER_DIRECTORY = "ledger"
 RESUME_DEADLINE_S = 30.0
+"""Seconds, in addition to `protocol_s`, until a client must have continued its work after the fault."""
 STOP_DEADLINE_S = 60.0
-"""Both deadlines are in addition to the time that NFS may take; see `protocol_s`."""
+"""Seconds, in addition to `protocol_s`, until all clients must have finished their work."""
 CLIENT_RECORDS = "/var/lib/nfs"
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 FIO_DEADLINE_S = 300.0
@@ -50,7 +51,7 @@ for _ in range(int(sys.argv[2])):
     threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
 """
 MEASUREMENTS = 3
-"""Number of measurements of the sequential write, as a single one varies with other load of the host."""
+"""Number of measurements of the sequential write; a single one varies with other load of the host."""
 
 
 class CrashTestSpec(BaseModel):
@@ -63,19 +64,24 @@ class CrashTestSpec(BaseModel):
     stack: StackSpec
     cache_mode: CacheMode = CacheMode.VOLATILE
     fault: str | SkipValidation[Fault] = PowerCut.name
-    """A fault, or the name of a fault that needs only ``policy`` and ``seed``; ``none`` is no fault."""
+    """A fault, or the name of a fault that needs only ``policy`` and ``seed``; ``none``: no fault."""
     during: tuple[SkipValidation[Fault], ...] = ()
     """Faults in effect from before the clients begin until after the main fault: a missing member, a rebuild."""
     policy: CutPolicy = CutPolicy.DROP
+    """Which unflushed writes survive a power cut."""
     cache_mode_of: tuple[str, ...] | None = None
-    """Serials of the disks with ``cache_mode``, the others being volatile; None: all disks."""
+    """Serials of the disks with ``cache_mode``; all other disks have a volatile cache. None: all disks."""
     seed: int = 1
+    """Seed of the random choices of a fault given by name."""
     ledger: LedgerSpec = LedgerSpec()
     ledger_seconds: float = 3.0
+    """Seconds that the clients work before the fault."""
     fio: FioSpec | None = None
+    """Sequential write that is measured before the crash test; None: no measurement."""
     capture: bool = False
     """Whether to capture and judge NFS traffic while the ledger runs."""
     control: ControlSpec | None = None
+    """Known result, if the crash test is a control."""
 
     @property
     def fault_name(self) -> str:
@@ -94,7 +100,7 @@ def fault_of(spec: CrashTestSpec) -> Fault | None:
     if spec.fault == NO_FAULT:
         return None
     if spec.fault not in FAULTS:
-        raise RequestError(f"no such fault: {spec.fault!r}", remedy=nearest(spec.fault, [NO_FAULT, *FAULTS]))
+        raise RequestError(f"unknown fault: {spec.fault!r}", remedy=nearest(spec.fault, [NO_FAULT, *FAULTS]))
     return FAULTS[spec.fault].by_name(spec.policy, spec.seed)
 
 
@@ -107,7 +113,7 @@ class CrashTestFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file."""
+        """Return the path of a file in this directory."""
         return self._directory / name
 
     def entry(self, name: str) -> str:
@@ -121,7 +127,7 @@ class CrashTestFiles:
 
 
 class MemberWatch:
-    """Records the members' metadata, and the faults of the array in effect from before the clients began."""
+    """Records the metadata of the member disks, and the faults that last from before the clients' work."""
 
     def __init__(self, context: FaultContext, record: CrashTestRecord) -> None:
         self.context = context
@@ -131,18 +137,18 @@ class MemberWatch:
         """The faults in effect, each with the position in the server's kernel log at its beginning."""
 
     def begin(self, condition: Fault) -> None:
-        """Inject a fault that stays in effect."""
+        """Inject a fault that stays in effect until `heal`."""
         begun = moment(self.context.lab.server)
-        self.record.during.append(self._said_of(condition))
+        self.record.during.append(self._injected(condition))
         self._conditions.append((condition, begun))
 
     def start(self) -> None:
-        """Record every disk's metadata before the fault."""
+        """Record every disk's metadata before the main fault."""
         self.record.observed.members = self.seen
         self.seen.start = self._array.identities(online=True)
 
     def before_assembly(self) -> None:
-        """Record the disks' metadata after the fault, and verify that earlier faults were in effect until then.
+        """Record the disks' metadata after the main fault, and verify that earlier faults lasted until then.
 
         Raises:
             RigError: an earlier fault had ended before the main fault.
@@ -151,21 +157,21 @@ class MemberWatch:
         self.seen.bitmaps = self._array.bitmaps()
         self.seen.absent = sorted(self._array.expected_deviation.absent)
         for number, (condition, begun) in enumerate(self._conditions):
-            said = said_until_off(self.context.lab.server, begun)
-            self.record.during[number].lasted = condition.lasted(self.context, members, said)
+            messages = said_until_off(self.context.lab.server, begun)
+            self.record.during[number].lasted = condition.lasted(self.context, members, messages)
 
     def after_assembly(self) -> None:
-        """Record the members that md uses, before any rebuild."""
+        """Record the members that md uses after the assembly, before any rebuild."""
         found = [member for md in self._array.state().devices for member in md.members]
         self.seen.active = [serial_of(member.device) for member in found if "in_sync" in member.state]
 
     def heal(self) -> None:
-        """Undo the faults, the last first."""
+        """Heal the faults that stay in effect, the last one first."""
         for condition, _ in reversed(self._conditions):
             condition.heal(self.context)
 
     def end(self, scrubbed: Scrub) -> ArraySeen:
-        """Record every disk's metadata at the end; return the results of the scrub and md's bad blocks."""
+        """Record every disk's metadata at the end; return the scrub's results, missing members and bad blocks."""
         devices = self._array.state().devices
         self.seen.end = self._array.identities(online=True)
         self.seen.renewed = sorted(self._array.expected_deviation.renewed)
@@ -180,7 +186,7 @@ class MemberWatch:
             },
         )
 
-    def _said_of(self, condition: Fault) -> FaultRecord:
+    def _injected(self, condition: Fault) -> FaultRecord:
         injected = condition.inject(self.context)
         return FaultRecord(
             fault=injected.fault,
@@ -200,15 +206,15 @@ def run_crash_test(lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, direc
     Raises:
         RequestError: the stack or the fault is impossible.
         RequirementMissing: a machine lacks a program that the crash test needs.
-        NotRecovered: array or file system do not come back after the fault.
-        RigError: the rig failed; the record holds what was seen until then.
-        NotEffective: the stack is not what was asked for.
+        NotRecovered: the array does not assemble, or the file system does not mount, after the fault.
+        RigError: the rig failed; the record has the observations until then.
+        NotEffective: the effective stack differs from the requested one.
     """
     CrashTest(lab, spec, record, directory).run()
 
 
 class CrashTest:
-    """The steps of one crash test, in order."""
+    """One crash test in a lab: its steps, in order."""
 
     def __init__(self, lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
         self.lab = lab
@@ -223,7 +229,7 @@ class CrashTest:
         self.replies: ReplyWatch | None = None
 
     def run(self) -> None:
-        """Execute all steps. After an error the lab is unusable; the record keeps the observations so far."""
+        """Execute all steps. After an error the lab is unusable; the record has the observations until then."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
         self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
@@ -233,7 +239,7 @@ class CrashTest:
             if self.spec.fio is not None:
                 self._provision()
                 self._measure(self.spec.fio)
-            # Log from blank disks on, as crash states could not be rebuilt otherwise.
+            # Begin the log with blank disks, as crash states are rebuilt from it.
             self.record.files.write_log = self.files.entry("write.log")
             self.lab.disks.log_start(self.files.path("write.log"))
             self._promise_and_break(self._provision())
@@ -241,16 +247,16 @@ class CrashTest:
         finally:
             self._enter_replies()
             for name, since in begun.items():
-                # A failed machine may have no readable console; still read the others.
+                # A failed machine may have no readable console; read the consoles of the others all the same.
                 with suppress(RigError):
-                    said = said_since(self.lab.machines[name], since)
-                    self.record.files.consoles[name] = self.files.write(f"console.{name}.log", said)
+                    messages = said_since(self.lab.machines[name], since)
+                    self.record.files.consoles[name] = self.files.write(f"console.{name}.log", messages)
 
     def _old(self) -> tuple[str, ...]:
-        """Return the serials of the disks that hold old data in unwritten places."""
+        """Return the serials of the disks whose unwritten sectors hold old data."""
         offered = {disk.serial for disk in self.lab.topology.disks if disk.old_data}
         holders = holders_of_old_data(self.stack.spec.array)
-        # All of them or none, as parity would not match otherwise.
+        # Either all of these disks hold old data or none does; otherwise parity would not match.
         old = tuple(holders) if offered.issuperset(holders) else ()
         self.record.observed.old_data = list(old)
         return old
@@ -267,13 +273,13 @@ class CrashTest:
 
     def _measure(self, fio: FioSpec) -> None:
         """Measure the sequential write on a separate stack, as the write log would distort the result."""
-        self._say("sequential write")
+        self._say("measuring a sequential write")
         client = self.lab.clients[0]
         command = fio_command(fio, f"{self._mount_point}/throughput", times=MEASUREMENTS + 1)
-        said = client.succeed(command, deadline_s=FIO_DEADLINE_S)
-        self.record.files.fio.append(self.files.write("fio.json", said))
+        output = client.succeed(command, deadline_s=FIO_DEADLINE_S)
+        self.record.files.fio.append(self.files.write("fio.json", output))
         # The first measurement is discarded: the engine allocates memory for the first writes to fresh disks.
-        rates = [one.mb_per_s for one in parse_fio_jobs(said)[1:]]
+        rates = [one.mb_per_s for one in parse_fio_jobs(output)[1:]]
         self.record.throughput = Throughput(sequential_write_mb_s=median(rates), sequential_write_each=rates)
         self.stack.deactivate()
         self.lab.disks.reset(self._old())
@@ -285,7 +291,7 @@ class CrashTest:
     def _promise_and_break(self, effective: StackState) -> None:
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
         self.lab.clients[0].succeed(["mkdir", root])
-        # Set the mode only now: with disks that lied from the start, no array would survive.
+        # Set the cache mode only now: if disks lied from the start, a cut would destroy the array itself.
         self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         # The seed depends on the name, so that blocks of an earlier crash test are not mistaken for current ones.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
@@ -304,15 +310,15 @@ class CrashTest:
         observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
         self._end_lockd_grace()
-        # nfsdcld's record of the client that came last, and with it a lock, is lost if the power goes within seconds
-        # (docs/findings.md). The members are not on that file system.
+        # Without this sync, a power cut within seconds would lose nfsdcld's record of the newest client, and with it
+        # the client's locks (docs/findings.md). The array's members are not on this file system.
         self.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
         self.replies = ReplyWatch(self.lab, ledger.workers, ledger.path.parent)
         with self._captured(), self.replies.watching(ledger.path), ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             ledger.work(self.spec.ledger_seconds)
-            # Read the options now: a reboot would hide changes made meanwhile.
+            # Read the export options before the fault: a reboot would hide changes made during the work.
             observed.export = list(self.stack.export.applied())
             before = {client.name: moment(client) for client in self.lab.clients}
             if self.fault is not None:
@@ -320,10 +326,10 @@ class CrashTest:
                 self._bring_back(self.fault, ledger)
             self._say("clients finish")
             ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
-            # All clients finished, so service has resumed for each of them.
+            # All clients have finished, so the server serves each of them again.
             for name, since in before.items():
-                said = said_since(self.lab.machines[name], since)
-                self.record.files.away[name] = self.files.write(f"away.{name}.log", said)
+                messages = said_since(self.lab.machines[name], since)
+                self.record.files.away[name] = self.files.write(f"away.{name}.log", messages)
         observed.calls = {name: counted - sent[name] for name, counted in self._calls().items()}
         if self.fault is None:
             self._end_recording()
@@ -334,19 +340,19 @@ class CrashTest:
         self.members.heal()
 
     def _end_lockd_grace(self) -> None:
-        """End lockd's grace period, as no NFSv3 client has locks to reclaim."""
+        """End lockd's grace period, unless the clients use NFSv3 and may have locks to reclaim."""
         if self.spec.stack.mount.vers != "3":
             self.stack.export.end_lockd_grace()
 
     def _calls(self) -> dict[str, Counter[str]]:
-        """Return the number of calls on the mount of each client that had no power cut, by call."""
+        """Return the number of calls by operation on the mount of each client that has not lost power."""
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
     def _tolerated_errnos(self) -> tuple[int, ...]:
-        """Return the errors (errno) after which the ledger continues, as the faults allow them."""
-        told = (one.effects(self.spec.stack).errors for one in self.spec.during)
-        return tuple(sorted(self.record.effects.errors.union(*told)))
+        """Return the errors (errno) that the faults may cause, after which the ledger continues."""
+        others = (one.effects(self.spec.stack).errors for one in self.spec.during)
+        return tuple(sorted(self.record.effects.errors.union(*others)))
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
@@ -360,7 +366,7 @@ class CrashTest:
         self.record.files.wire = self.files.write("wire.json", write_exchanges(capture.exchanges()))
 
     def _enter_replies(self) -> None:
-        """Note when the server acknowledged the ledger's operations, as far as it was seen on the wire."""
+        """Record the times at which the server acknowledged the ledger's operations, as far as captured."""
         if self.replies is not None:
             self.replies.finish()
             self.record.observed.replies = self.replies.seen
@@ -377,7 +383,7 @@ class CrashTest:
         self.record.fault_target = injected.target
         self._end_recording()
         if self.spec.cache_mode is CacheMode.NONE:
-            # While nothing is connected: a guest that once saw a disk without a cache would never flush it again.
+            # Set the mode while no guest is connected: a guest that has seen a disk without a cache never flushes it.
             self.lab.disks.set_mode(CacheMode.VOLATILE)
 
     def _end_recording(self) -> None:
@@ -387,7 +393,7 @@ class CrashTest:
             self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
 
     def _bring_back(self, fault: Fault, ledger: Ledger) -> None:
-        self._say("coming back")
+        self._say("recovering")
         recovery = self.record.recovery
         if self.target is None:
             resumed_ns = self.record.resumed_ns = now_ns()
@@ -396,20 +402,20 @@ class CrashTest:
         elif self.target is self.lab.server:
             recovery.boot_s = timed(partial(fault.heal, self.context))
             self.members.before_assembly()
-            # Assemble and mount what is there. Nothing is created, nothing forced.
+            # Assemble the existing array and mount its file system; create nothing, force nothing.
             assemble, mount, export = (one.run for one in self.stack.server_steps())
             try:
                 recovery.assemble_s = timed(assemble)
                 self.members.after_assembly()
                 recovery.mount_s = timed(mount)
             except CommandFailed as error:
-                raise NotRecovered(f"after the {fault.name} the storage does not come back: {error}") from error
+                raise NotRecovered(f"the storage does not recover after the fault {fault.name}: {error}") from error
             except DeadlineExceeded as error:
                 stuck = stuck_tasks(self.lab.server, self._disk_counters)
                 if stuck is None:
                     raise
-                raise NotRecovered(f"after the {fault.name} the server hangs: {stuck}; {error}") from error
-            # Before any client can write again: from here on its resent writes would fill what the cut had torn.
+                raise NotRecovered(f"the server hangs after the fault {fault.name}: {stuck}; {error}") from error
+            # Read back before any client can write again: a resent write would replace a torn block.
             self._scan_server(ledger)
             resumed_ns = self.record.resumed_ns = now_ns()
             export()
@@ -420,25 +426,26 @@ class CrashTest:
             recovery.mount_s = timed(partial(self.stack.activate_client, self.target.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
-        wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to go on")
+        wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to continue")
         if self.target is None:
-            # A client that was disconnected may need longer. If a client never continues, its operations say so.
+            # A disconnected client may need longer. If a client never continues, its operations in the ledger show it.
             with suppress(DeadlineExceeded):
-                wait_until(lambda: ledger.all_began_since(resumed_ns), deadline, "every client to go on")
+                wait_until(lambda: ledger.all_began_since(resumed_ns), deadline, "every client to continue")
 
     def _disk_counters(self) -> dict[str, dict[str, Any]]:
-        """Return the engine's counters of each member disk, by its serial."""
+        """Return the disk engine's counters of each member, by serial."""
         return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
 
     def _rouse_clients(self) -> None:
-        """Make every client send a new request.
+        """Make every client send a new request, so that it detects the dead connection at once.
 
-        One whose requests had all reached the server before it died sends nothing again (NFSv4 repeats a request only
-        on a new connection), so it learns that the connection is dead with its next lease renewal: after 60 of 90 s.
-        NFSv3 learns it after as long, when its request times out (timeo, nfs(5)).
+        Without a new request, an NFSv4 client whose requests had all reached the server before the fault detects the
+        dead connection only at its next lease renewal, 60 s into a lease of 90 s: it retransmits a request only on a
+        new connection. An NFSv3 client detects it as late, when a request times out (timeo, nfs(5)).
         """
         connections = self.spec.stack.mount.nconnect or 1
-        # Side by side: a client that reconnects first retries at growing intervals until all others have reclaimed.
+        # All clients at the same time: a client that reconnects first retries at growing intervals until all others
+        # have reclaimed their state.
         on_all(
             self.lab.clients,
             lambda client: client.start_command(
@@ -453,7 +460,7 @@ class CrashTest:
         self.record.files.on_server = self.files.write("on-server.json", json.dumps(found))
 
     def _scan_client(self, ledger: Ledger) -> None:
-        """Remount on the last client, drop the caches, and read the ledger's files back through that client."""
+        """Remount on the last client, drop caches, and read the ledger's files back through this client."""
         self._say("reading back through a client")
         client = self.lab.clients[-1]
         mount = self.stack.mounts[client.name]
@@ -473,7 +480,7 @@ class CrashTest:
         self.stack.filesystem.deactivate()
         self.record.observed.filesystem = self.stack.filesystem.check()
         self.record.observed.array = self.members.end(self.stack.array.scrub())
-        # The machine stays up: reset its tunables for the next crash test.
+        # The machine keeps running: restore its settings for the next crash test.
         self.stack.tuning.deactivate()
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
@@ -483,8 +490,9 @@ class CrashTest:
 def rousing_command(directory: str, connections: int) -> list[str]:
     """Return a command that sends new requests on each connection of a mount.
 
-    With several, the kernel gives a request to one on which no more than the average are waiting: a dead one only gets
-    it while others are busy. This sends as many requests at once as the mount has connections.
+    With several connections, the kernel sends a request on a connection on which no more requests wait than the
+    average. A dead connection gets a request only while the others are busy. The command therefore sends eight
+    requests for each connection at the same time.
     """
     if connections == 1:
         return ["stat", "--file-system", directory]
@@ -492,16 +500,16 @@ def rousing_command(directory: str, connections: int) -> list[str]:
 
 
 def protocol_s(effective: Mapping[str, Any]) -> float:
-    """Return for how long (seconds) NFSv4 may keep a client waiting after its server has restarted.
+    """Return the longest time in seconds for which an NFSv4 client may wait after a restart of its server.
 
-    The client notices with the next renewal of its lease, at the latest; what it opens then may wait for the end of
-    the grace period, which NFSv4.0 clients cannot shorten.
+    The client detects the restart with the next renewal of its lease at the latest. Its next OPEN may then wait for
+    the end of the grace period, which NFSv4.0 clients cannot shorten.
     """
     return float(effective["export"]["lease_s"] + effective["export"]["grace_s"])
 
 
 def timed(action: Callable[[], object]) -> float:
-    """Execute an action and return its duration in seconds."""
+    """Call a function and return its duration in seconds."""
     begun = now_ns()
     action()
     return (now_ns() - begun) / 1e9

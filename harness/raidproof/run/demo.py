@@ -20,11 +20,12 @@ from raidproof.storage.tuning import TuningSpec
 from raidproof.workload.fio import FioSpec
 
 EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
-"""Write-back takes 30 s in Linux: in a shorter ledger an async export loses everything, whatever the delay."""
+"""Kernel settings for early write-back. With Linux's default of 30 s, an async export would lose all operations of the
+demo's ledger."""
 ASYNC_LEDGER_S = 5.0
-"""Longer than write-back takes, so that a part of the operations survives."""
+"""Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
 CONTROL_LEDGER_S = 2.0
-"""A control shows whether a loss is found, not how much is lost."""
+"""Seconds of the clients' work in a control, which shows whether a loss is found, not how much is lost."""
 
 
 def demo_topology(platform: Platform | None = None) -> Topology:
@@ -36,8 +37,8 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
     """Return the demo's stack: RAID5 with chunks of 64 KiB, XFS, NFSv4.2."""
     return StackSpec(
         array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
-        # Without delegations: under one, `close` promises nothing; and when both clients return to a shared file,
-        # the server delegates it to the first and then waits for the end of its grace period (docs/findings.md).
+        # No delegations: under a delegation, `close` promises nothing. And when both clients return to a shared file,
+        # the server delegates the file to the first and then waits for the end of its grace period (docs/findings.md).
         export=ExportSpec(sync=sync, delegations=False),
         mount=MountSpec(vers="4.2"),
         tuning=tuning or TuningSpec(),
@@ -45,7 +46,7 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
 
 
 def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
-    """Return the four crash tests: two to compare, whose speed is measured, and two controls."""
+    """Return the demo's four crash tests: a sync and an async export, whose speed is measured, and two controls."""
     fio = FioSpec(size=64 * MIB)
     early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK)
     return (
@@ -84,7 +85,7 @@ def run_demo(
     """Run the demo and return its record and the path of its report.
 
     Raises:
-        RequestError: there is no such kernel or image.
+        RequestError: the kernel or the image is unknown.
         RequirementMissing: this host cannot run a lab.
     """
     require_host()

@@ -1,4 +1,4 @@
-"""The checks of this host: what it can and cannot do, with reasons and remedies. They change nothing."""
+"""The checks of `./raidproof doctor`: programs, privileges, capacity and providers of this host, with remedies."""
 
 import errno
 import json as json_format
@@ -43,19 +43,28 @@ if TYPE_CHECKING:
 TUN = Path("/dev/net/tun")
 APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
 SYSCTLS = ("user.max_user_namespaces", "kernel.unprivileged_userns_clone", APPARMOR)
+"""Settings that can forbid user namespaces to an ordinary user."""
 SUBORDINATE_IDS_NEEDED = 65536
+"""Number of subordinate user ids, and of group ids, that the build of an image maps (subuid(5))."""
 MACHINES = 3
+"""Number of machines of the demo's lab."""
 MACHINE_MEMORY = 768 * MIB
+"""Bytes of memory of each machine."""
 ENGINE_MEMORY = 512 * MIB
+"""Bytes of memory that the disk engine takes for the demo's disks."""
 CACHE_ROOM = 3 * GIB
+"""Bytes that downloads and the build of the first image take in the cache."""
 LAB_ROOM = 2 * GIB
+"""Bytes that the files of a lab take."""
 RESULTS_ROOM = 256 * MIB
+"""Bytes that the results of a run take."""
 CPUS = 2
+"""Number of processors below which measured rates are low."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 class Outcome(StrEnum):
-    """Whether a run is possible in spite of a finding."""
+    """The consequence of a finding: none, a limitation, or that no run is possible."""
 
     OK = "ok"
     WARNING = "warning"
@@ -64,18 +73,21 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One property of this machine: what was found, and what can be done about it."""
+    """The result of one check of this host."""
 
     name: str
+    """Subject of the check: a program, a device, ``memory``, ``provider qemu``, ..."""
     outcome: Outcome
     reason: str
+    """What the check found, as text."""
     remedy: str = ""
+    """What the user can do, as text; empty if nothing is to be done."""
 
 
 def command_findings(
     packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which
 ) -> Iterator[Finding]:
-    """Look for each command."""
+    """Yield a finding for each command of host packages: its path, or the package that provides it."""
     for package in packages:
         if package.command is None:
             continue
@@ -88,20 +100,23 @@ def command_findings(
 
 
 def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which) -> Finding:
-    """Say whether NFS can be looked at on the wire: some scenarios need that, and are skipped without."""
+    """Return whether this host has the programs to capture NFS traffic; without them some scenarios are skipped."""
     absent = [one for one in packages if one.command is not None and which(one.command) is None]
     if not absent:
-        return Finding("capture of NFS", Outcome.OK, "can run: dumpcap and tshark are here")
-    said = ", ".join(str(one.command) for one in absent)
-    why = "without it a reply given milliseconds too early does not show, and scenarios/nfs is skipped"
-    return Finding("capture of NFS", Outcome.WARNING, f"not found: {said}; {why}", install_line(absent))
+        return Finding("capture of NFS", Outcome.OK, "possible: dumpcap and tshark are installed")
+    commands = ", ".join(str(one.command) for one in absent)
+    why = "without a capture, a reply sent milliseconds too early is not detected, and scenarios/nfs is skipped"
+    return Finding("capture of NFS", Outcome.WARNING, f"not found: {commands}; {why}", install_line(absent))
 
 
 def plugin_finding(dump: str | None) -> Finding:
-    """Judge the output of ``nbdkit python --dump-plugin``; None if that failed."""
+    """Return whether nbdkit's Python plugin is usable; ``dump``: output of ``nbdkit python --dump-plugin``, if any."""
     if dump is None:
         return Finding(
-            "nbdkit python plugin", Outcome.MISSING, "does not load", install_named(["nbdkit-plugin-python"])
+            "nbdkit python plugin",
+            Outcome.MISSING,
+            "nbdkit cannot load the plugin",
+            install_named(["nbdkit-plugin-python"]),
         )
     found = re.search(r"^python_version=(\S+)", dump, re.MULTILINE)
     version = found[1] if found else "unknown"
@@ -109,25 +124,25 @@ def plugin_finding(dump: str | None) -> Finding:
         return Finding(
             "nbdkit python plugin",
             Outcome.MISSING,
-            f"is built for Python {version}; the disk engine needs 3.11",
+            f"is built for Python {version}; the disk engine needs Python 3.11 or newer",
             "use Debian 12, Ubuntu 24.04 or newer",
         )
     return Finding("nbdkit python plugin", Outcome.OK, f"Python {version}")
 
 
 def package_findings() -> Iterator[Finding]:
-    """Check the programs and the nbdkit plugin."""
+    """Check the host's programs and nbdkit's Python plugin."""
     yield from command_findings(parse_host_packages(HOST.read_text()))
     yield wire_finding(parse_host_packages(WIRE.read_text()))
     try:
         dumped = run(["nbdkit", "python", "--dump-plugin"], deadline_s=20)
     except RequirementMissing:
-        return  # already said
+        return  # the finding about the command nbdkit says that it is missing
     yield plugin_finding(dumped.stdout if dumped.ok else None)
 
 
 def tun_finding(device: Path = TUN) -> Finding:
-    """Open the device that makes taps."""
+    """Return whether this process can open the device that creates tap interfaces."""
     try:
         os.close(os.open(device, os.O_RDWR))
     except OSError as error:
@@ -142,24 +157,24 @@ def tun_finding(device: Path = TUN) -> Finding:
 
 
 def read_sysctls(root: Path = Path("/proc/sys")) -> dict[str, str]:
-    """Read those of the settings about user namespaces that this kernel has."""
+    """Return the values of the sysctls about user namespaces, by name; a sysctl that this kernel lacks is left out."""
     paths = {name: root / name.replace(".", "/") for name in SYSCTLS}
     return {name: path.read_text().strip() for name, path in paths.items() if path.exists()}
 
 
 def explain_refusal(settings: Mapping[str, str]) -> tuple[str, str]:
-    """Say which setting keeps an ordinary user from namespaces, and the remedy."""
+    """Return why an ordinary user cannot create user namespaces, and the remedy; ``settings``: sysctls by name."""
     if settings.get("user.max_user_namespaces") == "0":
         return "user.max_user_namespaces is 0", "as root: sysctl -w user.max_user_namespaces=15000"
     if settings.get("kernel.unprivileged_userns_clone") == "0":
         return "kernel.unprivileged_userns_clone is 0", "as root: sysctl -w kernel.unprivileged_userns_clone=1"
     if settings.get(APPARMOR, "0") != "0":
         return f"{APPARMOR} is on (Ubuntu's default)", f"as root: sysctl -w {APPARMOR}=0, or run raidproof as root"
-    return "the kernel or a container refuses them", "run raidproof as root, or outside of the container"
+    return "the kernel or a container refuses user namespaces", "run raidproof as root, or outside of the container"
 
 
 def namespace_finding(refusal: str | None, settings: Mapping[str, str], *, root: bool) -> Finding:
-    """Judge an attempt to make a lab's namespaces: ``refusal`` is what it said, None if it worked."""
+    """Return whether a lab's namespaces can be created; ``refusal``: the error of an attempt, None if it succeeded."""
     name = "namespaces" if root else "user namespaces"
     if refusal is None:
         return Finding(name, Outcome.OK, "permitted")
@@ -167,44 +182,45 @@ def namespace_finding(refusal: str | None, settings: Mapping[str, str], *, root:
         return Finding(
             name,
             Outcome.MISSING,
-            f"root lacks the privilege, as in a container: {refusal}",
-            "start the container with --privileged, or raidproof on the host",
+            f"root is not allowed to create namespaces, as in an unprivileged container: {refusal}",
+            "start the container with --privileged, or run raidproof outside of the container",
         )
     reason, remedy = explain_refusal(settings)
     return Finding(name, Outcome.MISSING, f"{reason}: {refusal}", remedy)
 
 
 def try_namespaces(*, root: bool) -> str | None:
-    """Make the namespaces of a lab, with an interface in them; return what went wrong, or None."""
+    """Create a lab's namespaces and set up a network interface in them; return the error message, None on success."""
     user = [] if root else ["--user", "--map-root-user"]
     tried = run(["unshare", *user, "--net", "--pid", "--fork", "--kill-child=KILL", "ip", "link", "set", "lo", "up"])
     return None if tried.ok else (tried.stderr.strip() or f"status {tried.status}")
 
 
 def subordinate_ids(text: str, user: str, uid: int) -> int:
-    """Count the ids that a file in the format of subuid(5) gives to a user."""
+    """Return the number of ids that a text in the format of subuid(5) assigns to a user."""
     rows = (line.split(":") for line in text.splitlines())
     return sum(int(row[2]) for row in rows if len(row) == 3 and row[0] in {user, str(uid)})
 
 
 def subordinate_finding(files: Mapping[str, str], user: str, uid: int) -> Finding:
-    """Judge the contents of /etc/subuid and /etc/subgid, by path."""
+    """Return whether a user has enough subordinate ids; ``files``: texts of /etc/subuid and /etc/subgid by path."""
     short = [path for path, text in files.items() if subordinate_ids(text, user, uid) < SUBORDINATE_IDS_NEEDED]
     if short:
         return Finding(
             "subordinate ids",
             Outcome.MISSING,
-            f"{' and '.join(short)}: fewer than {SUBORDINATE_IDS_NEEDED} for {user}; the image is built with them",
+            f"{' and '.join(short)}: fewer than {SUBORDINATE_IDS_NEEDED} ids for user {user}; the build of an image "
+            "needs them",
             f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
         )
-    return Finding("subordinate ids", Outcome.OK, f"enough for {user}")
+    return Finding("subordinate ids", Outcome.OK, f"enough for user {user}")
 
 
 def isolation_findings() -> Iterator[Finding]:
-    """Check taps and namespaces, and for an ordinary user the subordinate ids."""
+    """Check tap devices and namespaces, and for an ordinary user the subordinate ids."""
     root = os.geteuid() == 0
     yield tun_finding()
-    with suppress(RequirementMissing):  # unshare or ip: said with the packages
+    with suppress(RequirementMissing):  # package_findings reports that unshare or ip is missing
         yield namespace_finding(try_namespaces(root=root), read_sysctls(), root=root)
     if not root:
         paths = (Path("/etc/subuid"), Path("/etc/subgid"))
@@ -213,50 +229,59 @@ def isolation_findings() -> Iterator[Finding]:
 
 
 def memory_finding(available: int) -> Finding:
-    """Judge the available memory, in bytes, against three machines and the disk engine."""
+    """Return whether the available memory, in bytes, is enough for the demo's machines and the disk engine."""
     needed = MACHINES * MACHINE_MEMORY + ENGINE_MEMORY
     reason = f"{available // MIB} MiB available; {MACHINES} machines and their disks take up to {needed // MIB} MiB"
     if available < needed // 2:
         return Finding("memory", Outcome.MISSING, reason, "stop other programs, or add memory")
     if available < needed:
-        return Finding("memory", Outcome.WARNING, reason, "stop other programs; swapping would spoil the measurements")
+        return Finding(
+            "memory", Outcome.WARNING, reason, "stop other programs; swapping would distort measured values"
+        )
     return Finding("memory", Outcome.OK, reason)
 
 
 def room_finding(purpose: str, path: Path, free: int, needed: int) -> Finding:
-    """Return whether a directory has enough free space; ``free`` and ``needed`` in bytes."""
-    reason = f"{path}: {free // MIB} MiB free, needs {needed // MIB} MiB"
+    """Return whether a directory has enough free space for ``purpose``; ``free`` and ``needed`` in bytes."""
+    reason = f"{path}: {free // MIB} MiB free, {needed // MIB} MiB needed"
     if free >= needed:
         return Finding(f"room for {purpose}", Outcome.OK, reason)
-    return Finding(f"room for {purpose}", Outcome.MISSING, reason, "free some space there")
+    return Finding(f"room for {purpose}", Outcome.MISSING, reason, f"free space in {path}")
 
 
 def shared_memory_finding(path: Path, free: int) -> Finding:
-    """Return whether the folder of the machines' memory has enough free space; ``free`` in bytes."""
+    """Return whether the folder for files with the machines' memory has enough free space; ``free`` in bytes."""
     name, needed = "room for machines' memory", MACHINES * MACHINE_MEMORY
     reason = f"{path}: {free // MIB} MiB free, {MACHINES} machines take up to {needed // MIB} MiB"
     if free > needed:
         return Finding(name, Outcome.OK, reason)
     remedy = f"as root: mount -o remount,size=75% {path}; in a container: --shm-size={needed // MIB + 64}m"
-    return Finding(name, Outcome.WARNING, f"{reason}; it goes to files in TMPDIR instead, which is slower", remedy)
+    return Finding(
+        name, Outcome.WARNING, f"{reason}; their memory is in files in TMPDIR instead, which is slower", remedy
+    )
 
 
 def cpu_finding(cpus: int) -> Finding:
-    """Judge the number of processors that this process may use."""
+    """Return whether this process may use enough processors."""
     if cpus >= CPUS:
         return Finding("processors", Outcome.OK, str(cpus))
-    return Finding("processors", Outcome.WARNING, f"{cpus}; server and clients share it", "rates will be low")
+    return Finding(
+        "processors",
+        Outcome.WARNING,
+        f"{cpus}; server and clients share it, and measured rates are low",
+        f"use a host with at least {CPUS} processors",
+    )
 
 
 def free_bytes(path: Path) -> int:
-    """Return what an ordinary user can still write under a path, which need not exist yet."""
+    """Return the bytes that an ordinary user can still write below a path; the path need not exist."""
     while not path.exists():
         path = path.parent
     return psutil.disk_usage(str(path)).free
 
 
 def image_is_built(cache: Path) -> bool:
-    """Whether the cache already has an image, so that a run needs little more there."""
+    """Return whether the cache already has an image, so that a run needs little additional space in the cache."""
     return any(cache.glob("image/*/root.ext4"))
 
 
@@ -272,55 +297,60 @@ def capacity_findings(cache: Path, results: Path) -> Iterator[Finding]:
 
 
 def architecture_finding(machine: str) -> Finding:
-    """Judge whether User-mode Linux exists for this processor."""
+    """Return whether kernels of User-mode Linux exist for a processor architecture."""
     if machine == "x86_64":
         return Finding("provider uml", Outcome.OK, "can run: kernels are user processes, without KVM and without root")
-    return Finding("provider uml", Outcome.MISSING, f"no kernels for {machine}", "use an x86_64 machine")
+    return Finding(
+        "provider uml", Outcome.MISSING, f"no kernels of User-mode Linux for {machine}", "use an x86_64 host"
+    )
 
 
 def xstate_finding(cpuinfo: str) -> Finding:
-    """Judge from /proc/cpuinfo whether older kernels need help with this processor's registers."""
+    """Return whether kernels of User-mode Linux before 7 need a work-around for AMX registers in /proc/cpuinfo."""
     if re.search(r"^flags\b.*\bamx_tile\b", cpuinfo, re.MULTILINE):
         return Finding(
-            "kernels before 7", Outcome.WARNING, "AMX registers: 6.1 and 6.12 need the XSTATE work-around", "automatic"
+            "kernels before 7",
+            Outcome.WARNING,
+            "the processor has AMX registers: kernels 6.1 and 6.12 need the XSTATE work-around",
+            "none needed: raidproof applies the work-around",
         )
     return Finding("kernels before 7", Outcome.OK, "no work-around needed")
 
 
 def qemu_finding(lacks: str | None) -> Finding:
-    """Say whether provider qemu can run; uml needs nothing of it."""
+    """Return whether provider qemu can run; ``lacks``: what this host lacks for it, None if nothing."""
     if lacks is None:
-        return Finding("provider qemu", Outcome.OK, "can run: any kernel for PCs, several CPUs")
-    reason = f"{lacks}; needed for kernels of PCs and for several CPUs"
+        return Finding("provider qemu", Outcome.OK, "can run: any kernel for PCs, several CPUs per machine")
+    reason = f"{lacks}; only provider qemu runs kernels for PCs and machines with several CPUs"
     return Finding("provider qemu", Outcome.WARNING, reason, install_list(QEMU))
 
 
 def vagrant_findings(packages: list[HostPackage]) -> Iterator[Finding]:
-    """Say whether provider vagrant can run: what it lacks is no obstacle to the others."""
+    """Yield whether provider vagrant can run; other providers do not need its programs."""
     absent = [one for one in command_findings(packages) if one.outcome is not Outcome.OK]
     if not absent:
-        yield Finding("provider vagrant", Outcome.OK, "can run, as root: machines by Vagrant and libvirt")
+        yield Finding("provider vagrant", Outcome.OK, "can run, as root: machines of Vagrant and libvirt")
         return
-    lacks = ", ".join(one.name for one in absent)
-    yield Finding("provider vagrant", Outcome.WARNING, f"not found: {lacks}", install_line(packages))
+    commands = ", ".join(one.name for one in absent)
+    yield Finding("provider vagrant", Outcome.WARNING, f"not found: {commands}", install_line(packages))
 
 
 def kvm_finding(answer: "KvmAnswer | None") -> Finding:
-    """Say what the trial of KVM found; None: there was none yet."""
+    """Return the result of the trial of KVM; ``answer``: None if KVM has not been tried."""
     if answer is None:
         return Finding("KVM", Outcome.OK, "not tried yet: the first machine of provider qemu or auto tries it")
     if answer.works:
         return Finding("KVM", Outcome.OK, f"works: {answer.reason}")
-    reason = f"does not work: {answer.reason}; machines of provider qemu are emulated, at a tenth of the speed"
+    reason = f"does not work: {answer.reason}; provider qemu emulates its machines, at a tenth of the speed"
     return Finding("KVM", Outcome.WARNING, reason, "provider uml needs no KVM")
 
 
 def provider_findings() -> Iterator[Finding]:
-    """Check each provider, and repeat what it cannot prove.
+    """Check each provider, and yield what it cannot prove.
 
-    If KVM was never tried and a kernel is at hand, it is tried now: 8 seconds at most, once.
+    If KVM was never tried and the cache has a kernel for PCs, KVM is tried now, for at most 8 seconds.
     """
-    # They bring the SSH library along.
+    # Imported here, because these modules import the SSH library, which takes long.
     from raidproof.image.kernel import pc  # noqa: PLC0415
     from raidproof.provider import kvm, qemu, uml  # noqa: PLC0415
     from raidproof.provider.registry import choose  # noqa: PLC0415
@@ -338,7 +368,7 @@ def provider_findings() -> Iterator[Finding]:
     except RaidproofError as error:
         yield Finding("provider auto", Outcome.MISSING, str(error))
     else:
-        yield Finding("provider auto", Outcome.OK, f"takes {choice.name}: {choice.reason}")
+        yield Finding("provider auto", Outcome.OK, f"chooses {choice.name}: {choice.reason}")
     for limit in (*uml.CANNOT_PROVE, *qemu.CANNOT_PROVE):
         yield Finding("cannot prove", Outcome.OK, limit)
 
@@ -347,19 +377,19 @@ COLOURS = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.MISSING: "red
 
 
 def line(finding: Finding) -> str:
-    """Write a finding on one line."""
+    """Return a finding as one line of text."""
     remedy = f" (remedy: {finding.remedy})" if finding.remedy else ""
     return f"{finding.outcome:<8} {finding.name}: {finding.reason}{remedy}"
 
 
 def conclusion(findings: Iterable[Finding]) -> str:
-    """Say in one line whether a demo can run."""
+    """Return a sentence about whether the demo can run on this host."""
     absent = [finding.name for finding in findings if finding.outcome is Outcome.MISSING]
-    return f"a demo cannot run here: {', '.join(absent)}" if absent else "a demo can run here"
+    return f"the demo cannot run on this host: {', '.join(absent)}" if absent else "the demo can run on this host"
 
 
 def show(findings: list[Finding], *, json: bool = False, console: Console | None = None) -> None:
-    """Print the findings on standard output."""
+    """Print findings on standard output: a table on a terminal, else lines, or JSON."""
     console = console or Console(highlight=False)
     if json:
         console.print(
@@ -379,7 +409,7 @@ def show(findings: list[Finding], *, json: bool = False, console: Console | None
 
 
 def examine() -> list[Finding]:
-    """Run every check, in a fraction of a second; but KVM, if a kernel is at hand, is tried once, for 8 s at most."""
+    """Run every check and return the findings; takes less than a second, or up to 8 s if KVM must be tried."""
     return [
         Finding("python", Outcome.OK, f"{platform.python_version()} ({sys.executable})"),
         *package_findings(),
@@ -390,27 +420,27 @@ def examine() -> list[Finding]:
 
 
 def missing(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without whose remedy no machine can run."""
+    """Return the findings that prevent any run."""
     return [finding for finding in findings if finding.outcome is Outcome.MISSING]
 
 
 def require(findings: Iterable[Finding]) -> None:
-    """Do nothing if these findings allow a run.
+    """Verify that no finding prevents a run.
 
     Raises:
-        RequirementMissing: they do not; the message has each reason and each remedy.
+        RequirementMissing: a finding prevents any run; the message has each reason and each remedy.
     """
     if absent := missing(findings):
         raise RequirementMissing(
-            "this machine cannot run a lab: "
+            "this host cannot run a lab: "
             + "; ".join(f"{finding.name}: {finding.reason} ({finding.remedy})" for finding in absent)
         )
 
 
 def require_host() -> None:
-    """Check this machine before anything boots.
+    """Verify that this host can run a lab, before any machine boots.
 
     Raises:
-        RequirementMissing: it cannot run a lab, for all the reasons given.
+        RequirementMissing: the host lacks something that a lab needs; the message has each reason and each remedy.
     """
     require(examine())

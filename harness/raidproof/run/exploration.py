@@ -1,4 +1,4 @@
-"""The exploration of a stored crash test: source of states, record and page, replay of single states."""
+"""The exploration of a stored crash test: the source of crash states, record and page, replay of single states."""
 
 import math
 import shlex
@@ -46,25 +46,32 @@ from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
 
-RECORD_ANEW = "record the run anew"
-ANOTHER = "explore a cycle that came to its fault on provider uml or qemu, or record one"
+RECORD_ANEW = "record a new run"
+ANOTHER = "choose a crash test whose fault was injected on provider uml or qemu, or record a new run"
 
 STEM = "explore-"
+"""Beginning of the names of an exploration's files in the run's directory."""
 STATES = "states.jsonl"
+"""Name of the file with one line for each judged crash state."""
 RESULTS = Path("results")
 """Default directory of runs."""
 EXACT_BELOW = 10**9
-UNDATED = "Acknowledgements have the times of the clients' reports: a reply milliseconds too early is not detected"
-INTERRUPTED = "interrupted; the same command with --resume goes on"
+"""Number of possible states below which the record stores the exact number."""
+UNDATED = (
+    "An acknowledgement has the time at which the client's report arrives: a reply that the server sends milliseconds "
+    "too early is not detected"
+)
+INTERRUPTED = "interrupted; the same command with --resume continues the exploration"
 LIMITS = (
-    "Each state is one crash at one instant; a second crash during the recovery from it is not tried.",
+    "Each state is one power cut at one instant; a second power cut during the recovery is not tried.",
     "Only a random sample (by the seed) of the possible subsets of surviving requests is checked.",
     "Other orders or speeds of the clients' operations need another recorded run.",
-    "The disks keep or lose unflushed requests, whole or torn at multiples of a unit; they corrupt no content.",
-    f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is read through nfsd, too.",
+    "A disk keeps or loses unflushed requests, whole or torn at multiples of a unit; no state has corrupted content.",
+    f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is also read through nfsd.",
     f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
 )
 MOST_WRITES = 20
+"""Greatest number of surviving writes that the replay of a state prints."""
 
 
 @dataclass(frozen=True)
@@ -83,27 +90,27 @@ class Source:
 
     @property
     def log(self) -> Path:
-        """The write log."""
+        """Path of the crash test's write log."""
         return self.store.path / recorded(self.cycle)
 
     @property
     def first(self) -> int:
-        """The first cut to explore: array and file system exist, and the clients begin."""
+        """The first cut to explore: at that time array and file system exist, and the clients begin."""
         return self.recording.place(self.oracle.created_ns)
 
     @property
     def orders(self) -> dict[str, Any]:
-        """The arguments of the ledger's scan."""
+        """The arguments with which the ledger's agent scans the server; see `scan_orders`."""
         return scan_orders(self.cycle)
 
     def checker(self, number: int, *, logs: Path) -> AbstractContextManager[Checker]:
-        """Return a checker, not booted yet; its console logs go to a subfolder of ``logs``."""
+        """Return a checker that is not booted yet; its console logs go to a subfolder of ``logs``."""
         folder = logs / f"checker{number}"
         folder.mkdir(parents=True, exist_ok=True)
         return Checker(self.topology, self.stack, self.orders, folder, starts_dirty=self.starts_dirty)
 
     def boots(self, logs: Path) -> Factory:
-        """Return the factory of checkers."""
+        """Return a function that makes the checker with a given number, with console logs below ``logs``."""
         return partial(self.checker, logs=logs)
 
 
@@ -114,7 +121,7 @@ def recorded(cycle: CrashTestRecord) -> str:
         RequestError: the crash test has no write log.
     """
     if cycle.files.write_log is None:
-        raise RequestError(f"{cycle.name} cannot be explored: it has no write log", remedy=ANOTHER)
+        raise RequestError(f"crash test {cycle.name} cannot be explored: it has no write log", remedy=ANOTHER)
     return cycle.files.write_log
 
 
@@ -126,10 +133,10 @@ def scan_orders(cycle: CrashTestRecord) -> dict[str, Any]:
 
 
 def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
-    """Return a crash test of a stored run by name, or the only one that can be explored.
+    """Return the crash test of this name in a stored run, or the only one that can be explored, as a source.
 
     Raises:
-        RequestError: there is no such crash test, or it cannot be explored; with the reason.
+        RequestError: the name is unknown, or the crash test cannot be explored; the message has the reason.
     """
     run = store.load()
     topology = Topology.model_validate(run.topology)
@@ -140,65 +147,68 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
         recording = Recording(log)
         oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
     except (LogError, OSError) as error:
-        raise RequestError(f"{cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
+        raise RequestError(f"crash test {cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:
         raise RequestError(
-            f"{cycle.name} cannot be explored, its history cannot be read: {error}", remedy=RECORD_ANEW
+            f"crash test {cycle.name} cannot be explored: its history cannot be read: {error}", remedy=RECORD_ANEW
         ) from error
     if log.ending is not None and not log.ending.complete:
         raise RequestError(
-            f"{cycle.name} cannot be explored: its write log is cut off after {log.ending.records:,} records",
+            f"crash test {cycle.name} cannot be explored: its write log is truncated after "
+            f"{log.ending.records:,} records",
             remedy=f"the run was probably killed before it closed the write log; {RECORD_ANEW}",
         )
     serials = [disk.serial for disk in topology.disks]
     if serials != [member.serial for member in recording.members]:
         raise RequestError(
-            f"{cycle.name} cannot be explored: its write log is of other disks than {', '.join(serials)}",
-            remedy=f"files of different runs were mixed; {RECORD_ANEW}",
+            f"crash test {cycle.name} cannot be explored: its write log does not have the run's disks "
+            f"({', '.join(serials)})",
+            remedy=f"the directory has files of different runs; {RECORD_ANEW}",
         )
     stack = StackSpec.model_validate(cycle.asked)
     return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
 
 
 def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecord:
-    """Return the crash test of this name, or the only one that can be explored.
+    """Return the crash test of this name in a run, or the only one that can be explored.
 
     Raises:
-        RequestError: there is none, or more than one, or it cannot be explored.
+        RequestError: the name is unknown; the named crash test cannot be explored; or, without a name, no crash test
+            can be explored, or more than one.
     """
     known = {cycle.name: cycle for cycle in run.cycles}
     reasons = {cycle.name: why_not(cycle, path) for cycle in run.cycles}
     if name is not None:
         if name not in known:
-            raise RequestError(f"{run.run} has no cycle {name!r}", remedy=nearest(name, known))
+            raise RequestError(f"run {run.run} has no crash test {name!r}", remedy=nearest(name, known))
         if reason := reasons[name]:
-            raise RequestError(f"{name} cannot be explored: {reason}", remedy=ANOTHER)
+            raise RequestError(f"crash test {name} cannot be explored: {reason}", remedy=ANOTHER)
         return known[name]
     possible = [cycle for cycle in run.cycles if reasons[cycle.name] is None]
     if len(possible) == 1:
         return possible[0]
     if possible:
         names = ", ".join(cycle.name for cycle in possible)
-        raise RequestError(f"{run.run} has several cycles", remedy=f"name one with --cycle: {names}")
-    raise RequestError(f"{run.run} has no cycle that can be explored{said(reasons)}", remedy=ANOTHER)
+        raise RequestError(f"run {run.run} has several crash tests", remedy=f"choose one with --cycle: {names}")
+    raise RequestError(f"run {run.run} has no crash test that can be explored{suffix_of(reasons)}", remedy=ANOTHER)
 
 
-def said(reasons: Mapping[str, str | None]) -> str:
-    """Return the reasons as a suffix of a message; empty without any."""
+def suffix_of(reasons: Mapping[str, str | None]) -> str:
+    """Return the reason of each crash test as the end of a message; empty without crash tests."""
     return "".join(f"; {name}: {reason}" for name, reason in reasons.items())
 
 
 def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
-    """Return why a crash test cannot be explored, judging by its record; None if it can."""
+    """Return why a crash test cannot be explored, from its record and its files; None if it can be explored."""
     if reason := cycle.requirement_missing or cycle.not_effective:
         return f"it did not take place: {reason}"
     for what, path in (("write log", cycle.files.write_log), ("history", cycle.files.history)):
         if path is None:
             return f"it has no {what}"
         if not (run / path).is_file():
-            return f"its {what} is gone: {path}"
+            return f"the file of its {what} is missing: {path}"
     if not cycle.workers or cycle.ledger_begun_ns is None:
-        return "its clients did not begin"
+        return "its clients did not begin to work"
     return None
 
 
@@ -209,11 +219,13 @@ class Options:
     budget: Budget = field(default_factory=Budget)
     seed: int = 1
     tear: int = 512
-    """Unit of atomic writes of a disk, in bytes."""
+    """Unit in bytes that a disk writes atomically."""
     checkers: int = 2
+    """Number of checkers that work at the same time."""
     resume: bool = False
+    """Whether to continue the newest exploration of the crash test."""
     at_replies: bool = False
-    """Whether to cut only at instants of acknowledgements, with all volatile caches dropped."""
+    """Whether to cut only at instants of acknowledgements, with the content of all volatile caches lost."""
 
 
 def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
@@ -222,7 +234,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     Raises:
         RequestError: the exploration cannot be resumed.
         RigError: no checker boots.
-        KeyboardInterrupt: after writing record and page of the states checked so far.
+        KeyboardInterrupt: the user interrupted; record and page have the states judged so far.
     """
     stem = stem_of(source, resume=options.resume)
     begun = Begun(
@@ -249,7 +261,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     with ExitStack() as undo:
         undo.callback(journal.close)
         exploration = Exploration(choices, stats, journal, source.boots(folder), checkers=options.checkers)
-        # The time spent on states of a killed attempt is not known.
+        # The time that a killed attempt spent on its states is unknown.
         untimed = stats.judged - timed
         try:
             with exploration:
@@ -268,12 +280,12 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             page = write_exploration(record, source.store, stem)
             if record.stopped_by is StoppedBy.USER:
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
-                say("the same command with --resume goes on")
+                say("the same command with --resume continues the exploration")
     return record, page
 
 
 def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
-    """Explore a crash test of a run, resume its exploration, or return the existing result.
+    """Explore a crash test of a run, or resume its exploration; return the result, also that of an ended exploration.
 
     Raises:
         RequestError: the crash test cannot be explored.
@@ -290,24 +302,24 @@ def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
 
 
 def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) -> None:
-    """Check states until the budget is used up; record the reason if the time is up before all are checked."""
+    """Check states until the budget is used up; record the reason if the time limit ends the exploration early."""
     exploration.run(budget)
     if exploration.out_of_time:
         kept = ", one third of it reserved for shrinking failures" if exploration.stats.broken else ""
         record.stopped_by = StoppedBy.TIME
-        record.ended_early = f"the time was up after {budget.minutes:g} min{kept}"
+        record.ended_early = f"the time limit of {budget.minutes:g} min was reached{kept}"
 
 
 def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
-    """Repeat, shrink and explain the failures; the record has the partial results at any time."""
+    """Repeat, shrink and explain the failures; store each result in the record as soon as it is known."""
     replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
-    belongs = WriteOwners(exploration.workers[0], exploration.cursor)
-    explain(record.failures, replayer, belongs, replay_of(source), until=exploration.deadline)
+    owners = WriteOwners(exploration.workers[0], exploration.cursor)
+    explain(record.failures, replayer, owners, replay_of(source), until=exploration.deadline)
 
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:
-    """Return a function from a state's name to the command that shows the state."""
-    # A run is found by name only in the default directory.
+    """Return a function that returns, for a state's name, the command line that replays the state."""
+    # The command line finds a run by its name only in the default directory.
     path = source.store.path
     run = source.run.run if path.parent == RESULTS else str(path)
     words = ["./raidproof", "explore", run, "--cycle", source.cycle.name]
@@ -319,7 +331,7 @@ def stem_of(source: Source, *, resume: bool) -> str:
     """Return the stem of an exploration's files: a new one, or the newest existing one if ``resume``.
 
     Raises:
-        RequestError: there is no exploration to resume.
+        RequestError: ``resume``, but the crash test has no exploration.
     """
     before = ""
     for attempt in count(1):
@@ -328,12 +340,12 @@ def stem_of(source: Source, *, resume: bool) -> str:
             break
         before = stem
     if resume and not before:
-        raise RequestError(f"{source.cycle.name} has not been explored yet", remedy="leave --resume out")
+        raise RequestError(f"crash test {source.cycle.name} has not been explored yet", remedy="leave --resume out")
     return before if resume else stem
 
 
 def spent_before(source: Source, stem: str) -> tuple[float, int]:
-    """Return the recorded seconds of earlier attempts of an exploration, and the number of states judged in them."""
+    """Return the seconds that earlier attempts of an exploration took, and the number of states judged in them."""
     path = source.store.path / f"{stem}.json"
     if not path.is_file():
         return 0.0, 0
@@ -375,7 +387,7 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
 
 
 def acknowledged_at(source: Source) -> dict[str, list[int]]:
-    """Return the acknowledgement times (nanoseconds) by kind, up to the end of the write log."""
+    """Return the times of acknowledgements (ns) by kind of operation, up to the end of the write log."""
     instants: dict[str, list[int]] = {}
     for one in source.oracle.history.acknowledged(source.recording.end_ns):
         if one.promised_ns is not None:
@@ -384,7 +396,7 @@ def acknowledged_at(source: Source) -> dict[str, list[int]]:
 
 
 def undated(source: Source) -> list[str]:
-    """Return the limitation that applies if the requested capture of the server's replies failed."""
+    """Return what an exploration cannot prove because the capture of the server's replies failed; else empty."""
     replies = source.cycle.observed.replies
     if replies is None or replies.why_not is None or source.cycle.files.replies is not None:
         return []
@@ -413,7 +425,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
 
 
 def _log10(value: int) -> float:
-    # math.log10 takes integers beyond the range of a float.
+    # math.log10 accepts integers beyond the range of a float.
     return math.log10(value) if value > 0 else 0.0
 
 
@@ -427,24 +439,26 @@ class Replayed(NamedTuple):
 
 
 def find(source: Source, name: str) -> CrashState:
-    """Return the state of this name from the explorations of a cycle.
+    """Return the crash state of this name from the explorations of a crash test.
 
     Raises:
-        RequestError: no exploration has the state.
+        RequestError: no exploration of the crash test has a state of this name.
     """
     run, stem = source.store.path, f"{STEM}{source.cycle.name}"
     paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{STATES}"))]
     found = find_state(iter(paths), name)
     if found is None:
         raise RequestError(
-            f"no exploration of {source.cycle.name} has a state {name!r}",
-            remedy=f"names are on the page {run / stem}.html" if paths else "explore it first, without --state",
+            f"no exploration of crash test {source.cycle.name} has a state {name!r}",
+            remedy=f"names of states are on the page {run / stem}.html"
+            if paths
+            else "explore the crash test first, without --state",
         )
     return found
 
 
 def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, keep: bool = False) -> Replayed:
-    """Check and judge a state ``times`` times; with ``keep``, keep the lab with the state on its disks.
+    """Check and judge a crash state ``times`` times; with ``keep``, keep the lab running with the state on its disks.
 
     Raises:
         RigError: the checker does not boot, or fails.
@@ -458,17 +472,19 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         checker.advance(cursor.between(0, len(cursor.bases)))
         job = cursor.job(state)
         for turn in range(1, times + 1):
-            step(f"state {state.name}, {turn} of {times}")
+            step(f"checking state {state.name}, repetition {turn} of {times}")
             seen = repeat_if_silent(lambda: checker.check(job.patch, nfsd=True, fsck=True))
             judgements.append(stats.judge(state, job.seen(seen)))
         if keep:
             held = checker.hold(job.patch)
-    lines = (*said_of(source, state, stats, judgements), *told_to(held))
+    lines = (*description(source, state, stats, judgements), *instructions(held))
     return Replayed(state, tuple(judgements), lines)
 
 
-def said_of(source: Source, state: CrashState, stats: ExplorationStats, judgements: Sequence[Judgement]) -> list[str]:
-    """Return a description of a state and its verdict."""
+def description(
+    source: Source, state: CrashState, stats: ExplorationStats, judgements: Sequence[Judgement]
+) -> list[str]:
+    """Return lines for the user about a crash state, its surviving writes and its verdict."""
     first = judgements[0]
     alike = sum((one.outcome, one.damages) == (first.outcome, first.damages) for one in judgements)
     again = f", {alike} of {len(judgements)} times" if len(judgements) > 1 else ""
@@ -485,13 +501,13 @@ def said_of(source: Source, state: CrashState, stats: ExplorationStats, judgemen
     return [*lines, *(f"  {example}" for example in first.examples)]
 
 
-def told_to(held: Held | None) -> list[str]:
-    """Return instructions for a kept lab."""
+def instructions(held: Held | None) -> list[str]:
+    """Return lines for the user about the use of a kept lab; none if no lab was kept."""
     if held is None:
         return []
     return [
-        "its disks are in a lab that goes on; nothing of it is assembled or mounted yet:",
+        "the state is on the disks of a lab that is still running; no array is assembled, nothing is mounted:",
         f"  ./raidproof shell server --lab {held.lab}",
         *(f"    {shlex.join(argv)}" for argv in held.commands),
-        "  ./raidproof gc --kept   ends it",
+        "  ./raidproof gc --kept   ends the lab",
     ]

@@ -52,32 +52,39 @@ from raidproof.workload.workload import CLIENTS
 GIVE_UP_AFTER = 3
 """Number of failed repetitions after which a cell is skipped, unless the run is resumed."""
 LEDGER_SECONDS = 2.0
+"""Seconds that clients work before a power cut or the fault of a control."""
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
 
 class Option(NamedTuple):
-    """An option of the command line and of pytest."""
+    """An option that chooses provider or software, on the command line and in pytest."""
 
     name: str
     metavar: str
     help: str
     repeated: bool = False
+    """Whether the option may be given several times."""
 
 
 OPTIONS = (
-    Option("provider", "NAME", "How the machines come to be: uml, qemu, vagrant, hosts, or auto."),
-    Option("inventory", "FILE", "The machines of provider hosts."),
-    Option("kernel", "NAME", "What the machines boot: debian/sid, or the path of a .deb or bzImage."),
-    Option("modules", "DIR", "The modules of a bzImage; on uml, modules in place of the kernel's own."),
-    Option("image", "NAME", "The machines' user space: debian/trixie, or a recipe's folder."),
-    Option("package", "DEB", "A package to put in place of the image's own; may be repeated.", repeated=True),
-    Option("server", "KEY=VALUE", "Where the server differs: kernel=..., image=..., PACKAGE=...deb.", repeated=True),
-    Option("clients", "KEY=VALUE", "Where the clients differ.", repeated=True),
+    Option("provider", "NAME", "Provider of the machines: uml, qemu, vagrant, hosts, or auto."),
+    Option("inventory", "FILE", "Inventory file of the machines of provider hosts."),
+    Option("kernel", "NAME", "Kernel of the machines: debian/sid, or the path of a .deb or bzImage."),
+    Option("modules", "DIR", "Folder of modules for a bzImage; with provider uml, they replace the kernel's own."),
+    Option("image", "NAME", "User space of the machines: debian/trixie, or the folder of a recipe."),
+    Option("package", "DEB", "Package file that replaces the image's version; may be repeated.", repeated=True),
+    Option(
+        "server",
+        "KEY=VALUE",
+        "Different software of the server: kernel=..., image=..., PACKAGE=...deb.",
+        repeated=True,
+    ),
+    Option("clients", "KEY=VALUE", "Different software of the clients; keys as for --server.", repeated=True),
 )
 
 
 class PlanRunner:
-    """Runs the cells of a plan; repetitions that a resumed run has already measured are skipped."""
+    """Runs the cells of a plan; skips repetitions that a resumed run has already measured."""
 
     def __init__(self, matrix: Matrix, current_run: Run) -> None:
         self.plan = plan = matrix.plan
@@ -93,7 +100,7 @@ class PlanRunner:
         self.forecast = self._expected(matrix)
 
     def _expected(self, matrix: Matrix) -> Forecast:
-        """Return the initial forecast of the remaining parts."""
+        """Return the forecast of all parts that the run has not yet ended."""
         forecast = Forecast()
         for (round_, name), overhead in repetition_overheads(matrix).items():
             if not self._is_done(round_, name):
@@ -121,7 +128,7 @@ class PlanRunner:
         self.finish()
 
     def begin(self) -> list[tuple[int, str]]:
-        """Boot the lab if repetitions remain; return them in order, by round and cell.
+        """Boot the lab if repetitions remain; return the remaining repetitions in order, as (round, cell name).
 
         Raises:
             RequirementMissing: a machine lacks the program of a workload; no repetition has been made.
@@ -130,14 +137,14 @@ class PlanRunner:
         record = self.current_run.record.plan
         assert record is not None  # noqa: S101  every run of a plan has this record
         record.order = self.order
-        # Save now, so that the run can be resumed from here on.
+        # Save the record, so that the run can be resumed after an interruption from here on.
         self._save()
         left = [(round_, name) for round_, name in self.order if not self._is_done(round_, name)]
         self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
         return left
 
     def turn(self, round_: int, name: str, *, who: str = "", left: str = "") -> None:
-        """Make one repetition, unless its cell is skipped; show progress with prefix ``who`` and suffix ``left``.
+        """Make one repetition, unless its cell is skipped; the progress message has prefix ``who``, suffix ``left``.
 
         Raises:
             RigError: the lab does not boot.
@@ -157,7 +164,7 @@ class PlanRunner:
             self._cut_all()
 
     def _require_programs(self, cells: list[Cell]) -> None:
-        """Check all programs before the first repetition, so that a missing one is found at once."""
+        """Verify before the first repetition that all machines have the programs of their workloads."""
         for cell in cells:
             deployer = self.deployer()
             machines = deployer.lab.clients[: cell.clients] if cell.on == CLIENTS else (deployer.lab.server,)
@@ -166,7 +173,7 @@ class PlanRunner:
                     deployer.require(machine, program)
 
     def _is_done(self, round_: int, name: str) -> bool:
-        """Return whether a cell needs no repetition in a round."""
+        """Return whether a cell needs no repetition in a round: measured, not effective, or failed too often."""
         record = self.records[name]
         return (
             any(repeat.round == round_ and repeat.rig_error is None for repeat in record.repeats)
@@ -175,13 +182,14 @@ class PlanRunner:
         )
 
     def run_repetition(self, round_: int, cell: Cell) -> None:
-        """Make one repetition of a cell and save the record, whatever the result.
+        """Make one repetition of a cell and save the record, even after a failure.
 
         Raises:
-            RigError: the lab does not boot. An error in the lab ends the lab, and the next repetition gets a new one.
+            RigError: the lab does not boot. An error in the running lab is recorded and ends the lab; the next
+                repetition gets a new lab.
         """
         mine, repeat = self.records[cell.name], Repetition(round=round_)
-        # Boot outside of the repetition: neither its duration nor a failure of booting belongs to the repetition.
+        # Boot before the repetition begins, so that neither the time nor a failure of the boot counts for it.
         deployer = self.deployer()
         begun = now_ns()
         try:
@@ -191,20 +199,20 @@ class PlanRunner:
             causes = list(_causes(error))
             if not all(isinstance(one, ProductError | RigError | RequestError) for one in causes):
                 raise
-            said = "; ".join(map(str, causes))
+            message = "; ".join(map(str, causes))
             if all(isinstance(one, ProductError) for one in causes):
-                mine.not_effective = said
+                mine.not_effective = message
             else:
                 logger.exception("repetition of %s failed", cell.name)
-                repeat.rig_error = said
+                repeat.rig_error = message
                 self._failed[cell.name] += 1
-            # A value from before the failure does not count.
+            # A value that was measured before the failure does not count.
             repeat.value = None
             self._discard()
         repeat.visit_s = (now_ns() - begun) / 1e9
         least = self.plan.run.min_seconds
         if repeat.value is not None and least is not None and repeat.timed_s < least:
-            repeat.caveat = f"ran {repeat.timed_s:.2g} s, less than {least:g}"
+            repeat.caveat = f"timed part {repeat.timed_s:.2g} s, less than min_seconds, {least:g} s"
         mine.repeats.append(repeat)
         record = self.current_run.record.plan
         if record is not None:
@@ -213,10 +221,10 @@ class PlanRunner:
         self._save()
 
     def measure(self, cell: Cell, repeats: int = 1) -> CellRecord:
-        """Make ``repeats`` more repetitions of a cell, outside of the plan's order; return its judged record.
+        """Make ``repeats`` more repetitions of a cell, outside of the plan's order; return the cell's judged record.
 
         Raises:
-            RequirementMissing: a machine lacks the program of its workload.
+            RequirementMissing: a machine lacks a program of the cell's workload.
             RigError: the lab does not boot.
         """
         if cell.name not in self.records:
@@ -237,7 +245,7 @@ class PlanRunner:
         self.current_run.store.save(self.current_run.record)
 
     def deployer(self) -> StackDeployer:
-        """Return the deployer of the lab, which is booted if there is none."""
+        """Return the stack deployer of the lab; if no lab is running, boot one."""
         lab = self.current_run.lab
         if self._deployer is None or self._deployer.lab is not lab:
             self._deployer = StackDeployer(lab)
@@ -248,12 +256,12 @@ class PlanRunner:
         self.current_run.discard_lab()
 
     def _cut_all(self) -> None:
-        """Cut the power of every configuration once; cells that differ only in the workload share the cut."""
+        """Cut the power of every measured configuration once; cells that differ only in the workload share the cut."""
         if self._deployer is not None:
             self._deployer.teardown()
             self._deployer = None
         run = self.current_run.record
-        # Crash tests that ended in ERROR (rig failure, interruption) prove nothing: repeat them.
+        # A crash test that ended in ERROR (failure of the rig, interruption) proves nothing: repeat it.
         run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]
         made = {cycle.name for cycle in run.cycles}
         by_stack: dict[str, str] = {}
@@ -266,7 +274,7 @@ class PlanRunner:
             self.forecast.dropped(CUT, key)
             self.forecast.dropped(EXPLORATION, key)
         if not keys <= {*by_stack} and not self._controls_behave(measured):
-            say("a control misbehaved: no power cut would count, so none is made")
+            say("a control did not give its known result: the run is INVALID, and no power cut is made")
             return
         for cell in measured:
             mine, key = self.records[cell.name], key_of(cell)
@@ -282,10 +290,10 @@ class PlanRunner:
             self._save()
 
     def _controls_behave(self, cells: list[Cell]) -> bool:
-        """Run the remaining controls; return whether none has misbehaved.
+        """Run the remaining controls; return whether no control of the run is INVALID.
 
-        Controls with rig errors, or that these disks do not support, do not count as misbehaving; the run's outcome
-        reports them.
+        A control that ended in ERROR, or that the disks do not support, does not prevent power cuts; the run's outcome
+        reports it.
         """
         made = {cycle.title for cycle in self.current_run.record.cycles if cycle.control is not None}
         for spec in controls_of(self.plan, stack_of_controls(cells)):
@@ -303,9 +311,9 @@ class PlanRunner:
         return made
 
     def _explored(self, name: str) -> Explored | None:
-        """Explore the crash states of a cut; return None if the crash test ended in ERROR.
+        """Explore the crash states of a power cut; return None if its crash test ended in ERROR.
 
-        If a cut cannot be explored, the result has the reason, and the others are explored all the same.
+        If the power cut cannot be explored, the result is INCONCLUSIVE with the reason, so that the run continues.
         """
         if next(one.outcome for one in self.current_run.record.cycles if one.name == name) is Outcome.ERROR:
             return None
@@ -313,11 +321,11 @@ class PlanRunner:
         try:
             return explored(self.current_run.store, name, self.plan.run.explore_states, self.plan.run.seed)
         except RequestError as error:
-            say(f"crash states not explored: {error}")
+            say(f"the exploration is left out: {error}")
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
 
     def _free_name(self, stem: str) -> str:
-        """Return an unused name for a crash test; files of an earlier attempt are not changed."""
+        """Return an unused name for a crash test, so that it does not change files of an earlier attempt."""
         names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
         return next(name for name in names if not (self.current_run.store.path / name).exists())
 
@@ -338,7 +346,7 @@ def record_of(matrix: Matrix, path: Path) -> PlanRecord:
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
-    """Return the crash test that shows the loss of a configuration by a power cut."""
+    """Return the crash test that cuts the power of a cell's configuration."""
     return CrashTestSpec(
         name=name,
         title=cell.name,
@@ -351,15 +359,15 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
 
 
 def key_of(cell: Cell) -> str:
-    """Return a key that is equal for cells that share their power cut."""
+    """Return the key of a cell's power cut; cells with equal keys share one power cut."""
     return cell.stack.model_dump_json()
 
 
 def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
-    """Return the configuration for the controls: one of the plan's, with a `sync` export and without delegations.
+    """Return the stack for the controls: that of a cell, changed to a `sync` export without delegations.
 
-    NFSv4.0 is the last choice, as its clients wait for the grace period. Under a delegation `close` promises nothing,
-    but a control has to be certain of every promise.
+    NFSv4.0 is the last choice, as its clients wait for the grace period. Under a delegation, `close` promises nothing,
+    but the known result of a control depends on every promise.
     """
     stack = min((cell.stack for cell in cells), key=lambda one: (not one.export.sync, one.mount.vers == "4.0"))
     return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True, "delegations": False})})
@@ -406,7 +414,7 @@ def new_record(cell: Cell) -> CellRecord:
 
 
 def _causes(error: Exception) -> Iterator[Exception]:
-    """Yield the single errors of an error that may be a group."""
+    """Yield an error, or the single errors of an exception group and its inner groups."""
     if isinstance(error, ExceptionGroup):
         for one in error.exceptions:
             yield from _causes(one)
@@ -423,12 +431,12 @@ def run_plan(
     resumed: RunStore | None = None,
     keep: bool = False,
 ) -> tuple[RunRecord, Path | None]:
-    """Run a plan, or resume one, and return its record and the path of its report.
+    """Run a plan, or resume a run of it; return the run's record and the path of its report.
 
     ``platform`` overrides the plan's platform.
 
     Raises:
-        RequestError: the run to resume is of another plan.
+        RequestError: the run to resume has another plan, other machines or other software.
         RequirementMissing: this host cannot run a lab.
     """
     require_host()
@@ -444,29 +452,32 @@ def run_plan(
             try:
                 PlanRunner(matrix, current_run).run()
             except KeyboardInterrupt:
-                say(f"what was measured is in {current_run.store.path}; the same command with --resume goes on")
+                say(
+                    f"interrupted; the repetitions so far are in {current_run.store.path}, and the same command with "
+                    "--resume continues the run"
+                )
                 raise
     return current_run.record, current_run.report
 
 
 def require_same(store: RunStore, matrix: Matrix, topology: Topology) -> None:
-    """Verify that a stored run is of the same plan and on equal machines.
+    """Verify that a stored run has the same plan, machines and software.
 
     Raises:
-        RequestError: the plan or the machines differ.
+        RequestError: the plan, the machines or their software differ.
     """
     record = store.load()
     if record.plan is None:
-        raise RequestError(f"{record.run} did not carry out a plan")
+        raise RequestError(f"run {record.run} is not the run of a plan")
     if record.plan.digest != matrix.digest:
         raise RequestError(
-            f"the plan is no longer the one of {record.run}: its figures would not compare",
-            remedy="run it anew, without --resume",
+            f"the plan has changed since run {record.run}: old and new values would not be comparable",
+            remedy="start a new run, without --resume",
         )
     if record.topology != topology.model_dump(mode="json"):
         raise RequestError(
-            f"{record.run} was made on other machines, or with other software: its figures would not compare",
-            remedy="give the options that it was begun with, or run it anew, without --resume",
+            f"run {record.run} has other machines or other software: old and new values would not be comparable",
+            remedy="give the options of that run, or start a new run, without --resume",
         )
 
 
@@ -474,7 +485,7 @@ def newest_of(name: str, results: Path) -> RunStore:
     """Return the newest stored run of a plan.
 
     Raises:
-        RequestError: there is no run.
+        RequestError: the directory has no run of this plan.
     """
     # A plan's name may be a suffix of another plan's name.
     named = re.compile(rf"(\d{{8}}-\d{{6}})-{re.escape(name)}(?:-(\d+))?")
@@ -484,5 +495,5 @@ def newest_of(name: str, results: Path) -> RunStore:
         if (found := named.fullmatch(path.name)) and (path / RECORD).is_file()
     ]
     if not runs:
-        raise RequestError(f"no run of {name} in {results.absolute()} to go on with")
+        raise RequestError(f"{results.absolute()} has no run of plan {name} that could be resumed")
     return RunStore(max(runs)[-1])

@@ -15,10 +15,11 @@ from raidproof.provider.vagrant import box
 
 
 def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Platform:
-    """Return the platform that these options ask for, by their names, where they say something; else the planned one.
+    """Return the platform that command line options request, by their names; ``planned`` applies to missing options.
 
     Raises:
-        RequestError: they cannot be.
+        RequestError: provider ``hosts`` has no inventory, or another provider has one, or an option is invalid.
+        RequirementMissing: with provider ``auto``, no provider can run on this host.
     """
     planned = planned or Platform()
     both = SoftwareSpec(
@@ -33,19 +34,22 @@ def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Pl
     if inventory and not asked.get("provider"):
         provider = "hosts"
     if provider == "hosts" and not inventory:
-        raise RequestError("provider hosts needs to know its machines", remedy="name them with --inventory FILE")
+        raise RequestError(
+            "provider hosts needs an inventory of its machines", remedy="name the file with --inventory FILE"
+        )
     if inventory and provider != "hosts":
-        raise RequestError(f"an inventory is for provider hosts, not for {provider}")
+        raise RequestError(f"--inventory is only for provider hosts, not for provider {provider}")
     if provider == AUTO:
         provider = decide().name
     return Platform(provider=provider, inventory=inventory, server=server, clients=clients)
 
 
 def platform_for(asked: Mapping[str, Any], run: RunSpec | None = None) -> Platform:
-    """Return the platform from the options, which must support everything that a plan requests.
+    """Return the platform from command line options and a plan, and verify that it can run the plan.
 
     Raises:
-        RequestError: it cannot be, something that it names does not exist, or it cannot do that.
+        RequestError: the options are invalid; a provider, kernel or image is unknown; or the plan requests an
+            exploration, which the provider does not support.
     """
     platform = platform_of(asked, run.platform if run else None)
     refuse_unknown(platform)
@@ -63,13 +67,13 @@ def _software(words: Sequence[str] | None, both: SoftwareSpec, planned: Software
 
 
 def refuse_unknown(platform: Platform) -> None:
-    """Verify that everything named exists, without fetching anything.
+    """Verify that a platform's provider, kernels and images exist; nothing is downloaded.
 
     Raises:
-        RequestError: there is no such provider, kernel or image.
+        RequestError: a provider, kernel or image is unknown.
     """
     if platform.provider not in names():
-        raise RequestError(f"no such provider: {platform.provider!r}", remedy=nearest(platform.provider, names()))
+        raise RequestError(f"unknown provider: {platform.provider!r}", remedy=nearest(platform.provider, names()))
     for software in (platform.server, platform.clients):
         box.refuse(software, platform.provider)
         if (name := software.kernel) is not None and not kernel.is_path(name):
@@ -77,11 +81,11 @@ def refuse_unknown(platform: Platform) -> None:
         if (folder := software.image) is None or box.asked(software) or Path(folder).is_dir():
             continue
         if folder not in image.names():
-            raise RequestError(f"no image {folder!r}: {nearest(folder, image.names())}")
+            raise RequestError(f"unknown image {folder!r}; {nearest(folder, image.names())}")
 
 
 def words_of(topology: Topology) -> list[str]:
-    """Return the command line options for a topology's platform."""
+    """Return the command line options that request the platform of a topology."""
     words = [f"--provider={topology.provider}"]
     words += [f"--inventory={topology.inventory}"] if topology.inventory else []
     for role, machine in (("server", topology.server), ("clients", topology.clients[0])):

@@ -27,13 +27,14 @@ from raidproof.workload.regime import Memory, Route, find_steady, regime_of
 from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload, empty_caches
 
 START_UP_S = 2.0
-"""Longest time in seconds for a tool to start and end; a longer remainder is work that it does not time."""
+"""Greatest time in seconds that a tool takes to start and end. If a tool runs for longer outside of its timed part,
+it does work that it does not time."""
 
 
 def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | None:
-    """Return the expected value of a cell, with the formula and its source; None where no formula applies.
+    """Return the expected value of a cell, with the formula and its source; None if no formula applies.
 
-    Units whose names end in ``mb_s`` and ``iops`` have one; counts of transactions or files have none.
+    The formulas give units whose names end in ``mb_s`` or ``iops``, not transactions or files per second.
     """
     access = cell.workload.access(clients=cell.clients)
     if access is None or not topology.timed or cell.on not in {CLIENTS, SERVER, ARRAY}:
@@ -50,7 +51,7 @@ def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | N
 
 
 def hardware_of(topology: Topology) -> Hardware:
-    """Return the disks of a topology in the form that the formulas need."""
+    """Return the disks and controllers of a topology in the form that the model's formulas use."""
     members = {}
     for disk in topology.disks:
         profile = load_profile(disk.profile or NO_MECHANICS)
@@ -63,7 +64,7 @@ def run_within(workload: Workload, place: Place, seconds: float | None) -> Sampl
     """Run the timed part of a workload, for at most ``seconds`` (None: no limit).
 
     Raises:
-        DeadlineExceeded: the workload took longer. It continues until the caller ends the lab.
+        DeadlineExceeded: the workload takes longer; it continues until the caller ends the lab.
     """
     if seconds is None:
         return workload.run(place)
@@ -80,7 +81,8 @@ def run_within(workload: Workload, place: Place, seconds: float | None) -> Sampl
 def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> EngineUse:
     """Return the disk engine's utilization between two samples.
 
-    ``working_s``: how long the tool worked, in seconds. If the rest is only its start, shares refer to this time.
+    ``working_s``: seconds that the tool worked. If the remaining time is only the tool's start and end, shares are
+    fractions of ``working_s``; otherwise they are fractions of the time between the samples.
     """
     wall_ns, disks_ns = max(1, ended.at_ns - begun.at_ns), max(1, ended.disks_ns - begun.disks_ns)
     if only_starts(wall_ns / 1e9, working_s):
@@ -97,12 +99,12 @@ def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> Engine
 
 
 def only_starts(wall_s: float, working_s: float | None) -> bool:
-    """Return whether the time outside of the tool's work is only its start and end."""
+    """Return whether ``wall_s`` minus ``working_s`` is only a tool's start and end: at most START_UP_S."""
     return working_s is not None and 0 < working_s < wall_s <= working_s + START_UP_S
 
 
 def trimmed(recordings: Mapping[str, Recording], seconds: float, working_s: float) -> dict[str, Recording]:
-    """Return the recordings of the last ``seconds``, without a tool's start and warm-up."""
+    """Return the samples of the last ``seconds``, without a tool's start and warm-up, by machine."""
     return {
         name: _last(one, seconds) if only_starts(one.seconds, working_s) else one for name, one in recordings.items()
     }
@@ -110,12 +112,12 @@ def trimmed(recordings: Mapping[str, Recording], seconds: float, working_s: floa
 
 def _last(recording: Recording, seconds: float) -> Recording:
     since = recording.last.at_s - seconds
-    looks = [look for look in recording.snapshots if look.at_s >= since]
-    return recording if len(looks) < 2 else replace(recording, snapshots=tuple(looks))
+    snapshots = tuple(one for one in recording.snapshots if one.at_s >= since)
+    return recording if len(snapshots) < 2 else replace(recording, snapshots=snapshots)
 
 
 def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict[str, float]:
-    """Return shares of the time, at most 1, as work may have begun before the first sample."""
+    """Return the busy fraction of the time by name; at most 1, although work may begin before the first sample."""
     return {
         after.name: min(1.0, (after.busy_ns - before.busy_ns) / disks_ns)
         for before, after in zip(begun, ended, strict=True)
@@ -125,10 +127,10 @@ def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict
 def run_repetition(
     deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
 ) -> None:
-    """Measure a cell once; observations go into its record, the tools' output into the directory.
+    """Make one repetition of a cell; store observations in the records, and the tools' output in the directory.
 
     Raises:
-        NotEffective: the effective configuration differs from the request.
+        NotEffective: the effective configuration differs from the requested one.
         RequirementMissing: a machine lacks the workload's program.
         RigError: the rig failed.
     """
@@ -164,13 +166,13 @@ def run_repetition(
     )
     repeat.limit, repeat.cause = cause.limit.value, cause.sentence
     if (slow_motion := deployer.lab.topology.slow_motion) != 1:
-        repeat.cause += f" (times and rates here as they passed, {slow_motion:g} times slower)"
+        repeat.cause += f" (times and rates in this sentence are in slow motion, {slow_motion:g} times slower)"
 
 
 def measure(
     deployer: StackDeployer, cell: Cell, workload: Workload, max_seconds: float | None = None
 ) -> tuple[Sample, EngineUse | None]:
-    """Prepare a workload with disk timing off, then run it with disk timing on."""
+    """Prepare a workload with disk timing off, run it with disk timing on, and return the measured values."""
     lab, place = deployer.lab, deployer.place(cell.clients)
     for machine in place.machines:
         for program in workload.programs:
@@ -192,21 +194,21 @@ def measure(
 
 
 def working_s(cell: Cell, sample: Sample) -> float:
-    """Return how long a tool worked, in seconds: warm-up and timed part."""
+    """Return the seconds that a tool worked: warm-up and timed part."""
     return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
 
 
 def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> Derived | None:
-    """Return the monitored values of the last run."""
+    """Return what the monitor measured during the last workload; None if the server was not monitored."""
     seen: Monitor = deployer.monitor
-    # Without clients, only the workload knows the amounts that it read and wrote.
+    # Without clients there are no mount counters, so the workload's own report gives the bytes.
     own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
     recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
     return derive(deployer.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
 
 
 def fill(repeat: Repetition, sample: Sample, slow_motion: float) -> None:
-    """Fill in the measured values, converted from slow motion to the disks' time."""
+    """Fill in the values of a repetition, converted from slow motion to the time of the simulated disks."""
     repeat.values = {name: of * slow_motion ** power_of(name) for name, of in sample.values.items()}
     repeat.value = repeat.values[sample.primary]
     by = slow_motion ** power_of(sample.primary)
@@ -216,14 +218,14 @@ def fill(repeat: Repetition, sample: Sample, slow_motion: float) -> None:
 
 
 def power_of(name: str) -> int:
-    """Return the exponent of the slow-motion factor for a value, by the unit at the end of its name."""
+    """Return the exponent of the slow-motion factor that converts a value, by the unit at the end of its name."""
     if name.endswith(("_s", "_iops")):
         return 1
     return -1 if name.endswith(("_ms", "_us")) else 0
 
 
 def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
-    """Write the output of tools and monitors to files; return their paths, relative to the run, by title."""
+    """Write the output of tools and monitor agents to files; return their paths, relative to the run, by title."""
     files = {}
     for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
         for machine, text in output.items():

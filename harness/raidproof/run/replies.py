@@ -1,7 +1,7 @@
-"""When the server acknowledged each operation of the ledger, taken from the wire while a cycle runs.
+"""The times at which the server acknowledged the ledger's operations, from a capture of its replies.
 
-A client's report of an operation reaches the harness milliseconds after the server's reply has left. In that time the
-disks carry out several flushes, so a reply that was given too early would look right."""
+A client's report of an operation reaches the harness milliseconds after the server has sent its reply. In that time
+the disks complete several flushes, so that the reports alone would not show a reply that was sent too early."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ from raidproof.record.observation import RepliesSeen, ReportDelay
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec, write_replies
 
 Replied = dict[tuple[int, int], int]
-"""When the server's last reply to an operation crossed the bridge, by worker and sequence."""
+"""Time (CLOCK_MONOTONIC, ns) of the server's last reply to an operation on the bridge, by worker and sequence."""
 
 
 def replied(
@@ -39,12 +39,12 @@ def replied(
     addresses: Mapping[str, str],
     replies: Iterable[Reply],
 ) -> Replied:
-    """Find the reply with which the server acknowledged each successful operation.
+    """Return the time of the reply with which the server acknowledged each successful operation.
 
-    A worker has one operation under way, and its RPCs carry a group of its own. So it is the last reply that arrived
-    before the client's report, to a call that came after the operation had begun. A reply whose caller is not known
-    may be the worker's: if it is the last, it counts, because a stamp must never be too early. ``addresses`` are
-    those of the clients.
+    A worker has only one operation in progress, and its RPCs carry an AUTH_SYS group that no other worker has. The
+    acknowledgement is therefore the last reply to this group before the client's report, to a call that was sent after
+    the operation had begun. A reply to an unknown caller may be a reply to the worker; the later of the two counts,
+    because the time of an acknowledgement must not be too early. ``addresses``: IP addresses by client.
     """
     own: dict[tuple[str, int | None], list[Reply]] = defaultdict(list)
     for reply in replies:
@@ -67,7 +67,7 @@ def replied(
 
 
 def _apart(workers: Sequence[WorkerSpec]) -> Iterator[WorkerSpec]:
-    """Yield the workers that share no file with another worker of their client, so that RPCs are attributable."""
+    """Yield the workers that share no file with another worker of their client; only their RPCs can be attributed."""
     users = Counter((one.client, one.path) for one in workers)
     yield from (one for one in workers if users[one.client, one.path] == 1)
 
@@ -77,14 +77,14 @@ def _when(reply: Reply) -> int:
 
 
 def _begun(operation: Operation) -> int:
-    """Return a time before which no RPC of an operation was sent, allowing for drift of the client's clock."""
+    """Return a time before which no RPC of an operation was sent, even if the client's clock drifts."""
     return operation.issued_ns if operation.begun_ns is None else min(operation.begun_ns, operation.issued_ns)
 
 
 def _ends(operations: Sequence[Operation]) -> Iterator[tuple[Operation, int]]:
-    """Yield each successful operation of a worker, with a time by which it had certainly ended.
+    """Yield each successful operation of a worker, with a time by which the operation had certainly ended.
 
-    By this host's clock alone: an instant that is too early would hide the reply that counts.
+    The time is one of this host's clock: a time that is too early would exclude the acknowledging reply.
     """
     for operation, following in zip_longest(operations, operations[1:]):
         if operation.ended is Ended.OK and operation.ended_ns is not None:
@@ -92,7 +92,7 @@ def _ends(operations: Sequence[Operation]) -> Iterator[tuple[Operation, int]]:
 
 
 def _last(replies: Sequence[Reply], begun_ns: int, until_ns: int) -> Reply | None:
-    """Return the last reply within the time of an operation to a call that was sent within this time."""
+    """Return the last reply between two times whose call was also sent between them; None if no reply qualifies."""
     for place in range(bisect_left(replies, until_ns, key=_when) - 1, -1, -1):
         reply = replies[place]
         if reply.replied_ns < begun_ns:
@@ -103,13 +103,13 @@ def _last(replies: Sequence[Reply], begun_ns: int, until_ns: int) -> Reply | Non
 
 
 class ReplyWatch:
-    """Captures the server's replies while the ledger runs, and dates the operations in the background."""
+    """Captures the server's replies while the ledger runs, then determines the time of each acknowledgement."""
 
     def __init__(self, lab: Lab, workers: Sequence[WorkerSpec], folder: Path) -> None:
         self.seen = RepliesSeen()
-        """Counts for the record: operations, dated ones, WRITEs by stability; or the reason why there are none."""
+        """For the record: numbers of operations with and without a time, and of WRITEs; or why there is no capture."""
         self.found: Path | None = None
-        """The file with the reply times, once written."""
+        """The file with the times of replies; None until it is written."""
         self._lab = lab
         self._workers = workers
         self._folder = folder
@@ -117,7 +117,7 @@ class ReplyWatch:
 
     @contextmanager
     def watching(self, history: Path) -> Iterator[None]:
-        """Capture while the body runs; then date the operations of the file ``history`` in the background."""
+        """Capture replies while the body runs; then match them to the file ``history`` in a background thread."""
         tap = self._begin()
         if tap is None:
             yield
@@ -125,7 +125,7 @@ class ReplyWatch:
         try:
             yield
         except BaseException:
-            # The error is in the record. The capture process ends with the lab at the latest.
+            # Raise the body's error, not that of the capture, whose process ends with the lab at the latest.
             with suppress(RigError):
                 tap.discard()
             raise
@@ -149,7 +149,7 @@ class ReplyWatch:
         return tap
 
     def finish(self) -> None:
-        """Wait until all operations are dated; on failure ``seen`` has the reason, and the clients' times are used."""
+        """Wait for the background thread; after a failure, ``seen`` has the reason and no reply time is used."""
         if self._work is not None:
             try:
                 self._work.result()
@@ -173,7 +173,7 @@ class ReplyWatch:
 
 
 def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> RepliesSeen:
-    """Return the number of dated operations, and the delay of the clients' reports."""
+    """Return the number of operations with a reply time, and the delay of the clients' reports after the replies."""
     done = [one for one in operations if one.ended is Ended.OK and one.ended_ns is not None]
     keys = ((one.ended_ns, dated.get((one.worker, one.sequence))) for one in done)
     later_ms = sorted((ended - at) / 1e6 for ended, at in keys if ended is not None and at is not None)

@@ -1,4 +1,4 @@
-"""A run from its beginning to its report: labs, and crash tests in sequence, with their record."""
+"""A run from its beginning to its report: its labs, its crash tests one after the other, and their record."""
 
 import os
 import platform
@@ -31,20 +31,20 @@ from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_crash_test
 
 PACKAGES = ("mdadm", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
-"""Prefixes of the names of relevant packages, beside the file systems' tools. Fedora's nfs-utils is nfs-common in
-Debian."""
+"""Prefixes of the names of packages that a record lists, in addition to the file systems' tools. Fedora's nfs-utils is
+nfs-common in Debian."""
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
 _BUILD = "/proc/version"
 
 
 UNSEEN_REPLIES = (
-    "a reply that is milliseconds too early is not detected: an acknowledgement has the time at which the client's "
-    "report arrives, not the time of the server's reply on the wire"
+    "a reply that the server sends milliseconds too early is not detected: an acknowledgement has the time at which "
+    "the client's report arrives, not the time of the server's reply on the wire"
 )
 
 
 def environment_of(lab: Lab) -> Environment:
-    """Read the environment from the host and from every machine."""
+    """Return hardware and software of this host and of every machine in a lab."""
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     return Environment(
         raidproof=raidproof.__version__,
@@ -60,13 +60,13 @@ def environment_of(lab: Lab) -> Environment:
 
 
 def unseen_replies(lab: Lab) -> list[str]:
-    """Return the limitation that applies if the server's replies cannot be captured."""
+    """Return what a run cannot prove because the server's replies cannot be captured; empty if they can be."""
     why = why_no_capture(lab)
     return [] if why is None else [f"{UNSEEN_REPLIES} ({why})"]
 
 
 def version_of(program: Sequence[str]) -> str:
-    """Return the version that a program of this host prints."""
+    """Return the first line that a program of this host prints for ``--version``."""
     return command.succeed([*program, "--version"]).splitlines()[0]
 
 
@@ -89,7 +89,7 @@ def machine_record(machine: Machine) -> MachineRecord:
 
 
 def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
-    """Return only the relevant packages."""
+    """Return the packages whose names begin with one of `PACKAGES` or with that of a file system's tools."""
     begins = (*PACKAGES, *(name for _, kind in FILESYSTEMS.items() for name in kind.packages))
     return {name: version for name, version in packages.items() if name.startswith(begins)}
 
@@ -101,7 +101,7 @@ def count_of(ranges: str) -> int:
 
 
 class Run:
-    """A run, as a context manager; on exit it always writes the report and ends the lab."""
+    """A run, as a context manager that on exit writes the report and ends the lab, unless the lab is to be kept."""
 
     def __init__(
         self, what: str, results: Path, topology: Topology, *, keep: bool = False, resumed: RunStore | None = None
@@ -146,13 +146,13 @@ class Run:
 
     @property
     def lab(self) -> Lab:
-        """The lab, booted if there is none.
+        """The lab of the run, which is booted if none is running.
 
         Raises:
-            RigError: it does not boot. What did not boot once is not tried again: each try may take a minute.
+            RigError: the lab does not boot. After one failure no boot is tried again, as each may take a minute.
         """
         if self._no_lab is not None:
-            raise RigError(f"there is no lab, as before: {self._no_lab}")
+            raise RigError(f"this run has no lab, because an earlier boot failed: {self._no_lab}")
         if self._lab is None:
             self._labs += 1
             lab = lab_of(self.topology, logs=self.store.directory(f"lab{self._labs}"), keep=self.keep)
@@ -165,7 +165,7 @@ class Run:
         return self._lab
 
     def discard_lab(self, *, keep: bool = False) -> None:
-        """End the lab, whose state is unknown after an error."""
+        """End the lab, for example because its state is unknown after an error; ``keep``: leave it running."""
         lab, self._lab = self._lab, None
         if lab is None:
             return
@@ -173,15 +173,16 @@ class Run:
         lab.__exit__(None, None, None)
         if keep:
             say(
-                f"the lab goes on: ./raidproof shell server (or "
-                f"{', '.join(one.name for one in lab.clients)}); ./raidproof gc --kept ends it"
+                f"the lab is still running: ./raidproof shell server (or "
+                f"{', '.join(one.name for one in lab.clients)}) opens a shell; ./raidproof gc --kept ends the lab"
             )
 
     def cycle(self, spec: CrashTestSpec) -> CrashTestRecord:
-        """Run one crash test, save its observations, and judge it. Errors of the rig are recorded.
+        """Run one crash test, save its observations, and judge it; return its record. Errors of the rig are recorded.
 
         Raises:
-            RequestError: the lab has not the disks for it, or there is no such fault; nothing is recorded.
+            RequestError: the lab's disks are too few or too small for the stack, or the fault is unknown. Nothing is
+                recorded then.
         """
         spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
         fault = fault_of(spec)
@@ -215,12 +216,12 @@ class Run:
             self.discard_lab()
         except RequirementMissing as error:
             record.requirement_missing = str(error)
-            if record.files.write_log is not None:  # it was found out with a stack standing and clients at work
+            if record.files.write_log is not None:  # the stack is built, and clients may be working
                 self.discard_lab()
         except BaseException as error:
             record.rig_error = f"interrupted: {error!r}"
             judge_crash_test(record, self.store.path)
-            # The next crash test must not find a stack or a write log of this one.
+            # The next crash test must not find the stack or the write log of this crash test.
             self.discard_lab()
             raise
         finally:
@@ -237,7 +238,7 @@ def command_line(arguments: list[str]) -> list[str]:
 
 
 def write_report(record: RunRecord, store: RunStore) -> Path:
-    """Write record, page and JUnit XML; return the path of the page."""
+    """Write a run's record, report page and JUnit XML; return the path of the page."""
     page = store.path / "report.html"
     store.save(record)
     write_html(record, page)

@@ -25,27 +25,27 @@ from raidproof.provider.vagrant import box
 
 LOGIN_DEADLINE_S = 10.0
 GONE_MS = 10_000
-"""Time without an acknowledgement after which a connection breaks."""
+"""Milliseconds without a TCP acknowledgement after which the kernel closes a connection (tcp(7), TCP_USER_TIMEOUT)."""
 
 
 @dataclass(frozen=True)
 class KeptLab:
-    """A lab that was kept after its run."""
+    """A lab that is still running after its run, because of ``--keep``."""
 
     directory: LabDirectory
     entry: LabEntry
 
     @property
     def machines(self) -> tuple[MachineSpec, ...]:
-        """Its machines."""
+        """The machines of the lab; empty if its topology is not recorded."""
         return self.entry.topology.machines if self.entry.topology else ()
 
 
 def kept_labs() -> list[KeptLab]:
-    """Return the kept labs that still run."""
+    """Return the kept labs that are still running on this host."""
     found = []
     for directory in all_labs():
-        with suppress(RigError):  # of another version: not for this one to enter
+        with suppress(RigError):  # another version of raidproof wrote the entry
             entry = directory.entry
             if entry is not None and entry.kept and entry.running:
                 found.append(KeptLab(directory, entry))
@@ -53,29 +53,29 @@ def kept_labs() -> list[KeptLab]:
 
 
 def choose(labs: Sequence[KeptLab], name: str | None) -> KeptLab:
-    """Return the lab of this name, or the only one.
+    """Return the kept lab of this name, or, without a name, the only kept lab.
 
     Raises:
-        RequestError: there is none, or no such one, or more than one.
+        RequestError: no lab is kept; no kept lab has this name; or, without a name, several labs are kept.
     """
     by_name = {lab.directory.name: lab for lab in labs}
     if not by_name:
-        raise RequestError("no lab is kept", remedy="./raidproof demo --keep leaves one running")
+        raise RequestError("no lab is kept", remedy="./raidproof demo --keep leaves a lab running")
     if name is not None and name not in by_name:
         raise RequestError(f"no kept lab {name!r}", remedy=nearest(name, by_name))
     if name is None and len(by_name) > 1:
         raise RequestError(
             "more than one lab started with --keep is still running",
-            remedy=f"name it with --lab; {nearest('', by_name)}",
+            remedy=f"choose one with --lab; {nearest('', by_name)}",
         )
     return by_name[name] if name is not None else labs[0]
 
 
 def machine_of(lab: KeptLab, name: str) -> MachineSpec:
-    """Return a machine of a lab.
+    """Return the specification of the machine with this name in a lab.
 
     Raises:
-        RequestError: it has none of this name.
+        RequestError: the lab has no machine of this name.
     """
     by_name = {machine.name: machine for machine in lab.machines}
     if name not in by_name:
@@ -84,25 +84,25 @@ def machine_of(lab: KeptLab, name: str) -> MachineSpec:
 
 
 def enter(machine: str, lab: str | None = None) -> int:
-    """Open a shell in a machine of a kept lab, on this process's terminal or standard input; return its status.
+    """Run a shell in a machine of a kept lab, on this process's terminal or standard input; return the exit status.
 
     Raises:
-        RequestError: there is no such lab or machine.
-        RigError: the machine does not answer, or went away.
+        RequestError: the lab or the machine is unknown.
+        RigError: the lab's SSH keys are missing, the machine does not reply, or the connection broke.
     """
     chosen = choose(kept_labs(), lab)
     spec = machine_of(chosen, machine)
     keys = chosen.entry.lab_keys
     if keys is None:
-        raise RigError(f"the keys of lab {chosen.directory.name} are lost")
+        raise RigError(f"lab {chosen.directory.name} has no SSH keys, so that no machine can be reached")
     namespace = Namespace(chosen.directory.path)
     namespace.attach()
 
     def connection() -> socket.socket:
         return _watched(namespace.socket())
 
-    theirs = box.saved(chosen.directory.path, spec.name, connection)
-    login = theirs or LabLogin(str(spec.address.ip), keys, connection)
+    box_login = box.saved(chosen.directory.path, spec.name, connection)
+    login = box_login or LabLogin(str(spec.address.ip), keys, connection)
     transport = Transport(spec.name, login)
     deadline = Deadline.after(LOGIN_DEADLINE_S)
     try:
@@ -117,14 +117,14 @@ def enter(machine: str, lab: str | None = None) -> int:
         with _raw_terminal(), _resizes() as resized:
             return _converse(channel, spec.name, resized)
     except (paramiko.SSHException, EOFError) as error:
-        raise RigError(f"{spec.name}: no shell: {error}") from error
+        raise RigError(f"{spec.name}: a shell cannot be started: {error}") from error
     finally:
         transport.close()
         namespace.detach()
 
 
 def _watched(connection: socket.socket) -> socket.socket:
-    """Make a connection break when the machine ends, so that the terminal does not hang."""
+    """Set TCP options that break a connection soon after its machine ends, so that the terminal does not hang."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_MS)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
@@ -134,7 +134,7 @@ def _watched(connection: socket.socket) -> socket.socket:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Set the terminal to raw mode while the body runs, so that all keys, also Ctrl-C, reach the machine."""
+    """Set the terminal to raw mode while the body runs, so that all keys, including Ctrl-C, reach the machine."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)
@@ -146,14 +146,14 @@ def _raw_terminal() -> Iterator[None]:
 
 @contextmanager
 def _resizes() -> Iterator[int]:
-    """Yield a descriptor that becomes readable when the window has changed its size."""
+    """Yield a file descriptor that becomes readable when the terminal's window has changed its size (SIGWINCH)."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def told(*_: object) -> None:
+    def on_resize(*_: object) -> None:
         with suppress(BlockingIOError):
             os.write(writing, b"\0")
 
-    before = signal.signal(signal.SIGWINCH, told)
+    before = signal.signal(signal.SIGWINCH, on_resize)
     try:
         yield reading
     finally:
@@ -163,28 +163,28 @@ def _resizes() -> Iterator[int]:
 
 
 def _converse(channel: paramiko.Channel, where: str, resized: int | None = None) -> int:
-    """Carry bytes both ways until the shell ends, and return its exit status."""
+    """Copy bytes between the terminal and the shell until the shell ends, and return its exit status."""
     keyboard = sys.stdin.fileno()
     pending, more = b"", True
     channel.setblocking(0)
     while True:
-        # Read the status before draining: all output is in the buffers once the end is known.
+        # Read the status before the output: when the status has arrived, all output is in the channel's buffers.
         over = channel.exit_status_ready() or channel.closed
         _show(channel)
         if over and channel.eof_received and channel.exit_status_ready():
             return channel.recv_exit_status()
         if channel.closed:
-            raise RigError(f"{where}: the connection broke")
+            raise RigError(f"{where}: the SSH connection broke before the shell ended")
         if pending and channel.send_ready():
             try:
                 pending = pending[channel.send(pending) :]
-            except OSError:  # it closed its input without reading the rest
+            except OSError:  # the shell has closed its input
                 pending, more = b"", False
-        # After the end of its output, the channel would always be ready.
+        # After the end of the shell's output, the channel would always be readable.
         sources = [] if channel.eof_received else [channel.fileno()]
         sources += [resized] if resized is not None else []
         sources += [keyboard] if more and not pending else []
-        # The channel's descriptor does not signal an exit status or room to send.
+        # The channel's descriptor signals neither an exit status nor space to send.
         ready, _, _ = select.select(sources, [], [], 0.01 if pending or not more else 0.1)
         if keyboard in ready:
             pending = os.read(keyboard, CHUNK)
@@ -197,10 +197,10 @@ def _converse(channel: paramiko.Channel, where: str, resized: int | None = None)
 
 
 def _show(channel: paramiko.Channel) -> None:
-    while channel.recv_ready() and (said := channel.recv(CHUNK)):
-        _write(sys.stdout.fileno(), said)
-    while channel.recv_stderr_ready() and (said := channel.recv_stderr(CHUNK)):
-        _write(sys.stderr.fileno(), said)
+    while channel.recv_ready() and (output := channel.recv(CHUNK)):
+        _write(sys.stdout.fileno(), output)
+    while channel.recv_stderr_ready() and (output := channel.recv_stderr(CHUNK)):
+        _write(sys.stderr.fileno(), output)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Deployment of the stacks of a plan's cells in a lab: only layers that differ are rebuilt."""
+"""Deployment of the stacks of a plan's cells in a lab, in which only layers that differ are rebuilt."""
 
 from typing import Any
 
@@ -12,14 +12,15 @@ from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.workload import CLIENTS, SERVER, Place
 
 NOTHING = "nothing"
+"""Name of the lowest rebuilt layer if no layer was rebuilt."""
 MD_SAFE_MODE_DELAY_S = 0.2
 """md's default of safe_mode_delay in seconds (drivers/md/md.c)."""
 FROM_THE_GROUND = ("array", "filesystem", "tuning", "link", "server_link")
-"""Layers of a stack that are only built and taken down as a whole."""
+"""Layers of which none is rebuilt alone: if one of them differs, the whole stack is built again on blank disks."""
 
 
 class StackDeployer:
-    """The deployed stack of a lab, changed from one configuration to the next with disk timing off."""
+    """Deploys one stack after another in a lab, with disk timing off, and rebuilds only what differs."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -27,55 +28,57 @@ class StackDeployer:
         self.stack: Stack | None = None
         self._programs: set[tuple[str, str]] = set()
         self._on: str | None = None
-        """The place of the workload for which the stack is built, which decides how many layers it has."""
+        """Where the workload of the deployed stack runs (`raidproof.plan.works.where`); None without a stack."""
 
     def deploy(self, spec: StackSpec, on: str = CLIENTS) -> tuple[dict[str, Any], str]:
-        """Make a configuration stand for a workload that runs there; return it as found, by layer, and what was built.
+        """Deploy a stack for a workload that runs at ``on``; return its effective state, and the lowest rebuilt layer.
+
+        The effective state is by layer. Only the layers that the workload uses are built.
 
         Raises:
-            NotEffective: a layer is not what was asked.
-            RigError: a command failed; the lab is of no more use.
+            NotEffective: the effective state of a layer differs from the requested one.
+            RigError: a command failed; the lab is unusable from now on.
         """
         self.disable_timing()
         spec = on_disks(slowed(spec, self.lab.topology.slow_motion), zeroed=self.lab.disks.zeroed)
-        # A workload on the bare array has overwritten the file system.
+        # A workload on the block device of the array or of a disk has overwritten the file system.
         same = self.stack if on == self._on and on in {CLIENTS, SERVER} else None
         built = lowest_difference(same.spec if same else None, spec)
         if built != NOTHING:
-            step(f"building {built} and what is above it")
+            step(f"building the layer {built} and all layers above")
         if same is None or built == "array":
             self.teardown()
             self.lab.disks.reset()
-            self._keep_no_notes()
+            self._track_no_volatile_data()
             new = Stack(spec, self.lab.server, self.lab.clients)
             found = _build(new, on)
             self._slow_md(new)
         else:
             new = Stack(spec, self.lab.server, self.lab.clients)
-            # The tunables remember the original values, to restore them.
+            # Keep the objects that have stored the original values of the kernel settings, to restore these values.
             new.tuning, new.client_tuning, new.links = same.tuning, same.client_tuning, same.links
-            # If the deployment fails, no stack is deployed.
+            # After a failure no stack counts as deployed.
             self.stack = None
             found = _rebuild(same, new, built, on)
         self.stack, self._on = new, on
         return found, built
 
     def _slow_md(self, stack: Stack) -> None:
-        """Scale md's safe_mode_delay by the slow motion, else md would mark the array clean between slow requests."""
+        """Multiply md's safe_mode_delay by the slow-motion factor, so that the array stays active between requests."""
         delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
         if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.exists("/sys/block/md0"):
             files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
             self.lab.server.put_all(dict.fromkeys(files, f"{delay_s:.3f}"))
 
-    def _keep_no_notes(self) -> None:
-        """Stop the disk engine from tracking volatile data: there are no power cuts while a workload is measured."""
+    def _track_no_volatile_data(self) -> None:
+        """Stop the disk engine from tracking volatile data, as no power is cut while a workload is measured."""
         volatile = [one.serial for one in self.lab.disks.describe().members if one.mode is CacheMode.VOLATILE]
         if volatile:
             self.lab.disks.set_mode(CacheMode.PROTECTED, volatile)
 
     def place(self, clients: int) -> Place:
         """Return the paths and devices of the deployed stack for a workload."""
-        assert self.stack is not None  # noqa: S101  the caller has let it stand
+        assert self.stack is not None  # noqa: S101  the caller has deployed a stack
         server = [self.lab.server]
         match self._on:
             case "clients":
@@ -89,17 +92,17 @@ class StackDeployer:
                 return Place(server, "/dev", disk_path(serial or ""))
 
     def require(self, machine: Machine, program: str) -> None:
-        """Require a program on a machine; each is checked once.
+        """Verify that a machine has a program; each pair of machine and program is checked only once.
 
         Raises:
-            RequirementMissing: it has not.
+            RequirementMissing: the machine does not have the program.
         """
         if (machine.name, program) not in self._programs:
             next(one for one in self.lab.machines.values() if one.name == machine.name).require(program)
             self._programs.add((machine.name, program))
 
     def teardown(self) -> None:
-        """Take everything offline."""
+        """Deactivate all layers of the deployed stack, if any."""
         self.disable_timing()
         stack, on, self.stack, self._on = self.stack, self._on, None, None
         if stack is None:
@@ -108,12 +111,15 @@ class StackDeployer:
             case "clients":
                 stack.deactivate()
             case "server":
-                try_all((stack.filesystem.deactivate, stack.tuning.deactivate, stack.array.deactivate), "not offline")
+                try_all(
+                    (stack.filesystem.deactivate, stack.tuning.deactivate, stack.array.deactivate),
+                    "the stack did not go offline",
+                )
             case "array":
                 try_all((stack.tuning.deactivate, stack.array.deactivate), "the array did not go offline")
 
     def disable_timing(self) -> None:
-        """Turn disk timing off, so that disks answer at once."""
+        """Turn disk timing off, so that the simulated disks reply at once."""
         if self.lab.topology.timed:
             self.lab.disks.set_timing(False)
 
@@ -140,7 +146,7 @@ def slowed(spec: StackSpec, slow_motion: float) -> StackSpec:
 
 
 def lowest_difference(old: StackSpec | None, new: StackSpec) -> str:
-    """Return the lowest layer that must be rebuilt to change from one configuration to another."""
+    """Return the lowest layer that must be rebuilt to change from one stack to another, or `NOTHING`."""
     if old is None or any(getattr(old, part) != getattr(new, part) for part in FROM_THE_GROUND):
         return "array"
     if old.export != new.export:
@@ -149,7 +155,7 @@ def lowest_difference(old: StackSpec | None, new: StackSpec) -> str:
 
 
 def _build(stack: Stack, on: str) -> dict[str, Any]:
-    """Build on blank disks as far as a workload needs it."""
+    """Build the layers that a workload at ``on`` uses on blank disks; return their effective state by layer."""
     match on:
         case "clients":
             stack.create()
@@ -181,12 +187,12 @@ def _state_on_server(stack: Stack) -> dict[str, Any]:
 
 
 def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
-    """Rebuild the layers above an unchanged layer."""
+    """Rebuild the layer ``built`` and all layers above; return the effective state by layer."""
     if on == SERVER:
         # A workload in the server's directory does not depend on export and mount.
         return _state_on_server(new)
     if built == "export":
-        try_all((old.deactivate_clients, old.export.deactivate), "the old export did not go offline")
+        try_all((old.deactivate_clients, old.export.deactivate), "the previous export did not go offline")
         new.export.activate()
         new.export.end_grace()
     elif built == "mount":

@@ -94,21 +94,21 @@ def test_the_limit_of_an_idle_cell_is_unknown_and_the_values_are_given() -> None
     cause = find_cause(derived(), RAID5)
     assert cause == (
         Limit.UNKNOWN,
-        "nothing that was measured is full: the busiest member 30 %, server's CPU 20 %, client1's CPU 20 %",
+        "no measured resource is full: the busiest member 30 %, server's CPU 20 %, client1's CPU 20 %",
     )
 
 
 def test_without_monitors_the_limit_is_unknown() -> None:
     cause = find_cause(None, RAID5, engine=engine(0.99))
     assert cause.limit is Limit.UNKNOWN
-    assert "monitors failed" in cause.sentence
+    assert "not monitored" in cause.sentence
 
 
 def test_only_observed_parts_are_reported_as_not_full() -> None:
     blind = derived(members=None, calls=calls(500, 8.0, 0.8), unknown={"disks": "could not be read"})
     cause = find_cause(blind, RAID5)
     assert cause.limit is Limit.UNKNOWN
-    assert "not seen: disks" in cause.sentence
+    assert "not measured: disks" in cause.sentence
 
 
 FULL = (0.95, 0.95, 0.95, 0.95)
@@ -126,23 +126,23 @@ APPLIES: list[tuple[Cause, Limit, str]] = [
     (
         find_cause(derived((0.61, 0.98, 0.6, 0.62)), RAID5),
         Limit.ONE_DISK,
-        "disk1 is busy 98 % of the time, the others 61 %",
+        "disk1 is busy 98 % of the time, the other members 61 %",
     ),
     (find_cause(derived(FULL), RAID5), Limit.DISKS, "the members are busy 95 % of the time, with requests of 16 KiB"),
     (
         find_cause(derived(machines={"server": machine(received=117e6)}), RAID5, link_bytes_s=GIGABIT),
         Limit.NETWORK,
-        "the link is full: 117 of 125 MB/s",
+        "network link is full: 117 of 125 MB/s",
     ),
     (
         find_cause(derived(read_bytes=200 * MIB, written_bytes=0, wire_read_bytes=20 * MIB), RAID5),
         Limit.CLIENT_CACHE,
-        "90 % of what was read came from the client's own memory",
+        "90 % of the bytes read came from the client's cache",
     ),
     (
         find_cause(derived(machines={"server": machine(0.96), "client1": machine(0.95)}, calls_per_mb=128.0), RAID5),
         Limit.SERVER_CPU,
-        "the server's CPU is busy 96 % of the time, 128 calls for each MB",
+        "the server's CPU is busy 96 % of the time, with 128 NFS calls per MB",
     ),
     (
         find_cause(derived(machines={"server": machine(0.5), "client1": machine(0.95)}), RAID5),
@@ -157,37 +157,37 @@ APPLIES: list[tuple[Cause, Limit, str]] = [
     (
         find_cause(derived(FULL, member_reads_per_written=0.5, array=disk(mean_bytes=65536)), RAID5, wsize=8 * KIB),
         Limit.DISKS,
-        "the array gets 64 KiB at a time, a stripe has 192 KiB",
+        "a request to the array has 64 KiB, a stripe has 192 KiB",
     ),
     (
         find_cause(derived(FULL, member_reads_per_written=0.5), RAID5, wsize=MIB),
         Limit.DISKS,
-        "do not begin and end with the 192 KiB stripes",
+        "not aligned to the stripes of 192 KiB",
     ),
     (
         find_cause(derived(commits=calls(20, 33.0, 0.8), calls=calls(40, 20.0, 0.9)), RAID5),
         Limit.LATENCY,
-        "each fsync waits 33 ms: 4 COMMITs a second",
+        "each fsync waits 33 ms for its COMMIT: 4 COMMITs per second",
     ),
     (
         find_cause(derived(**WAITING, write_amplification=34.0), RAID5),
         Limit.LATENCY,
-        "the members write 34.0 bytes for each byte of the client's, where RAID5 needs 1.3",
+        "the members write 34.0 bytes per byte that the workload writes, where RAID5 needs 1.3",
     ),
     (
         find_cause(derived(FULL, splitting=8.0, array=disk(mean_bytes=128 * KIB), request_limit=128 * KIB), RAID5),
         Limit.DISKS,
-        "in 8 pieces of 128 KiB; it takes no more than 128 KiB at once",
+        "in 8 pieces of 128 KiB; the array accepts at most 128 KiB per request",
     ),
     (
         find_cause(derived(**WAITING), RAID5),
         Limit.LATENCY,
-        "each WRITE of 4 KiB waits for the disks for 8.0 ms: 120 a second",
+        "each WRITE of 4 KiB waits for the disks and takes 8.0 ms: 120 WRITEs per second",
     ),
     (
         find_cause(derived(**WAITING), RAID5, sync=False),
         Limit.LATENCY,
-        "each WRITE of 4 KiB is answered from memory",
+        "each WRITE of 4 KiB is acknowledged from memory",
     ),
     (
         find_cause(
@@ -199,17 +199,17 @@ APPLIES: list[tuple[Cause, Limit, str]] = [
     (
         find_cause(derived(calls=calls(900, 20.0, 3.6), writes=calls(900, 20.0, 3.6)), RAID5),
         Limit.LATENCY,
-        "nothing is full: 3.6 calls at a time wait 20 ms each",
+        "no resource is full: 3.6 calls are in flight, each for 20 ms",
     ),
     (
         find_cause(local(array=disk(in_flight=0.9)), RAID5),
         Limit.LATENCY,
-        "nothing is full: 0.9 requests at a time wait for the array 8.0 ms each",
+        "no resource is full: 0.9 requests wait for the array, each for 8.0 ms",
     ),
     (
         find_cause(derived(calls=calls(9000, 3.0, 24.0), host_cpu=0.8), RAID5),
         Limit.HOST_CPU,
-        "the host's cores are busy 80 % of the time",
+        "this host's cores are busy 80 % of the time",
     ),
     (
         find_cause(derived(FULL, write_amplification=34.0, member_reads_per_written=0.7), RAID5),
@@ -217,7 +217,11 @@ APPLIES: list[tuple[Cause, Limit, str]] = [
         "the members write 34.0 bytes",
     ),
     (find_cause(derived(syncing=("resync",)), RAID5), Limit.UNKNOWN, "a resync of the array ran"),
-    (find_cause(derived(calls=calls(100, 3.0, 0.1, sent_again=9)), RAID5), Limit.UNKNOWN, "9 of 100 calls were sent"),
+    (
+        find_cause(derived(calls=calls(100, 3.0, 0.1, sent_again=9)), RAID5),
+        Limit.UNKNOWN,
+        "9 of 100 calls were retransmitted",
+    ),
 ]
 
 
@@ -281,7 +285,7 @@ DOES_NOT: list[tuple[Cause, Limit, str]] = [
         "round trips",
     ),
     (find_cause(derived(syncing=None), RAID5), Limit.UNKNOWN, "of the array ran"),
-    (find_cause(derived(calls=calls(9000, 3.0, 0.1, sent_again=9)), RAID5), Limit.UNKNOWN, "sent again"),
+    (find_cause(derived(calls=calls(9000, 3.0, 0.1, sent_again=9)), RAID5), Limit.UNKNOWN, "retransmitted"),
     (find_cause(local(array=disk(in_flight=0.2)), RAID5), Limit.UNKNOWN, "wait for the array"),
 ]
 
