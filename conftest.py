@@ -1,3 +1,3 @@
-"""Shared by the harness's own tests and the scenarios; its plugin is loaded by its entry point."""
+"""pytest configuration of the unit tests and the scenarios; pytest loads raidproof's plugin by its entry point."""
 
 pytest_plugins = ["pytester"]

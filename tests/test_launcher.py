@@ -298,7 +298,7 @@ def test_an_environment_of_the_users_is_not_touched(machine: Machine) -> None:
     (machine.home / ".venv" / "mine").touch()
     status, _, said = machine.run("doctor")
     assert status == 3
-    assert "was not made by raidproof (move it away)" in said
+    assert "was not created by raidproof (move it away)" in said
     assert (machine.home / ".venv" / "mine").exists()
 
 
@@ -312,4 +312,4 @@ def test_no_python_that_is_new_enough(machine: Machine) -> None:
 def test_python_without_venv(machine: Machine) -> None:
     status, _, said = machine.run("doctor", NO_ENSUREPIP="1")
     assert status == 6
-    assert "cannot make environments (as root: apt-get install python3-venv)" in said
+    assert "cannot create virtual environments (as root: apt-get install python3-venv)" in said

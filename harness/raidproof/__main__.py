@@ -1,4 +1,4 @@
-"""``python -m raidproof``: what the launcher runs."""
+"""The program of ``python -m raidproof``, which the launcher starts."""
 
 import sys
 

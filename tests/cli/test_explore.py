@@ -83,8 +83,8 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--tear", "1024"), "--tear 1024: a disk writes 512 or 4096 bytes atomically"),
-        (("--keep",), "(name the state with --state)"),
+        (("--tear", "1024"), "--tear must be 512 or 4096"),
+        (("--keep",), "--keep requires --state"),
         (("--cycle", "maid-up"), "did you mean 'made-up'"),
         (("--state", "1-00000000"), "has a state '1-00000000' (explore the crash test first"),
         (("--resume",), "made-up has not been explored yet (leave --resume out)"),
@@ -114,7 +114,7 @@ def test_what_is_for_many_states_is_refused_with_one(
     explore: Explore, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert explore("--state", "1-00000000", *words) == Status.BAD_REQUEST
-    assert f"--state checks one given state: {words[0]} would have no effect" in capsys.readouterr().err
+    assert f"{words[0]} would have no effect" in capsys.readouterr().err
 
 
 def test_an_unknown_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,7 +49,7 @@ def test_an_unknown_option_names_the_nearest(capsys: pytest.CaptureFixture[str])
 def test_an_unknown_part_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     status, said = stderr_of(capsys, "test", "linnt")
     assert status == Status.BAD_REQUEST
-    assert said.startswith("raidproof: no part 'linnt' of the tests (did you mean 'lint'?")
+    assert said.startswith("raidproof: unknown part of the tests: 'linnt' (did you mean 'lint'?")
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,10 +100,12 @@ def test_status_says_whose_fault(error: BaseException, status: Status) -> None:
 
 
 def test_causes_are_one_line() -> None:
-    assert cause_of(OSError(errno.ENOSPC, "No space left on device", "/x/image")).startswith("disk full: /x/image (")
+    assert cause_of(OSError(errno.ENOSPC, "No space left on device", "/x/image")).startswith(
+        "disk full or quota exceeded: /x/image ("
+    )
     assert cause_of(OSError(errno.EADDRINUSE, "Address already in use")) == "Address already in use"
     assert cause_of(PermissionError(errno.EACCES, "Permission denied", "/x")) == "Permission denied: /x"
-    assert cause_of(ValueError("odd")) == "internal error: ValueError: odd (--debug shows where)"
+    assert cause_of(ValueError("odd")) == "internal error: ValueError: odd (--debug shows the traceback)"
 
 
 def break_doctor(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

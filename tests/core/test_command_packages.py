@@ -52,7 +52,7 @@ def test_a_remedy_is_one_line_to_paste() -> None:
     assert install_line(packages) == f"{INSTALL} one other third"
     assert remedy_for("virsh") == f"{INSTALL} libvirt-clients"
     assert remedy_for("qemu-storage-daemon") == f"{INSTALL} qemu-system-common qemu-utils"
-    assert remedy_for("no-such") == "./raidproof doctor says what is missing"
+    assert remedy_for("no-such") == "run ./raidproof doctor, which prints what this host lacks"
     assert "vagrant-libvirt" in install_list(VAGRANT).split()
 
 

@@ -29,7 +29,7 @@ class Tool(Spec):
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"color": "red"}, "Tool has no 'color'; did you mean 'colour'"),
+        ({"color": "red"}, "Tool has no field 'color'; did you mean 'colour'"),
         ({"colour": "gren"}, "did you mean 'green'"),
         ({"number": "many"}, "number: "),
     ],
@@ -109,7 +109,7 @@ def test_files_none_of_which_is_there_are_the_rigs_fault() -> None:
 
 def test_what_is_missing_is_named() -> None:
     assert found_in(r"^x=(\d+)$", "a\nx=12\n", "x") == "12"
-    with pytest.raises(RigError, match="the x is missing from: nothing"):
+    with pytest.raises(RigError, match="the x not found in empty output"):
         found_in(r"^x=(\d+)$", "", "the x")
 
 

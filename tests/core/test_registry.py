@@ -82,7 +82,7 @@ def test_a_field_without_default_needs_the_name() -> None:
     class Strict(Spec):
         shape: Annotated[Shape, OneOf(KINDS)]
 
-    with pytest.raises(RequestError, match=r"a shape needs 'type', which is missing; valid: round"):
+    with pytest.raises(RequestError, match=r"a shape needs the key 'type'; valid values: round"):
         Strict.model_validate({"shape": {"radius": 1}})
 
 

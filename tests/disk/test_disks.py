@@ -60,5 +60,5 @@ def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
 
 
 def test_a_controller_must_exist() -> None:
-    with pytest.raises(ValueError, match="there is no controller 'b'"):
+    with pytest.raises(ValueError, match="controller 'b' is not specified"):
         Topology(machines=server_and_clients().machines, disks=(DiskSpec(serial="a", size=MIB, controller="b"),))

@@ -110,7 +110,7 @@ def test_an_entry_of_another_version_is_refused() -> None:
 def test_a_lost_entry_is_an_error() -> None:
     made = LabDirectory.create()
     made.remove()
-    with pytest.raises(RigError, match="lab entry lost"):
+    with pytest.raises(RigError, match="the lab was removed"):
         made.mark_kept(LabKeys.generate())
 
 

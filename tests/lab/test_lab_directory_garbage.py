@@ -62,7 +62,9 @@ def test_a_running_lab_is_left_alone(keeper: subprocess.Popen[bytes]) -> None:
 
 def test_a_lab_whose_harness_was_killed_goes_with_its_keeper(keeper: subprocess.Popen[bytes]) -> None:
     lab = lab_of(keeper, harness_lives=False, kept=False)
-    assert list(collect()) == [f"ended and removed lab {lab.name}: process {os.getpid()}, which made it, was killed"]
+    assert list(collect()) == [
+        f"ended and removed lab {lab.name}: process {os.getpid()}, which created it, was killed"
+    ]
     assert not lab.path.exists()
     assert keeper.wait() == -9
     assert list(collect()) == []
@@ -77,7 +79,7 @@ def test_a_lab_of_machines_that_exist_goes_although_nothing_holds_it_together() 
         assert entry is not None
         dead = entry.harness.model_copy(update={"started": entry.harness.started - 1})
         (lab.path / ENTRY).write_text(entry.model_copy(update={"harness": dead}).model_dump_json())
-        assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which made it, was killed"]
+        assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which created it, was killed"]
     assert not lab.path.exists()
 
 
@@ -88,13 +90,13 @@ def test_a_strangers_process_with_the_keepers_number_is_not_touched(keeper: subp
     assert entry.keeper is not None
     earlier = entry.keeper.model_copy(update={"started": entry.keeper.started - 1})
     (lab.path / ENTRY).write_text(entry.model_copy(update={"keeper": earlier}).model_dump_json())
-    assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which made it, was killed"]
+    assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which created it, was killed"]
     assert keeper.poll() is None
 
 
 def test_a_kept_lab_ends_only_when_that_is_asked_for(keeper: subprocess.Popen[bytes]) -> None:
     lab = lab_of(keeper, harness_lives=False, kept=True)
-    assert list(collect()) == [f"left alone lab {lab.name}, which was kept (./raidproof gc --kept ends it)"]
+    assert list(collect()) == [f"did not touch lab {lab.name}, which was kept (./raidproof gc --kept ends it)"]
     assert lab.path.exists()
     assert list(collect(kept=True)) == [f"ended and removed lab {lab.name}, which was kept"]
     assert keeper.wait() == -9
@@ -105,20 +107,20 @@ def test_a_kept_lab_that_has_ended_is_removed(keeper: subprocess.Popen[bytes]) -
     lab = lab_of(keeper, harness_lives=False, kept=True)
     keeper.kill()
     keeper.wait()
-    assert list(collect()) == [f"removed lab {lab.name}: it was kept, and has ended"]
+    assert list(collect()) == [f"removed lab {lab.name}: it was kept, but its keeper has ended"]
 
 
 def test_a_lab_whose_maker_did_not_get_far(temporary: Path) -> None:
     lab = LabDirectory.create()
     (lab.path / ENTRY).unlink()
-    assert list(collect()) == [f"removed lab {lab.name}: the process that was making it was killed"]
+    assert list(collect()) == [f"removed lab {lab.name}: the process that was creating it was killed"]
 
 
 def test_a_lab_of_another_version_is_left_alone() -> None:
     lab = LabDirectory.create()
     (lab.path / ENTRY).write_text("{}")
     (said,) = collect(kept=True)
-    assert said.startswith(f"left alone lab {lab.name}: written by another version")
+    assert said.startswith(f"did not touch lab {lab.name}: another version")
     assert lab.path.exists()
 
 
@@ -143,7 +145,7 @@ def test_only_trials_that_must_be_over_go(temporary: Path) -> None:
         folder.mkdir()
     long_ago = wall_clock().timestamp() - 3 * PROBE_DEADLINE_S
     os.utime(over, (long_ago, long_ago))
-    assert list(collect()) == [f"removed {over}, of a kernel's trial"]
+    assert list(collect()) == [f"removed {over}, a folder of a killed test boot"]
     assert running.exists()
 
 
@@ -157,4 +159,4 @@ def test_the_command_reports_each_removal_or_that_there_was_none(capsys: pytest.
     gc()
     gc()
     said = capsys.readouterr().out.splitlines()
-    assert said == [f"removed lab {lab.name}: the process that was making it was killed", "nothing to do"]
+    assert said == [f"removed lab {lab.name}: the process that was creating it was killed", "found nothing to remove"]

@@ -162,7 +162,7 @@ def test_success_and_failure_are_what_was_expected() -> None:
     assert machine.fail(["false", "a b"]).status == 3
     with pytest.raises(CommandFailed, match=r"server: status 3 from: false 'a b'\nno way"):
         machine.succeed(["false", "a b"])
-    with pytest.raises(RigError, match="succeeded, and must not: true"):
+    with pytest.raises(RigError, match="succeeded, but must fail: true"):
         machine.fail(["true"])
 
 
@@ -209,7 +209,7 @@ def test_what_is_done_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     said = [re.sub(r"\d\.\d+ s", "N s", record.message) for record in caplog.records]
     assert said == [
         "server: N s, status 0: echo 'a b'",
-        r"server: N s: wrote '1\n' to /sys/a, refused: Read-only file system",
+        r"server: N s: cannot write '1\n' to /sys/a: Read-only file system",
         "server: N s: wrote 100 bytes to /etc/b",
         "server: N s: read /etc/b",
         "server: N s: resolved /dev/link",

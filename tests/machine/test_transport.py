@@ -275,11 +275,14 @@ def test_files_need_an_agent(server: Server, caplog: pytest.LogCaptureFixture) -
     transport = transport_to(server)
     transport.connect(Deadline.after(20))
     assert run(transport, "true").ok
-    with pytest.raises(RequirementMissing, match=r"server: cannot read /etc/fstab: its agent .*python3: not found"):
+    with pytest.raises(
+        RequirementMissing,
+        match=r"server: cannot read /etc/fstab: the machine cannot run the agent: .*python3: not found",
+    ):
         transport.read(["/etc/fstab"], Deadline.after(20))
     transport.close()
-    assert [record.message for record in caplog.records if "no agent" in record.message] == [
-        "server: no agent, so each command takes a channel of its own: the agent ended with status 127 "
+    assert [record.message for record in caplog.records if "cannot run the agent" in record.message] == [
+        "server: cannot run the agent; each command uses an SSH channel of its own: the agent ended with status 127 "
         "(sh: 1: python3: not found)"
     ]
 
@@ -312,21 +315,21 @@ def test_a_command_that_closes_its_output_is_still_waited_for(transport: Transpo
 def test_a_connection_that_breaks_is_the_rigs_fault(server: Server, transport: Transport) -> None:
     command = transport.start(["sleep", "5"], Deadline.after(20))
     server.transports[0].close()
-    with pytest.raises(RigError, match="server: the connection broke during: sleep 5"):
+    with pytest.raises(RigError, match="server: the SSH connection broke during: sleep 5"):
         command.wait(Deadline.after(20))
-    with pytest.raises(RigError, match="server: no connection"):
+    with pytest.raises(RigError, match="server: no SSH connection is open"):
         run(transport, "true")
 
 
 def test_a_wrong_host_key_is_refused(server: Server) -> None:
     stranger = LabKeys(user=KEYS.user, host=KeyPair.generate())
-    with pytest.raises(RigError, match="answers, but not as the machine that it should be"):
+    with pytest.raises(RigError, match="SSH login refused, or unexpected host key"):
         transport_to(server, stranger).connect(Deadline.after(20))
 
 
 def test_a_rejected_user_is_reported(server: Server) -> None:
     stranger = LabKeys(user=KeyPair.generate(), host=KEYS.host)
-    with pytest.raises(RigError, match="answers, but not as the machine that it should be"):
+    with pytest.raises(RigError, match="SSH login refused, or unexpected host key"):
         transport_to(server, stranger).connect(Deadline.after(20))
 
 

@@ -164,12 +164,12 @@ def test_a_gate_shuts_one_way_or_both_and_opens_again(
 
 
 def test_a_gate_that_cannot_be_shut(namespace: Namespace) -> None:
-    with pytest.raises(RequirementMissing, match="cannot cut no-such"):
+    with pytest.raises(RequirementMissing, match="cannot drop frames at no-such"):
         namespace.gate("no-such", deaf=True, mute=True)
 
 
 def test_a_tap_that_cannot_be_made(namespace: Namespace) -> None:
-    with pytest.raises(RequirementMissing, match="cannot make a machine's network interface"):
+    with pytest.raises(RequirementMissing, match="cannot create the network interface"):
         namespace.tap("a-name-that-is-too-long", "lab")
 
 
@@ -217,7 +217,7 @@ def test_the_reason_for_missing_namespaces_is_reported(tmp_path: Path, monkeypat
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(bin_directory))
     with (
-        pytest.raises(RequirementMissing, match=r"cannot make namespaces for a lab: unshare: .* not permitted"),
+        pytest.raises(RequirementMissing, match=r"cannot create the namespaces of a lab: unshare: .* not permitted"),
         Namespace(tmp_path),
     ):
         pass
@@ -243,7 +243,7 @@ def test_a_folder_of_the_host_is_hidden_from_the_lab_and_only_from_it(tmp_path: 
 
 def test_a_lab_does_not_hide_its_own_directory(tmp_path: Path) -> None:
     with (
-        pytest.raises(RequestError, match="cannot live in it"),
+        pytest.raises(RequestError, match="its directory must not be there"),
         Namespace(tmp_path, folders={tmp_path.parent: tmp_path}),
     ):
         pass

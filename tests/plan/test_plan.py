@@ -49,7 +49,7 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"run": {"min_seconds": 9, "max_seconds": "3s"}}, r"run: min_seconds, 9 s, is more than max_seconds, 3 s"),
         ({"workload": []}, r"workload: write one or more tables"),
         ({"workload": [{"tool": "ddd"}]}, r"no workload is named 'ddd'; did you mean 'dd'"),
-        ({"workload": [{}]}, r"a workload needs 'tool', which is missing; valid: bonnie"),
+        ({"workload": [{}]}, r"a workload needs the key 'tool'; valid values: bonnie"),
         ({"workload": [{"tool": "dd", "name": "x"}, {"tool": "dd", "name": "x"}]}, "two workloads .*'x'"),
     ],
 )

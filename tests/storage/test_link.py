@@ -44,7 +44,7 @@ FULL_SPEC = LinkSpec.model_validate({"rate": "1Gbit", "delay": "1ms", "jitter": 
         ({"delay": "1ms", "jitter": "100us"}, "request a rate"),
         ({"loss": 100}, "less than 100"),
         ({"loss": -1}, "greater than or equal to 0"),
-        ({"latency": "1ms"}, "LinkSpec has no 'latency'"),
+        ({"latency": "1ms"}, "LinkSpec has no field 'latency'"),
     ],
 )
 def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason: str) -> None:

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from raidproof.run.exploration import Source
 
 TEARS = (512, 4096)
+"""Bytes that a disk can write atomically: the sector sizes of drives."""
 DEFAULT_STATES = 1000
-OF_MANY = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
-"""Options that select the states of an exploration."""
+"""Crash states of an exploration without ``--states`` and ``--minutes``."""
+SAMPLING = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
+"""Options that select the crash states of an exploration; with ``--state`` they have no effect."""
 
 
 def explore(
@@ -25,7 +27,7 @@ def explore(
         str | None, typer.Option(help="The crash test to explore; required if the run has several.")
     ] = None,
     states: Annotated[
-        int | None, typer.Option(min=1, help="Number of crash states (default 1000; unlimited with --minutes).")
+        int | None, typer.Option(min=1, help="Crash states to check (default 1000; unlimited with --minutes).")
     ] = None,
     minutes: Annotated[
         float | None,
@@ -33,10 +35,10 @@ def explore(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     checkers: Annotated[int, typer.Option(min=1, max=64, help="Machines that check crash states in parallel.")] = 2,
-    tear: Annotated[int, typer.Option(help="Bytes of a write that a power cut cannot tear: 512 or 4096.")] = TEARS[0],
+    tear: Annotated[int, typer.Option(help="Bytes that a disk writes atomically in a cut: 512 or 4096.")] = TEARS[0],
     at_replies: Annotated[
         bool,
-        typer.Option("--at-replies", help="Cut only at acknowledgements, and drop all volatile caches."),
+        typer.Option("--at-replies", help="Cut only at acknowledgements, and lose all data in volatile caches."),
     ] = False,
     starts_dirty: Annotated[
         bool,
@@ -46,17 +48,23 @@ def explore(
     ] = False,
     state: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Check this one crash state again; its ID is on the report's page."),
+        typer.Option(
+            metavar="ID", help="Check only this crash state again; the page of the exploration shows the IDs."
+        ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="With --state: keep the lab that holds it, for `raidproof shell`.")
+        bool,
+        typer.Option("--keep", help="With --state: keep the lab with the crash state running, for `raidproof shell`."),
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Check the crash states that a recorded run could have had against the acknowledgements of its clients."""
+    """Check crash states of a recorded crash test.
+
+    Each crash state must contain the operations that the server had acknowledged before the cut.
+    """
     from raidproof.core.log import progress  # noqa: PLC0415
     from raidproof.provider.registry import prepare  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
@@ -64,17 +72,17 @@ def explore(
     from raidproof.run.exploration import source_of  # noqa: PLC0415
 
     if tear not in TEARS:
-        raise RequestError(f"--tear {tear}: a disk writes 512 or 4096 bytes atomically")
+        raise RequestError(f"--tear must be 512 or 4096, the bytes that a disk writes atomically, not {tear}")
     if keep and state is None:
-        raise RequestError("--keep keeps the lab of one crash state", remedy="name the state with --state")
-    sources = {name: asked.get_parameter_source(name) for name in OF_MANY}
-    said = [
+        raise RequestError("--keep requires --state", remedy="name the crash state whose lab is to be kept")
+    sources = {name: asked.get_parameter_source(name) for name in SAMPLING}
+    given = [
         f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"
     ]
-    if state is not None and said:
+    if state is not None and given:
         raise RequestError(
-            f"--state checks one given state: {', '.join(said)} would have no effect",
-            remedy="omit one or the other",
+            f"with --state, which checks one given crash state, {', '.join(given)} would have no effect",
+            remedy=f"omit --state, or omit {', '.join(given)}",
         )
     source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
     require_host()
@@ -96,7 +104,7 @@ def explore(
 
 
 def show_state(source: "Source", name: str, *, keep: bool) -> "Outcome":
-    """Check one crash state again and print the result and the next commands."""
+    """Check one crash state again, print the result and commands for its inspection, and return the outcome."""
     from raidproof.run.exploration import find, replay  # noqa: PLC0415
 
     shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)

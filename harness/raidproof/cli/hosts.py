@@ -8,20 +8,25 @@ import typer
 
 app = typer.Typer(
     name="hosts",
-    help="Existing machines: permit the use of their disks, restore the machines after a crash.",
+    help="Permit the use of existing machines' disks; restore machines.",
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
 )
-Inventory = Annotated[Path, typer.Argument(help="the inventory, as docs/hosts.md describes it")]
+Inventory = Annotated[Path, typer.Argument(help="the inventory file; docs/hosts.md describes the format")]
 
 
 @app.command()
 def adopt(
     inventory: Inventory,
-    yes: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Confirm without a question.")] = None,
+    yes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FINGERPRINT", help="Confirm without a prompt, by the fingerprint that this command prints."
+        ),
+    ] = None,
 ) -> None:
-    """Show the contents of an inventory's disks and, after confirmation, mark the disks as raidproof's."""
+    """Show the content of an inventory's disks and, after a confirmation, permit raidproof to overwrite the disks."""
     from raidproof.provider.hosts import gate  # noqa: PLC0415
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
     from raidproof.provider.hosts.login import reached  # noqa: PLC0415
@@ -35,7 +40,7 @@ def adopt(
 
 @app.command()
 def restore(inventory: Inventory) -> None:
-    """Restore every machine to its state before a run that was killed. Machines in that state are not changed."""
+    """Restore the machines that a killed run has changed to their state before the run."""
     from raidproof.provider.hosts.inventory import load_inventory  # noqa: PLC0415
     from raidproof.provider.hosts.login import reached  # noqa: PLC0415
     from raidproof.provider.hosts.snapshot import copies, restore_all  # noqa: PLC0415
@@ -45,6 +50,7 @@ def restore(inventory: Inventory) -> None:
     for one in restored:
         print(f"{one.machine}: restored to its state before run {one.run}")  # noqa: T201
         for path in one.replaced:
-            print(f"  {path} was changed since run {one.run} by another program or user; {copies()} has that version")  # noqa: T201
+            changed = f"another program or user changed {path} since run {one.run}"
+            print(f"  {changed}; the changed version is in {copies()}")  # noqa: T201
     if not restored:
         print("nothing to restore")  # noqa: T201

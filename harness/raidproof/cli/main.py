@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs when it runs, so that help is shown at once."""
+"""The command line. Each command imports its modules only when it runs, so that help appears at once."""
 
 import configparser
 import errno
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
     from raidproof.plan.plan import Plan
 
 HOME = Path(__file__).resolve().parents[3]
+"""The folder of the clone, if raidproof runs from a clone."""
 app = typer.Typer(
     name="raidproof",
-    help="Build an NFS server on Linux RAID, measure it, pull the plug, and check every promise.",
+    help="Build an NFS server on Linux RAID, measure it, cut its power, and check every promise.",
     epilog="Exit status: 0 PASS, 1 FAIL, 2 bad request, 3 ERROR of the rig, 4 INVALID, 5 INCONCLUSIVE, "
     "6 requirement missing, 130 interrupted.",
     add_completion=False,
@@ -64,22 +65,25 @@ app = typer.Typer(
 
 def export_log(
     run: StoredRun,
-    disk: Annotated[str, typer.Argument(help="serial of the disk: disk0, disk1, ...")],
+    disk: Annotated[str, typer.Argument(help="serial number of the disk: disk0, disk1, ...")],
     file: Annotated[Path, typer.Argument(help="file to create; it must not exist")],
     cycle: Annotated[str | None, typer.Option(help="The crash test; required if the run has several.")] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Write the requests of a disk up to the power cut in the format of the kernel's dm-log-writes target."""
+    """Write the recorded requests of a disk to a file.
+
+    The file has the requests up to the power cut, in the format of the kernel's target dm-log-writes.
+    """
     from raidproof.disk.replay import export_dm_log_writes  # noqa: PLC0415
     from raidproof.disk.writelog import LogError, WriteLog  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.run.exploration import choose_cycle, recorded  # noqa: PLC0415
 
     if file.exists():
-        raise RequestError(f"{file} already exists", remedy="give another name, or remove it")
+        raise RequestError(f"{file} already exists", remedy="give another name, or remove the file")
     store = RunStore.find(run, results)
     chosen = choose_cycle(store.load(), store.path, cycle)
-    # Remove a partial file, so that it is not mistaken for a whole log.
+    # Under another name until complete, so that a partial file is not mistaken for a whole log.
     partial = file.with_name(f"{file.name}.partial")
     try:
         entries = export_dm_log_writes(WriteLog(store.path / recorded(chosen)), disk, partial)
@@ -87,7 +91,7 @@ def export_log(
     except LogError as error:
         raise RequestError(f"{chosen.name}: {error}") from error
     except OSError as error:
-        remedy = "free some space" if error.errno == errno.ENOSPC else "give a name in a folder that can be written"
+        remedy = "free some space" if error.errno == errno.ENOSPC else "name a file in a folder that you can write to"
         raise RequestError(f"cannot write {file}: {error.strerror}", remedy=remedy) from error
     finally:
         partial.unlink(missing_ok=True)
@@ -100,7 +104,7 @@ app.command()(export_log)
 
 
 def show_version(asked: bool) -> None:
-    """Print the version and exit."""
+    """Print the version and exit, if ``--version`` is given."""
     if asked:
         print(f"raidproof {__version__}")  # noqa: T201
         raise typer.Exit
@@ -113,7 +117,7 @@ def options(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
 ) -> None:
-    """Options of every command. ``main`` reads --debug itself: it must hold for a mistake in the command line too."""
+    """Define the options of every command; `main` reads --debug itself, for errors of the command line too."""
 
 
 @app.command("test")
@@ -122,19 +126,19 @@ def run_tests(
         list[str] | None, typer.Argument(help="lint, type, unit, scenarios (default: all four), or fuzz")
     ] = None,
 ) -> None:
-    """Run lint, types, the unit tests, then the scenarios, as in tox.ini, in this environment."""
+    """Run linter, type checker, unit tests, then the scenarios."""
     require_clone()
     from tox.run import main as tox  # noqa: PLC0415
 
     arguments = tox_arguments(parts or [], *tox_environments((HOME / "tox.ini").read_text()))
-    # In this process, so that SIGTERM reaches tox as Ctrl-C does: it then interrupts what it runs.
+    # In this process, so that SIGTERM interrupts tox as Ctrl-C does, and tox ends the programs that it runs.
     failed = tox(arguments) != Status.PASS
     raise typer.Exit(Status.INTERRUPTED if interrupted() else Status.FAIL if failed else Status.PASS)
 
 
 @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
 def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest's arguments")] = None) -> None:
-    """Run the end-to-end scenarios; takes pytest's arguments."""
+    """Run the end-to-end scenarios. All arguments are passed to pytest."""
     require_clone()
     os.chdir(HOME)
     # Replace this process, so that signals and the exit status are pytest's own.
@@ -149,7 +153,10 @@ def demo(
     results: Results = RESULTS,
     keep: Keep = False,
 ) -> None:
-    """Cut the power under a sync and an async export, with controls: a table and a report."""
+    """Cut the power under a sync export and an async export.
+
+    The command runs controls too, prints a table, and writes a report.
+    """
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.demo import run_demo  # noqa: PLC0415
 
@@ -171,7 +178,10 @@ def run(
     results: Results = RESULTS,
     keep: Keep = False,
 ) -> None:
-    """Measure every configuration of a plan, name the bottleneck of each, and rank those that keep their promises."""
+    """Measure every configuration of a plan.
+
+    The report names the bottleneck of each configuration, and ranks the configurations that keep every promise.
+    """
     matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
     platform = platform_asked(asked, matrix.plan)
     if dry_run:
@@ -198,7 +208,10 @@ def compare_sides(
     repeats: Repeats = None,
     results: Results = RESULTS,
 ) -> None:
-    """Measure a plan alternately on two sides that differ in kernel, image or packages, and compare them."""
+    """Compare two kernels, images or packages by a plan.
+
+    The command measures the cells of the plan alternately on the two sides.
+    """
     from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
@@ -225,7 +238,10 @@ def compare_sides(
 
 @app.command("box")
 def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None, package: Package = None) -> None:
-    """Build the box of provider vagrant from our image and kernel, and print its path."""
+    """Build the box that provider vagrant boots, and print its path.
+
+    The box contains raidproof's image and kernel.
+    """
     from raidproof.core.log import progress  # noqa: PLC0415
     from raidproof.core.topology import SoftwareSpec  # noqa: PLC0415
     from raidproof.image import image as images  # noqa: PLC0415
@@ -245,7 +261,7 @@ def judge(
     run: StoredRun,
     results: Results = RESULTS,
 ) -> None:
-    """Judge a stored run again, without machines."""
+    """Compute the verdicts of a stored run again, without machines."""
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.run import write_report  # noqa: PLC0415
@@ -260,10 +276,15 @@ def judge(
 
 @app.command()
 def shell(
-    machine: Annotated[str, typer.Argument(help="server, client1, ...")],
-    lab: Annotated[str | None, typer.Option("--lab", help="The kept lab; required if there are several.")] = None,
+    machine: Annotated[str, typer.Argument(help="name of a machine: server, client1, ...")],
+    lab: Annotated[
+        str | None, typer.Option("--lab", help="Name of the kept lab; required if several labs are kept.")
+    ] = None,
 ) -> None:
-    """Open a shell in a machine of a kept lab; without a terminal, execute standard input there."""
+    """Open a shell in a machine of a kept lab.
+
+    Without a terminal, the machine runs the commands on standard input.
+    """
     from raidproof.run.shell import enter  # noqa: PLC0415
 
     raise typer.Exit(enter(machine, lab))
@@ -271,22 +292,22 @@ def shell(
 
 @app.command()
 def gc(
-    kept: Annotated[bool, typer.Option("--kept", help="Also end labs that were kept with --keep.")] = False,
+    kept: Annotated[bool, typer.Option("--kept", help="Also end running labs that were kept with --keep.")] = False,
 ) -> None:
-    """Find and remove the processes, namespaces and files of killed runs."""
+    """Remove the processes, namespaces and files of killed runs."""
     from raidproof.lab.lab_directory import collect  # noqa: PLC0415
 
-    did = False
+    found = False
     for line in collect(kept=kept):
-        did = True
+        found = True
         print(line)  # noqa: T201
-    if not did:
-        print("nothing to do")  # noqa: T201
+    if not found:
+        print("found nothing to remove")  # noqa: T201
 
 
 @app.command()
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print a JSON array of findings.")] = False) -> None:
-    """Report what this machine can and cannot do, with reasons and remedies."""
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings as a JSON array.")] = False) -> None:
+    """Report what this host can and cannot do, with remedies."""
     from raidproof.run import doctor as diagnosis  # noqa: PLC0415
 
     findings = diagnosis.examine()
@@ -296,37 +317,40 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print a JSON array
 
 
 def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
-    """Return the requested cells of a plan, and describe them."""
+    """Return the selected cells of a plan, and print their description.
+
+    ``changes`` replace values of the plan's table ``run``, for example its seed.
+    """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
     from raidproof.plan.plan import load_plan  # noqa: PLC0415
 
-    said = {name: value for name, value in changes.items() if value is not None}
-    matrix = matrix_of(load_plan(path, said)).select(select)
+    given = {name: value for name, value in changes.items() if value is not None}
+    matrix = matrix_of(load_plan(path, given)).select(select)
     Console().print(describe(matrix))
     return matrix
 
 
 def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
-    """Return how the machines are to come to be, and what they are to run, by a command's options and its plan."""
+    """Return the provider and the software that a command's options and its plan request."""
     from raidproof.run.platform import platform_for  # noqa: PLC0415
 
     return platform_for(asked.params, plan.run if plan else None)
 
 
 def require_clone() -> None:
-    """Require the project's own tests, which an installed package has not.
+    """Check that raidproof runs from a clone of the project, which has the project's tests.
 
     Raises:
-        RequestError: this is an installed package.
+        RequestError: raidproof runs from an installed package.
     """
     if not (HOME / "tox.ini").is_file():
-        remedy = "run ./raidproof in a clone of the project; with your own tests, run pytest: its plug-in is installed"
+        remedy = "run ./raidproof in a clone of the project; for your own tests, run pytest, which loads the plugin"
         raise RequestError("the project's tests and scenarios are not part of an installed raidproof", remedy=remedy)
 
 
 def tox_environments(ini: str) -> tuple[list[str], list[str]]:
-    """Return the environments that tox.ini lists, which are run by default, and all that it has."""
+    """Return the names of the tox environments that run by default, and of all environments that tox.ini defines."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(ini)
     listed = [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
@@ -334,26 +358,26 @@ def tox_environments(ini: str) -> tuple[list[str], list[str]]:
 
 
 def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return tox's arguments for these parts, in the running environment instead of one of tox's making.
+    """Return the arguments with which tox runs these parts in the current Python environment.
 
     Raises:
-        RequestError: there is no such part.
+        RequestError: tox.ini does not define an environment with the name of a part.
     """
     for part in parts:
         if part not in known:
-            raise RequestError(f"no part {part!r} of the tests", remedy=nearest(part, known))
+            raise RequestError(f"unknown part of the tests: {part!r}", remedy=nearest(part, known))
     config = ["--conf", str(HOME / "tox.ini")]
     return ["run", "--current-env", *config, "-e", ",".join(parts or listed)]
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """Add the scenarios folder, unless the arguments already name something in it."""
+    """Return pytest's arguments, with the folder ``scenarios`` added unless an argument names a path in it."""
     named = any(not argument.startswith("-") and "scenarios" in argument for argument in arguments)
     return [*arguments] if named else ["scenarios", *arguments]
 
 
 def status_of(error: BaseException) -> Status:
-    """Return the exit status for an error, by its origin."""
+    """Return the exit status of a command that an error ended."""
     match error:
         case KeyboardInterrupt():
             return Status.INTERRUPTED
@@ -374,38 +398,38 @@ def status_of(error: BaseException) -> Status:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the one line, or the few, that a user needs of an error."""
+    """Return the message for users about an error, without a traceback."""
     match error:
         case KeyboardInterrupt():
-            return "interrupted (./raidproof gc removes what could not be undone)"
+            return "interrupted (./raidproof gc removes processes and files that remain)"
         case RaidproofError():
             return str(error)
         case BaseExceptionGroup():
             return "; ".join(cause_of(one) for one in error.exceptions)
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f": {error.filename}" if error.filename else ""
-            return f"disk full{where} (free some space; ./raidproof doctor says how much is needed where)"
+            return f"disk full or quota exceeded{where} (free space; ./raidproof doctor prints how much is needed)"
         case OSError(strerror=str(reason), filename=name):
             return f"{reason}: {name}" if name else reason
         case _:
-            return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+            return f"internal error: {type(error).__name__}: {error} (--debug shows the traceback)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status; an error is one line on standard error."""
+    """Run one command, print an error as one line on standard error, and return the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
     words = [word for word in ours if word != "--debug"] + words[len(ours) :]
     unwind_on_signals()
     try:
-        # Not in typer's own way of ending, which would print a mistake in ten lines.
+        # In standalone mode, typer would print an error of the command line in ten lines.
         status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS
-        if status == Status.INTERRUPTED:  # typer's answer to KeyboardInterrupt
+        if status == Status.INTERRUPTED:  # typer returns this status after a KeyboardInterrupt
             print(f"raidproof: {cause_of(KeyboardInterrupt())}", file=sys.stderr)  # noqa: T201
         return int(status)
-    except typer.TyperException as mistake:
-        print(f"raidproof: {mistake.format_message()}", file=sys.stderr)  # noqa: T201
+    except typer.TyperException as error:
+        print(f"raidproof: {error.format_message()}", file=sys.stderr)  # noqa: T201
         return Status.BAD_REQUEST
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

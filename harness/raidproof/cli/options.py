@@ -1,4 +1,4 @@
-"""Options and arguments that several commands have."""
+"""Options and arguments that several commands share."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,6 +13,7 @@ from raidproof.run.plan_runner import OPTIONS
 RESULTS = Path("results")
 """Default directory of stored runs."""
 HELP = {option.name: option.help for option in OPTIONS}
+"""Help texts of the options about machines, by option name."""
 Kernel = Annotated[str | None, typer.Option(help=HELP["kernel"])]
 Modules = Annotated[str | None, typer.Option(help=HELP["modules"])]
 Image = Annotated[str | None, typer.Option(help=HELP["image"])]
@@ -31,22 +32,27 @@ PLATFORM = {
 PlanFile = Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")]
 StoredRun = Annotated[str, typer.Argument(help="name or directory of a stored run")]
 Select = Annotated[
-    str | None, typer.Option("-k", help="Only cells that match this expression: 'level=5 and not wsize=8KiB'.")
+    str | None, typer.Option("-k", help="Select cells by an expression, for example 'level=5 and not wsize=8KiB'.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run without starting it.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the order and of all random choices.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run, and do not start it.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the order of the cells and of all random choices.")]
 Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
 Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
 Base = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="The base side: kernel=..., image=..., PACKAGE=...deb, server.kernel=..."),
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Software of the base side: kernel=..., image=..., PACKAGE=...deb; server.kernel=...: server only.",
+    ),
 ]
-New = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="The new side, in the same form.")]
+New = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Software of the new side, in the form of --base.")
+]
 
 
 def with_platform(*, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds the options of ``PLATFORM`` to a command, in front of option ``before``."""
+    """Return a decorator that adds the options of ``PLATFORM`` to a command, before the option named ``before``."""
 
     def added_to(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)

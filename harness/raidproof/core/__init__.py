@@ -1,1 +1,1 @@
-"""Common code of all packages: errors, units, clock and waiting, host commands, the log."""
+"""Common code of all packages: errors, units, clocks and waiting, commands of this host, the log."""

@@ -11,19 +11,22 @@ class Culprit(StrEnum):
 
     DISKS = "the disks"
     STACK = "the stack"
-    """The server's software between disks and network, if nothing more specific is known."""
+    """The server's software between its disks and the network, if the evidence names no single part."""
     ASYNC_EXPORT = "the async export"
     SERVER = "the server"
     NFSD = "nfsd"
     KERNEL = "kernel"
     WRITE_HOLE = "the write hole"
-    """Data and parity that did not reach the disks together, in an array without protection against this (md(4))."""
+    """Data and parity of a stripe disagree after the cut, on an array without a journal or PPL (md(4))."""
     CLIENT = "a client"
     CLIENT_CACHE = "the client's cache"
 
 
 class Cause(StrEnum):
-    """What a part of the system did, known because the harness injected or counted it."""
+    """What the blamed part did wrong: a defect that the harness injected, or an event that it counted.
+
+    Records contain the values.
+    """
 
     LOST_FLUSHES = "acknowledged flushes and kept nothing"
     MISPLACED_WRITES = "writes were not put where they belong"
@@ -41,14 +44,14 @@ class Blame(BaseModel):
     culprit: Culprit
     cause: Cause | None = None
     members: tuple[str, ...] = ()
-    """Serial numbers of the disks or names of the machines to blame; empty: all of this part."""
+    """Serial numbers of the blamed disks, or names of the blamed machines; empty: none is known in particular."""
     detail: str = ""
-    """A sentence for users, which no program reads; if empty, the cause is shown."""
+    """What the part did, as text for users, which no program reads; if empty, users see ``cause``."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_an_older_record(cls, value: Any) -> Any:
-        """Convert the form in older records: the culprit's name, a colon, and a sentence."""
+        """Convert a blame from an older record, where it is one text: culprit, colon, sentence."""
         if not isinstance(value, str):
             return value
         culprit, _, detail = value.partition(": ")
@@ -56,8 +59,8 @@ class Blame(BaseModel):
         return {"culprit": Culprit.STACK, "detail": value} if known is None else {"culprit": known, "detail": detail}
 
     def __str__(self) -> str:
-        said = self.detail or self.cause
-        return f"{self.culprit}: {said}" if said else self.culprit.value
+        what = self.detail or self.cause
+        return f"{self.culprit}: {what}" if what else self.culprit.value
 
 
 def blamed_as(blame: Blame | None, expected: Culprit | Cause | None) -> bool:
@@ -66,7 +69,7 @@ def blamed_as(blame: Blame | None, expected: Culprit | Cause | None) -> bool:
 
 
 def expected_blame(value: Any) -> Any:
-    """Return the culprit or cause that a control expects; convert the sentence of an older record."""
+    """Return the culprit or cause that a control expects; an older record has a sentence with the culprit first."""
     if isinstance(value, str) and value not in {*Culprit, *Cause}:
         return Blame.model_validate(value).culprit
     return value

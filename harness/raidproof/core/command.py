@@ -1,4 +1,4 @@
-"""Programs on this host: how they run, how a failure is reported, and the packages that install them."""
+"""Run programs on this host, report their failures, and name the packages that install missing programs."""
 
 import os
 import shlex
@@ -12,39 +12,47 @@ from pathlib import Path
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing, RigError
 
 DEFAULT_DEADLINE_S = 60.0
+"""Seconds after which a command is ended if its caller sets no deadline."""
 
 ENDING_S = 30.0
+"""Seconds between SIGTERM and SIGKILL for a program that `follow` ends."""
 NOT_FOUND = 127
-_GROUP = """\
+"""Exit status of sh(1) for a command that does not exist."""
+_FORWARD_SIGTERM = """\
 trap 'trap "" TERM; kill -TERM 0; wait "$child"; exit 143' TERM
 "$@" &
 child=$!
 wait "$child"
 """
-"""Shell script that runs a program and forwards SIGTERM to the process group: mmdebstrap alone would wait for its
-children and not end them."""
+"""Shell script that runs a program and forwards SIGTERM to its process group.
+
+Without the script, only mmdebstrap would receive SIGTERM, and would wait for its children instead of ending them.
+"""
 
 FOLDER = Path(__file__).resolve().parents[1] / "vms"
 HOST, WIRE, QEMU, VAGRANT, KERNEL = (
     FOLDER / f"host-packages{suffix}.txt" for suffix in ("", "-wire", "-qemu", "-vagrant", "-kernel")
 )
+"""Lists of host packages: for every lab, for captures of NFS traffic, for two providers, for kernel builds."""
 INSTALL = "as root: apt-get update && apt-get install --yes --no-install-recommends"
-"""The launcher's command, for Debian and Ubuntu. Other distributions have these packages under other names."""
+"""First words of a remedy for Debian and Ubuntu; other distributions have the packages under other names."""
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended, on this host or in a machine."""
+    """The result of a command that ended, on this host or in a machine."""
 
     argv: tuple[str, ...]
     status: int
+    """Exit status; negative if a signal ended a program of this host (`subprocess.Popen.returncode`)."""
     stdout: str
     stderr: str
     where: str = "host"
+    """Name of the machine that ran the command, or ``host``."""
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with status 0."""
+        """Whether the command ended with status 0."""
         return self.status == 0
 
 
@@ -52,10 +60,10 @@ class CommandFailed(RigError):
     """A command ended with a status that its caller did not expect."""
 
     def __init__(self, completed: Completed) -> None:
-        said = (completed.stderr.strip() or completed.stdout.strip())[-2000:]
+        output = (completed.stderr.strip() or completed.stdout.strip())[-2000:]
         super().__init__(
             f"{completed.where}: status {completed.status} from: {shlex.join(completed.argv)}"
-            + (f"\n{said}" if said else "")
+            + (f"\n{output}" if output else "")
         )
         self.completed = completed
 
@@ -67,11 +75,11 @@ def run(
     environment: Mapping[str, str] | None = None,
     deadline_s: float = DEFAULT_DEADLINE_S,
 ) -> Completed:
-    """Run a program to its end, whatever its status.
+    """Run a program on this host, and return its result, whatever its exit status.
 
     Raises:
         RequirementMissing: the program is not installed.
-        DeadlineExceeded: the program exceeded ``deadline_s`` seconds and was ended.
+        DeadlineExceeded: the program ran longer than ``deadline_s`` seconds and was ended.
     """
     words = tuple(map(str, argv))
     try:
@@ -99,10 +107,11 @@ def succeed(
     environment: Mapping[str, str] | None = None,
     deadline_s: float = DEFAULT_DEADLINE_S,
 ) -> str:
-    """Run a program that must end with status 0, and return its standard output.
+    """Run a program on this host that must end with status 0, and return its standard output.
 
     Raises:
-        CommandFailed: the program ended with another status. All errors of `run` are raised too.
+        CommandFailed: the program ended with another status.
+        RequirementMissing, DeadlineExceeded: as for `run`.
     """
     completed = run(argv, stdin=stdin, environment=environment, deadline_s=deadline_s)
     if not completed.ok:
@@ -118,18 +127,19 @@ def follow(
     pass_fds: Sequence[int] = (),
     deadline_s: float,
 ) -> Completed:
-    """Run a program to its end and pass each line of its output to ``on_line``.
+    """Run a program on this host, and pass each line of its output to ``on_line`` as soon as it is printed.
 
-    If this process is interrupted or dies, the program gets SIGTERM and time to clean up.
+    If this process is interrupted or ends, the program receives SIGTERM; after an interruption, this process waits up
+    to ``ENDING_S`` for the end of the program.
 
     Raises:
         RequirementMissing: the program is not installed.
-        DeadlineExceeded: the program exceeded ``deadline_s`` seconds and was ended.
+        DeadlineExceeded: the program ran longer than ``deadline_s`` seconds and was ended.
     """
     program = tuple(map(str, argv))
-    words = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", _GROUP, "sh", *program)
+    words = ("setpriv", "--pdeathsig", "TERM", "--", "sh", "-c", _FORWARD_SIGTERM, "sh", *program)
     try:
-        # In a session of its own: Ctrl-C reaches only this process, which sends the program one SIGTERM.
+        # A new session (setsid(2)): Ctrl-C reaches only this process, which sends the program one SIGTERM.
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -154,7 +164,7 @@ def follow(
     timer.start()
     lines: list[str] = []
     try:
-        assert process.stdout is not None  # noqa: S101  it was asked for above
+        assert process.stdout is not None  # noqa: S101  stdout=PIPE
         for line in process.stdout:
             lines.append(line)
             on_line(line.rstrip())
@@ -172,6 +182,7 @@ def follow(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
+    """Send SIGTERM to a program that `follow` started; after ``ENDING_S``, kill its process group."""
     process.terminate()
     try:
         process.communicate(timeout=ENDING_S)
@@ -182,18 +193,21 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @dataclass(frozen=True)
 class HostPackage:
-    """A line of a list: alternative packages, the command that each of them provides, and the reason."""
+    """A package that this host needs, from one line of a package list."""
 
     names: tuple[str, ...]
+    """Names of alternative packages; each release of a distribution has one of them."""
     command: str | None
+    """The command that each alternative provides, or None."""
     why: str
+    """What the package does for raidproof: a clause for users that follows the package's name."""
 
 
 def parse_host_packages(text: str) -> list[HostPackage]:
-    """Return the packages in lines of the form ``package|alternative  command  # why``; ``-`` means no command.
+    """Return the packages of a list with lines ``package|alternative  command  # why``; ``-`` stands for no command.
 
     Raises:
-        RigError: a line has another form.
+        RigError: a line does not have two columns before the comment.
     """
     packages = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -204,29 +218,29 @@ def parse_host_packages(text: str) -> list[HostPackage]:
             case [names, command]:
                 packages.append(HostPackage(tuple(names.split("|")), None if command == "-" else command, why.strip()))
             case _:
-                raise RigError(f"{HOST.name}:{number}: should be a package and a command: {line!r}")
+                raise RigError(f"{HOST.name}:{number}: expected a package and a command, found {line!r}")
     return packages
 
 
 def install_line(packages: Iterable[HostPackage]) -> str:
-    """Return the shell command that installs packages; it names all alternatives, as each release has only one."""
+    """Return the shell command that installs packages; the command names every alternative of each package."""
     return install_named(name for package in packages for name in package.names)
 
 
 def install_named(names: Iterable[str]) -> str:
-    """Return the shell command that installs packages of these names."""
+    """Return the shell command that installs the packages with these names."""
     return " ".join([INSTALL, *dict.fromkeys(names)])
 
 
 def install_list(path: Path) -> str:
-    """Return the shell command that installs all packages of a list."""
+    """Return the shell command that installs all packages of the list in a file."""
     return install_line(parse_host_packages(path.read_text()))
 
 
 def remedy_for(program: str) -> str:
-    """Return the shell command that installs a program; if no list has the program, a hint to ``raidproof doctor``."""
+    """Return the shell command that installs a program; if no list has the program, refer to ``raidproof doctor``."""
     for path in (HOST, QEMU, WIRE, VAGRANT, KERNEL):
         found = [one for one in parse_host_packages(path.read_text()) if one.command == program]
         if found:
             return install_line(found)
-    return "./raidproof doctor says what is missing"
+    return "run ./raidproof doctor, which prints what this host lacks"

@@ -6,9 +6,9 @@ from enum import IntEnum
 
 
 class RaidproofError(Exception):
-    """Base of all errors that raidproof reports in one line.
+    """Base class of all errors that raidproof reports in one line.
 
-    ``remedy``: what the reader can do about the error.
+    ``remedy``: what the user can do about the error; shown in parentheses after the message.
     """
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
@@ -21,19 +21,19 @@ class RaidproofError(Exception):
 
 
 class RequestError(RaidproofError):
-    """The request is impossible: a typo, or a combination that no machine can execute."""
+    """The user's request cannot be executed: a value is unknown or malformed, or values exclude each other."""
 
 
 class RequirementMissing(RaidproofError):
-    """This machine or guest lacks something that the request needs. A scenario ends SKIP."""
+    """This host or a machine lacks a program, kernel feature or permission for the request. A scenario ends SKIP."""
 
 
 class RigError(RaidproofError):
-    """The rig failed, which proves nothing about the product. A scenario ends ERROR."""
+    """The rig failed, which shows nothing about the system under test. A scenario ends ERROR."""
 
 
 class DeadlineExceeded(RigError):
-    """An event did not happen before its deadline."""
+    """An event that the harness waited for did not happen before its deadline."""
 
 
 class ProductError(RaidproofError):
@@ -41,19 +41,19 @@ class ProductError(RaidproofError):
 
 
 class NotEffective(ProductError):
-    """The system accepted a request, but the effective result differs."""
+    """The system accepted a setting, but the effective value differs from the requested one."""
 
 
 class NotRecovered(ProductError):
-    """The storage does not recover after a fault."""
+    """The array, the file system or the NFS server did not become usable again after a fault."""
 
 
 class Inconclusive(RaidproofError):
-    """The test neither showed the expected result nor disproved it. A scenario ends INCONCLUSIVE."""
+    """The test neither confirmed nor refuted the expected result. A scenario ends INCONCLUSIVE."""
 
 
 class ControlFailed(RaidproofError):
-    """A control misbehaved, so that nothing in its run counts. A scenario ends INVALID."""
+    """A control did not give its known result, so no result of the run counts. A scenario ends INVALID."""
 
 
 def nearest(word: str, valid: Iterable[str]) -> str:

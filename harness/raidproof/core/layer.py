@@ -15,6 +15,7 @@ PAGE_SIZE = 4096
 """Bytes of a memory page on every architecture that the images are built for."""
 
 Value = str | int | float | bool | tuple[str, ...] | None
+"""A requested or effective value of a setting."""
 
 Word = TypeVar("Word")
 HOMEHOST = "raidproof"
@@ -24,7 +25,7 @@ UUID_PREFIX = "72616964-7072-6f6f-66"
 
 
 class Machine(Protocol):
-    """The interface of a machine that layers use."""
+    """The part of a machine's interface that the layers of the stack use."""
 
     @property
     def name(self) -> str:
@@ -37,35 +38,35 @@ class Machine(Protocol):
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
-        """Run a command to its end, whatever its status."""
+        """Run a command in the machine, and return its result, whatever its exit status."""
 
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
-        """Run a command that must end with status 0, and return its standard output."""
+        """Run a command in the machine that must end with status 0, and return its standard output."""
 
     def get(self, path: str) -> str:
-        """Read a text file."""
+        """Return the content of a text file of the machine."""
 
     def read_files(self, paths: Iterable[str]) -> dict[str, str]:
-        """Read text files, without the last end of line; omit unreadable and empty files."""
+        """Return the content of text files by path, without the final newline; omit unreadable and empty files."""
 
     def put(self, content: str, path: str) -> None:
-        """Write a file."""
+        """Write a file in the machine."""
 
     def put_all(self, files: Mapping[str, str]) -> dict[str, str]:
-        """Write the files; return the errors of those that could not be written, by path."""
+        """Write files, given as content by path; return the error of each file that could not be written, by path."""
 
     def resolve(self, paths: Iterable[str]) -> list[str]:
-        """Return existing paths with symbolic links resolved."""
+        """Return each path with symbolic links resolved; every path must exist."""
 
     def exists(self, path: str) -> bool:
-        """Return whether a path exists."""
+        """Return whether a path exists in the machine."""
 
     def require_raid6(self) -> None:
-        """Reboot a machine whose kernel has no RAID6 algorithm; no array of it may be active."""
+        """Reboot the machine if its kernel has no RAID6 algorithm, so that it has one; no array may be active."""
 
 
 class Spec(BaseModel):
-    """Base of specifications: frozen, without unknown fields; invalid values raise RequestError with the reason."""
+    """Base class of specifications: immutable; an unknown field or an invalid value raises RequestError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,7 +80,7 @@ class Spec(BaseModel):
 
 
 class State(BaseModel):
-    """Base of effective states: frozen, complete, ready for a record."""
+    """Base class of effective states that are stored in records: immutable, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -96,7 +97,7 @@ class Difference(State):
 
 
 def differences(asked: Mapping[str, Value], found: Mapping[str, Value]) -> tuple[Difference, ...]:
-    """Return the fields that differ; a field that is None in ``asked`` was not requested and may have any value."""
+    """Return the fields whose values differ; a field that is None in ``asked`` was not requested and never differs."""
     return tuple(
         Difference(field=field, asked=value, found=found.get(field))
         for field, value in asked.items()
@@ -105,17 +106,17 @@ def differences(asked: Mapping[str, Value], found: Mapping[str, Value]) -> tuple
 
 
 def require_effective(layer: str, asked: Mapping[str, Value], found: Mapping[str, Value]) -> None:
-    """Verify that the effective values equal the requested ones.
+    """Verify that the effective values of a layer equal the requested values.
 
     Raises:
-        NotEffective: values differ; the message names each field.
+        NotEffective: at least one value differs; the message names each field with both values.
     """
     if different := differences(asked, found):
         raise NotEffective(f"{layer} is not as requested: {'; '.join(map(str, different))}")
 
 
 def one_of(what: str, word: Word, valid: Iterable[Word]) -> Word:
-    """Return the word if it is valid.
+    """Return ``word`` if it is one of the valid words; ``what`` names the setting in the message.
 
     Raises:
         RequestError: the word is invalid; the message names the nearest valid word.
@@ -132,29 +133,29 @@ def power_of_two(number: int) -> bool:
 
 
 def found_in(pattern: str, text: str, what: str) -> str:
-    """Return the first group of a pattern, which multi-line output of a tool must contain.
+    """Return the first group of a regular expression in the output of a tool; ``what`` names the value in the message.
 
     Raises:
-        RigError: the output lacks it, so it is malformed or truncated.
+        RigError: no part of the output matches: the output is malformed or truncated.
     """
     if match := re.search(pattern, text, re.MULTILINE):
         return match.group(1)
-    raise RigError(f"{what} is missing from: {text.strip()[-500:] or 'nothing'}")
+    raise RigError(f"{what} not found in {text.strip()[-500:] or 'empty output'}")
 
 
 def whole_number(text: str, what: str) -> int:
-    """Return the whole number that a tool or the kernel printed.
+    """Return the whole number that a tool or the kernel printed; ``what`` names the value in the message.
 
     Raises:
-        RigError: the text is no number.
+        RigError: the text has characters other than digits, or is empty.
     """
     if not text.isdecimal():
-        raise RigError(f"{what} should be a number: {text!r}")
+        raise RigError(f"{what}: expected a whole number, found {text!r}")
     return int(text)
 
 
 def try_all(steps: Iterable[Callable[[], object]], failure: str) -> None:
-    """Execute every step, even if earlier steps fail.
+    """Execute every step, even if earlier steps fail; ``failure`` is the message of the group of errors.
 
     Raises:
         ExceptionGroup: the errors of all steps that failed.
@@ -163,17 +164,17 @@ def try_all(steps: Iterable[Callable[[], object]], failure: str) -> None:
     for step in steps:
         try:
             step()
-        except Exception as error:  # noqa: BLE001  raised below, with all others
+        except Exception as error:  # noqa: BLE001  raised below, in the group
             failed.append(error)
     if failed:
         raise ExceptionGroup(failure, failed)
 
 
 def read_files(machine: Machine, paths: Iterable[str]) -> dict[str, str]:
-    """Return the content of small files of a machine by path; files that do not exist are left out.
+    """Return the content of text files of a machine by path; leave out unreadable and empty files.
 
     Raises:
-        RigError: none of the files could be read.
+        RigError: every file is unreadable or empty.
     """
     wanted = list(paths)
     if content := machine.read_files(wanted):
@@ -182,12 +183,13 @@ def read_files(machine: Machine, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _reason(model: type[BaseModel], detail: ErrorDetails) -> str:
+    """Return the message for users about one error that pydantic found in a specification."""
     where = ".".join(str(part) for part in detail["loc"])
     last = str(detail["loc"][-1]) if detail["loc"] else ""
     context = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            return f"{model.__name__} has no {last!r}; {nearest(last, model.model_fields)}"
+            return f"{model.__name__} has no field {last!r}; {nearest(last, model.model_fields)}"
         case "literal_error":
             field = model.model_fields.get(last)
             words = _words(field.annotation) if field else []
@@ -201,12 +203,12 @@ def _reason(model: type[BaseModel], detail: ErrorDetails) -> str:
 
 
 def _words(annotation: Any) -> list[str]:
-    """Return all words of a Literal, or of a Literal inside an Optional."""
+    """Return all values of a Literal, or of a Literal inside an Optional, as text."""
     arguments = get_args(annotation)
     return [word for part in arguments for word in ([str(part)] if isinstance(part, str | int) else _words(part))]
 
 
 def uuid_of(text: str) -> str:
-    """Return a UUID with ``UUID_PREFIX``, always the same for the same text."""
+    """Return the UUID that begins with ``UUID_PREFIX`` and continues with digits of the text's SHA-256 hash."""
     digits = sha256(text.encode()).hexdigest()
     return f"{UUID_PREFIX}{digits[:2]}-{digits[2:14]}"

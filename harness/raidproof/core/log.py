@@ -20,12 +20,12 @@ _stream = os.fdopen(os.dup(sys.__stderr__.fileno()), "w", buffering=1) if sys.__
 console = Console(file=_stream, highlight=False)
 _status: Status | None = None
 _step = ""
-"""The current step."""
+"""Message of the current step."""
 
 
 @contextmanager
 def shown_on(stream: TextIO, width: int) -> Iterator[None]:
-    """Print all messages as plain lines to the given stream while the body runs."""
+    """Print all messages as plain lines to a stream while the body runs; ``width`` is the characters of a line."""
     global console  # noqa: PLW0603  there is one screen
     before, console = console, Console(file=stream, width=width, highlight=False, force_terminal=False)
     try:
@@ -50,13 +50,13 @@ def to_file(path: Path) -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Print a message that stays on the screen."""
+    """Print a message that stays on the screen, and log it."""
     logger.info(message)
     console.print(message, markup=False)
 
 
 def step(message: str) -> None:
-    """Show the current step; on a terminal it replaces the previous step, elsewhere it is a line of its own."""
+    """Show the message of the current step: on a terminal in place of the previous step, elsewhere as a new line."""
     global _step  # noqa: PLW0603  there is one screen
     _step = message
     logger.info(message)
@@ -67,7 +67,7 @@ def step(message: str) -> None:
 
 
 def aside(message: str) -> None:
-    """Show what the current step waits for: after the step on a terminal, on a line of its own elsewhere."""
+    """Show what the current step waits for: on a terminal after the message of the step, elsewhere as a new line."""
     logger.info(message)
     if _status is not None:
         _status.update(f"{_step}; {message}")
@@ -80,7 +80,7 @@ tell_long_waits(aside)
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """On a terminal, show a spinner with the current step while the body runs."""
+    """On a terminal, show a spinner with the current step while the body runs; elsewhere, print the message."""
     global _status, _step  # noqa: PLW0603  there is one terminal
     if _status is not None or not console.is_terminal:
         step(message)

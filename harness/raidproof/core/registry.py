@@ -1,4 +1,4 @@
-"""Registries of kinds: file systems, servers, faults, workloads, providers. A kind is one file.
+"""Registries of kinds of file systems, servers, faults, workloads and providers. Each kind, as XFS, is one file.
 
 A registry imports the kinds of raidproof as modules of a folder, and the kinds of other Python distributions by entry
 points of the registry's group (`importlib.metadata`). There is no other list of kinds.
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The kinds of one family by name.
+    """The kinds of one family, for example all file systems, by name.
 
     ``what`` is the name of the family in messages. ``folder`` is the package whose modules contain the kinds of
-    raidproof. ``group`` is the group of entry points of other distributions; importing what an entry point names must
-    register the kinds.
+    raidproof. ``group`` is the group of entry points of other distributions; the module that an entry point names must
+    register its kinds when it is imported.
     """
 
     def __init__(self, what: str, folder: str, group: str) -> None:
@@ -43,14 +43,14 @@ class Registry(Generic[T]):
             raise RequestError(f"two kinds of {self.what} are named {name!r}: {self._kinds[name]!r} and {kind!r}")
 
     def remove(self, name: str) -> None:
-        """Remove a kind; for tests."""
+        """Remove a kind from the registry; for tests."""
         self._kinds.pop(name, None)
 
     def __getitem__(self, name: str) -> T:
-        """Return the kind of this name.
+        """Return the kind with this name.
 
         Raises:
-            RequestError: no kind has this name; the message names the nearest one.
+            RequestError: no kind has this name; the message has the most similar name and all names.
         """
         self.load()
         if name not in self._kinds:
@@ -70,7 +70,7 @@ class Registry(Generic[T]):
         return ((name, self[name]) for name in self)
 
     def load(self) -> None:
-        """Import every module of the folder, and every entry point of the group, once.
+        """Import every module of the folder and every entry point of the group, unless this was done before.
 
         Raises:
             RigError: an installed entry point cannot be imported; the message names its distribution.
@@ -86,7 +86,7 @@ class Registry(Generic[T]):
             for point in entry_points(group=self.group):
                 _load(point)
         except BaseException:
-            # Otherwise later look-ups would silently lack the kinds that were not imported.
+            # If the value stayed True, later look-ups would silently lack the kinds that were not imported.
             self._loaded = False
             raise
 
@@ -96,13 +96,14 @@ def _load(point: EntryPoint) -> None:
         point.load()
     except Exception as error:
         by = point.dist.name if point.dist is not None else "an unknown distribution"
-        raise RigError(f"{point.group}: {point.value} of {by} cannot be imported: {error!r}") from error
+        raise RigError(f"entry point {point.group}: {point.value} of {by} cannot be imported: {error!r}") from error
 
 
 class OneOf:
     """Annotation of a pydantic field that holds a model of any kind in a registry.
 
-    ``key`` is the field of the model with the kind's name. ``default`` is the kind of a mapping without this key.
+    ``key`` is the field of the model that holds the kind's name. ``default`` is the name of the kind of a mapping that
+    lacks the key; if it is None, the key is required.
     """
 
     def __init__(self, registry: Registry[Any], key: str = "type", default: str | None = None) -> None:
@@ -111,7 +112,7 @@ class OneOf:
         self.default = default
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Accept an instance of ``source`` or a mapping that names its kind; dump all fields of the actual kind."""
+        """Accept an instance of ``source`` or a mapping that names a kind; serialize all fields of that kind."""
 
         def parse(value: Any) -> Any:
             if isinstance(value, source):
@@ -121,8 +122,8 @@ class OneOf:
             name = value.get(self.key, self.default)
             if name is None:
                 valid = ", ".join(self.registry)
-                raise RequestError(f"a {self.registry.what} needs {self.key!r}, which is missing; valid: {valid}")
+                raise RequestError(f"a {self.registry.what} needs the key {self.key!r}; valid values: {valid}")
             return self.registry[str(name)].model_validate(value)
 
-        # A serializer without a schema dumps a value by its actual type.
+        # Without a serialization schema, pydantic serializes a value by its actual type.
         return core_schema.no_info_plain_validator_function(parse)

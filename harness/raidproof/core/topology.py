@@ -11,13 +11,13 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.units import MIB, Size
 
 SUBNET = "10.77.0"
-"""The lab's network. It exists only in the lab's network namespace, so all labs can use the same addresses."""
+"""First three bytes of the addresses in a lab. Each lab has its own network namespace, so all labs use the same."""
 
 
 LONGEST_NAME = 11
-"""Greatest length of a machine's name: ``tap-`` and the name are a network interface of the host (15 at most)."""
+"""Greatest length of a machine's name: ``tap-`` and the name are the name of an interface, at most 15 bytes."""
 NO_MECHANICS = "none"
-"""The profile of a disk without simulated latency."""
+"""Name of the profile of a disk without simulated latency."""
 LONGEST_SERIAL = 20
 """Greatest length of a disk's serial number (virtio-blk)."""
 
@@ -30,22 +30,22 @@ class Role(StrEnum):
 
 
 class SoftwareSpec(BaseModel):
-    """The requested software of a machine; None means the default. Kernel and user space are independent."""
+    """The requested software of a machine; None requests the default. Kernel and user space are independent."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kernel: str | None = None
     """A name such as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or a bzImage."""
     modules: str | None = None
-    """The folder with the modules of a bzImage; on ``uml`` with modules that replace those of the kernel."""
+    """Folder with the modules of a bzImage; for provider ``uml``, with modules that replace those of the kernel."""
     image: str | None = None
-    """The name of a recipe, for example ``debian/trixie``, or the folder of a recipe."""
+    """The name of an image recipe, for example ``debian/trixie``, or the folder of a recipe."""
     packages: tuple[str, ...] = ()
     """Paths of .deb files that replace packages of the image."""
 
     @classmethod
     def read(cls, words: Iterable[str]) -> Self:
-        """Return the software in words such as ``kernel=debian/sid image=debian/trixie nfs-utils=path.deb``.
+        """Return the software that words such as ``kernel=debian/sid`` and ``nfs-utils=path.deb`` request.
 
         A key is ``kernel``, ``modules``, ``image``, or the name of a binary or source package.
 
@@ -57,7 +57,9 @@ class SoftwareSpec(BaseModel):
         for word in words:
             key, equals, value = word.partition("=")
             if not (key and equals and value):
-                raise RequestError(f"not KEY=VALUE: {word!r}", remedy="for example kernel=debian/sid")
+                raise RequestError(
+                    f"not of the form KEY=VALUE: {word!r}", remedy="write for example kernel=debian/sid"
+                )
             if key in {"kernel", "modules", "image"}:
                 if key in fields:
                     raise RequestError(f"{key} is given twice")
@@ -66,15 +68,16 @@ class SoftwareSpec(BaseModel):
                 packages.append(value)
             else:
                 raise RequestError(
-                    f"{key}: {value!r} is no .deb file", remedy=nearest(key, ("kernel", "modules", "image"))
+                    f"{key}: {value!r} is not the path of a .deb file",
+                    remedy=nearest(key, ("kernel", "modules", "image")),
                 )
         return cls(**fields, packages=tuple(packages))
 
     def over(self, other: "SoftwareSpec") -> "SoftwareSpec":
-        """Return this specification with unset fields taken from the other."""
+        """Return this specification with its unset fields taken from ``other``, and with the packages of both."""
         return SoftwareSpec(
             kernel=self.kernel or other.kernel,
-            # The modules belong to one kernel.
+            # Modules fit only the kernel for which they were built.
             modules=self.modules if self.kernel else self.modules or other.modules,
             image=self.image or other.image,
             packages=(*other.packages, *self.packages),
@@ -92,7 +95,7 @@ class Platform(BaseModel):
 
     provider: str = "uml"
     inventory: str | None = None
-    """The file that names the machines of provider ``hosts``."""
+    """Path of the file that describes the machines of provider ``hosts``."""
     server: SoftwareSpec = SoftwareSpec()
     clients: SoftwareSpec = SoftwareSpec()
 
@@ -105,31 +108,39 @@ class MachineSpec(BaseModel):
     name: str = Field(pattern=rf"^[a-z][a-z0-9-]{{0,{LONGEST_NAME - 1}}}$")
     role: Role
     address: IPv4Interface
+    """Address and prefix length on the lab's network."""
     memory: Size = 768 * MIB
+    """Bytes."""
     cpus: int = Field(default=1, ge=1, le=64)
     numa_nodes: int = Field(default=1, ge=1, le=8)
+    """Number of NUMA nodes, each with an equal number of CPUs."""
     software: SoftwareSpec = SoftwareSpec()
 
     @model_validator(mode="after")
     def _whole_nodes(self) -> Self:
         if self.cpus % self.numa_nodes:
-            raise ValueError(f"{self.cpus} CPUs do not divide into {self.numa_nodes} NUMA nodes")
+            raise ValueError(f"{self.cpus} CPUs cannot be divided equally among {self.numa_nodes} NUMA nodes")
         return self
 
 
 class ControllerSpec(BaseModel):
-    """A disk controller: bandwidth and command rate shared by its disks, and optionally a write cache."""
+    """A simulated disk controller: limits that its disks share, and optionally a write cache."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
     bandwidth_mb_s: float | None = Field(default=None, gt=0)
-    """10^6 bytes per second, reads and writes together; None means no limit."""
+    """Limit of reads and writes together, in 10^6 bytes per second; None means no limit."""
     commands_per_s: float | None = Field(default=None, gt=0)
+    """Limit of disk commands per second; None means no limit."""
     cache: Size = 0
-    """Bytes of write cache; 0 means no cache."""
+    """Size of the write cache in bytes; 0 means no cache."""
     battery: Literal["good", "failed", "unnoticed"] = "good"
-    """Failed: the controller writes through. Unnoticed: it keeps caching writes, and a cut loses its cache."""
+    """State of the battery that keeps the write cache through a cut.
+
+    ``failed``: the controller detected the failure and writes through. ``unnoticed``: the battery failed, but the
+    controller caches writes, and a cut loses them.
+    """
 
 
 class DiskSpec(BaseModel):
@@ -139,15 +150,17 @@ class DiskSpec(BaseModel):
 
     serial: str = Field(pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_SERIAL}}}$")
     size: Size
+    """Bytes."""
     profile: str | None = None
-    """The simulated drive: a name in disk/profiles or the path of a TOML file; None means no latency."""
+    """The simulated drive: the name of a file in ``disk/profiles``, or the path of a TOML file; None: no latency."""
     placement: Literal["spread", "outer"] = "spread"
-    """Which part of the real drive the disk occupies: spread over all of it, or its first (outer) addresses."""
+    """Addresses of the simulated drive that the disk occupies: all over the drive, or only the first (outer edge)."""
     controller: str | None = None
+    """Name of the controller to which the disk is attached; None means no controller."""
     old_data: bool = True
-    """Whether unwritten blocks read as old data, if the array permits this; else they read as zeros.
+    """Whether blocks that were never written read as old data, if the array permits this; else they read as zeros.
 
-    Old data makes it visible if a file exposes blocks that were never written.
+    If a file exposes blocks that were never written, a test finds the old data in the file.
     """
 
 
@@ -160,9 +173,10 @@ class Topology(BaseModel):
     disks: tuple[DiskSpec, ...]
     controllers: tuple[ControllerSpec, ...] = ()
     slow_motion: float = Field(default=1.0, ge=1, le=1000)
-    """Slow-motion factor: seconds of wall time per simulated second; reduces the effect of host overhead."""
+    """Seconds of wall-clock time per simulated second; a factor above 1 reduces the effect of host overhead."""
     provider: str = "uml"
     inventory: str | None = None
+    """Path of the file that describes the machines of provider ``hosts``."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -175,21 +189,21 @@ class Topology(BaseModel):
         for what, values in named.items():
             if twice := next((value for value in values if values.count(value) > 1), None):
                 raise ValueError(f"{what} used twice: {twice}")
-        if [machine.role for machine in self.machines].count(Role.SERVER) != 1:
-            raise ValueError("a lab has exactly one server")
+        if (servers := [machine.role for machine in self.machines].count(Role.SERVER)) != 1:
+            raise ValueError(f"a lab needs exactly one machine with role 'server', found {servers}")
         for disk in self.disks:
             if disk.controller is not None and disk.controller not in named["controller"]:
-                raise ValueError(f"disk {disk.serial}: there is no controller {disk.controller!r}")
+                raise ValueError(f"disk {disk.serial}: controller {disk.controller!r} is not specified")
         return self
 
     @property
     def timed(self) -> bool:
-        """Whether the disks simulate the latency of drives."""
+        """Whether any disk simulates the latency of a drive."""
         return any(disk.profile not in {None, NO_MECHANICS} for disk in self.disks)
 
     @property
     def server(self) -> MachineSpec:
-        """The one machine in the role ``server``."""
+        """The machine in the role ``server``."""
         return next(machine for machine in self.machines if machine.role is Role.SERVER)
 
     @property
@@ -199,7 +213,7 @@ class Topology(BaseModel):
 
 
 GATEWAY = IPv4Interface(f"{SUBNET}.1/24")
-"""The bridge's address, at which the machines reach the harness."""
+"""Address of the lab's bridge, at which the machines reach the harness."""
 
 
 def server_and_clients(
@@ -212,7 +226,10 @@ def server_and_clients(
     memory: int = 768 * MIB,
     platform: Platform | None = None,
 ) -> Topology:
-    """Return a lab of one server with member disks ``disk0``... and clients ``client1``..."""
+    """Return the topology of a lab: one server, its disks ``disk0``, ``disk1``, ..., and clients ``client1``, ...
+
+    ``disk_size`` is the bytes of each disk, ``memory`` the bytes of each machine.
+    """
     platform = platform or Platform()
     return Topology(
         machines=(
@@ -229,7 +246,7 @@ def server_and_clients(
 
 
 def server_spec(platform: Platform, *, memory: int, cpus: int = 1, numa_nodes: int = 1) -> MachineSpec:
-    """Return the server of a lab."""
+    """Return the specification of a lab's server; ``memory`` is in bytes."""
     return MachineSpec(
         name="server",
         role=Role.SERVER,
@@ -242,7 +259,7 @@ def server_spec(platform: Platform, *, memory: int, cpus: int = 1, numa_nodes: i
 
 
 def client_spec(number: int, platform: Platform, *, memory: int, cpus: int = 1) -> MachineSpec:
-    """Return a client of a lab; the first has number 1."""
+    """Return the specification of the client with this number, from 1; ``memory`` is in bytes."""
     return MachineSpec(
         name=f"client{number}",
         role=Role.CLIENT,

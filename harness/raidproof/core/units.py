@@ -20,7 +20,7 @@ def parse_size(text: str | int) -> int:
     """Return a size in bytes, written as ``"64KiB"``, ``"1MiB"`` or a plain number of bytes.
 
     Raises:
-        RequestError: the text is no size.
+        RequestError: the text is not a size.
     """
     try:
         return int(_byte_size.validate_python(text))
@@ -30,14 +30,19 @@ def parse_size(text: str | int) -> int:
 
 def format_size(size_bytes: int) -> str:
     """Return a size as text in the largest binary unit that divides it exactly."""
-    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
-        if size_bytes and size_bytes % unit == 0:
-            return f"{size_bytes // unit}{name}"
-    return f"{size_bytes}B"
+    return _in_largest_unit(size_bytes, {"GiB": GIB, "MiB": MIB, "KiB": KIB, "B": 1})
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
 """A pydantic field in bytes that also accepts ``"64KiB"``."""
+
+
+def _in_largest_unit(number: int, factors: dict[str, int]) -> str:
+    """Return a number of the last, smallest unit as text in the first unit that divides the number exactly."""
+    *_, smallest = factors
+    name = next((name for name, factor in factors.items() if number and number % factor == 0), smallest)
+    return f"{number // factors[name]}{name}"
+
 
 _BITS = {"bit": 1, "bps": 1, "bit/s": 1, "b/s": 8}
 _PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": KIB, "mi": MIB, "gi": GIB}
@@ -45,7 +50,10 @@ _NANOSECONDS = {"ns": 1, "us": 10**3, "\N{MICRO SIGN}s": 10**3, "ms": 10**6, "s"
 
 
 def _scaled(text: str, factors: dict[str, int]) -> int | None:
-    """Return a number with a unit as a whole number of the smallest unit; None if the text is no such number."""
+    """Return text such as ``1.5ms`` as a whole number of the smallest unit; None if this is impossible.
+
+    ``factors`` is the size of each unit in the smallest unit, by its name in lower case.
+    """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\S+)", text.strip())
     if match is None or (factor := factors.get(match.group(2).lower())) is None:
         return None
@@ -54,10 +62,18 @@ def _scaled(text: str, factors: dict[str, int]) -> int | None:
 
 
 def _number(value: object, smallest: str, factors: dict[str, int]) -> int | None:
-    """Return a plain number or text with a unit as a whole number of the smallest unit; None for other values."""
+    """Return a number, or text such as ``1.5ms``, as a whole number of the smallest unit; None for other values."""
     if isinstance(value, str):
         return _scaled(f"{value}{smallest}" if value.isdecimal() else value, factors)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _parse(value: object, what: str, smallest: str, factors: dict[str, int], examples: str) -> int:
+    """Return a value as `_number` does; raise RequestError, with ``what`` and ``examples``, for any other value."""
+    number = _number(value, smallest, factors)
+    if number is None or number < 0:
+        raise RequestError(f"not a {what}: {value!r}", remedy=f"write for example {examples}")
+    return number
 
 
 _RATES = {prefix + unit: factor * bits for prefix, factor in _PREFIXES.items() for unit, bits in _BITS.items()}
@@ -67,20 +83,14 @@ def parse_rate(text: str | int) -> int:
     """Return a rate in bits per second, written as ``"1Gbit"``, ``"100Mbit/s"``, ``"300MB/s"`` or a plain number.
 
     Raises:
-        RequestError: the text is no rate.
+        RequestError: the text is not a rate.
     """
-    rate = _number(text, "bit", _RATES)
-    if rate is None or rate < 0:
-        raise RequestError(f"not a rate: {text!r}", remedy="write for example 1Gbit or 300MB/s")
-    return rate
+    return _parse(text, "rate", "bit", _RATES, "1Gbit or 300MB/s")
 
 
 def format_rate(bits_per_s: int) -> str:
     """Return a rate as text in the largest decimal unit that divides it exactly."""
-    for unit, name in ((10**9, "Gbit"), (10**6, "Mbit"), (10**3, "kbit")):
-        if bits_per_s and bits_per_s % unit == 0:
-            return f"{bits_per_s // unit}{name}"
-    return f"{bits_per_s}bit"
+    return _in_largest_unit(bits_per_s, {"Gbit": 10**9, "Mbit": 10**6, "kbit": 10**3, "bit": 1})
 
 
 Rate = Annotated[int, BeforeValidator(parse_rate)]
@@ -91,20 +101,14 @@ def parse_duration(text: str | int) -> int:
     """Return a duration in nanoseconds, written as ``"100us"``, ``"5ms"``, ``"1.5s"`` or a plain number.
 
     Raises:
-        RequestError: the text is no duration.
+        RequestError: the text is not a duration.
     """
-    duration = _number(text, "ns", _NANOSECONDS)
-    if duration is None or duration < 0:
-        raise RequestError(f"not a duration: {text!r}", remedy="write for example 100us or 5ms")
-    return duration
+    return _parse(text, "duration", "ns", _NANOSECONDS, "100us or 5ms")
 
 
 def format_duration(nanoseconds: int) -> str:
     """Return a duration as text in the largest unit that divides it exactly."""
-    for unit, name in ((10**9, "s"), (10**6, "ms"), (10**3, "us")):
-        if nanoseconds and nanoseconds % unit == 0:
-            return f"{nanoseconds // unit}{name}"
-    return f"{nanoseconds}ns"
+    return _in_largest_unit(nanoseconds, {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1})
 
 
 Duration = Annotated[int, BeforeValidator(parse_duration)]

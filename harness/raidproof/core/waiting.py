@@ -16,13 +16,14 @@ from raidproof.core.errors import DeadlineExceeded
 
 T = TypeVar("T")
 LONG_S = 5.0
-"""Seconds after which a wait is reported to the listeners."""
+"""Seconds after which a wait is reported to the listeners of `tell_long_waits`."""
 _listeners: list[Callable[[str], object]] = []
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
-"""After this number of signals the clean-up is interrupted too; ``raidproof gc`` removes what remains."""
+"""Number of the signal that interrupts the clean-up too; ``raidproof gc`` then removes what remains."""
 _received = 0
+"""Number of signals since `unwind_on_signals`."""
 
 
 def now_ns() -> int:
@@ -31,12 +32,12 @@ def now_ns() -> int:
 
 
 def realtime_ahead_ns() -> int:
-    """Return the real-time clock, which stamps packets, minus the monotonic clock, in nanoseconds."""
+    """Return the real-time clock, which dates captured packets, minus the monotonic clock, in nanoseconds."""
     ahead = []
     for _ in range(3):
         before, real, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
         ahead.append((after - before, real - (before + after) // 2))
-    # The shortest of the attempts is the one that was interrupted least.
+    # The attempt that took the shortest time has the smallest error.
     return min(ahead)[1]
 
 
@@ -46,24 +47,25 @@ def cpu_time_ns() -> int:
 
 
 def wall_clock() -> datetime:
-    """Return the date and time in UTC, for names and records; not to be used for durations."""
+    """Return the date and time in UTC, for names and records; durations use `now_ns`."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point on the monotonic clock by which something must have happened."""
+    """A time by which an awaited event must have happened."""
 
     at_ns: int
+    """Nanoseconds on the host's monotonic clock."""
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """Return the deadline this many seconds from now."""
+        """Return the deadline that is ``seconds`` from now."""
         return cls(now_ns() + int(seconds * 1e9))
 
     @property
     def remaining_s(self) -> float:
-        """Seconds left, never below zero."""
+        """Seconds until the deadline; 0 after it."""
         return max(0.0, (self.at_ns - now_ns()) / 1e9)
 
     @property
@@ -73,19 +75,19 @@ class Deadline:
 
 
 def tell_long_waits(listener: Callable[[str], object]) -> None:
-    """Register a listener for messages about long waits."""
+    """Call ``listener`` with a message for each wait that exceeds ``LONG_S`` seconds."""
     _listeners.append(listener)
 
 
 class LongWait:
-    """Reports a wait to the listeners, once, when it exceeds ``LONG_S``."""
+    """One wait for the event ``what``; reported to the listeners, once, when it exceeds ``LONG_S`` seconds."""
 
     def __init__(self, what: str) -> None:
         self._what: str | None = what
         self._from = Deadline.after(LONG_S)
 
     def goes_on(self) -> None:
-        """Report the wait if it exceeds ``LONG_S``; to be called repeatedly while waiting."""
+        """Report the wait if it exceeds ``LONG_S`` seconds; the waiting code calls this method repeatedly."""
         if self._what is not None and self._from.passed:
             for listener in _listeners:
                 listener(f"waiting for {self._what}")
@@ -100,8 +102,10 @@ def wait_until(
 ) -> T:
     """Call ``condition`` repeatedly until it returns a true value, and return this value.
 
+    ``what`` names the awaited event in messages. ``interval_s`` is the seconds between two calls.
+
     Raises:
-        DeadlineExceeded: the deadline passed without a true value; the message contains ``what``.
+        DeadlineExceeded: the deadline passed without a true value.
     """
     wait = LongWait(what)
     while True:
@@ -115,7 +119,7 @@ def wait_until(
 
 @contextmanager
 def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[None]:
-    """Execute an action in another thread if the body runs past the deadline; the action must end the body."""
+    """Execute an action in another thread if the body runs past the deadline; the action must make the body return."""
     timer = threading.Timer(deadline.remaining_s, action)
     timer.daemon = True
     timer.start()
@@ -126,7 +130,7 @@ def at_deadline(deadline: Deadline, action: Callable[[], object]) -> Iterator[No
 
 
 def pause(seconds: float) -> None:
-    """Sleep, for the duration of a workload or between two polls; not to be used in place of a condition."""
+    """Sleep for the duration of a workload or between two polls; code that waits for an event uses `wait_until`."""
     time.sleep(seconds)
 
 
@@ -136,26 +140,29 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     if _received in {1, PATIENCE}:
         raise KeyboardInterrupt(signal.Signals(number).name)
     # Not print(): a handler may interrupt a write to the same buffered stream.
-    os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, b"raidproof: cleaning up; once more to stop at once\n")
+    os.write(
+        sys.__stderr__.fileno() if sys.__stderr__ else 2,
+        b"raidproof: cleaning up; one more signal stops the clean-up\n",
+    )
 
 
 def interrupted() -> bool:
-    """Return whether a signal came since ``unwind_on_signals``, even if its KeyboardInterrupt was caught."""
+    """Return whether a signal arrived since `unwind_on_signals`, even if its KeyboardInterrupt was caught."""
     return _received > 0
 
 
 def unwind_on_signals() -> None:
-    """Make the first SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt; the second does not interrupt the clean-up."""
+    """Make the first and third SIGINT, SIGTERM or SIGHUP raise KeyboardInterrupt; the second only prints a message."""
     global _received  # noqa: PLW0603
     _received = 0
     for number in SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup(1) ignores SIGHUP: keep this
             signal.signal(number, _interrupt)
 
 
 @contextmanager
 def unwinding_on_signals() -> Iterator[None]:
-    """Make the signals raise KeyboardInterrupt while the body runs, then restore the previous handlers."""
+    """Let `unwind_on_signals` handle the signals while the body runs, then restore the previous handlers."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     unwind_on_signals()
     try:

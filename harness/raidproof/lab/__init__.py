@@ -1,1 +1,1 @@
-"""A lab: its machines, disks and network as a unit that starts, may be kept, and ends."""
+"""A lab: machines, disks and network that start, may be kept, and end together."""

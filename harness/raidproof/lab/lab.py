@@ -13,32 +13,36 @@ from raidproof.machine.machine import Machine
 
 
 class Provenance(ABC):
-    """How the machines of a lab come to be, as far as a report must say it."""
+    """What reports state about the way in which a lab's machines are created."""
 
     @property
     @abstractmethod
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run with these machines cannot prove."""
+        """Sentences for reports: properties of a system that a run with these machines cannot show."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the machines ran, as far as a reader of the report must know it."""
+        """Sentences for reports about the way in which the machines ran."""
         return ()
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part, by name, each as the words of its command."""
+        """The command of each program of this host that takes part in the simulation, by the program's name."""
         return {}
 
 
 class Lab(Provenance):
-    """The running machines of a topology. A context manager: leaving it ends everything that it started."""
+    """The running machines, disks and network of a topology.
+
+    Entering this context manager starts the lab; leaving it ends the lab, unless ``keep`` is set.
+    """
 
     machines: dict[str, Machine]
+    """The machines by name."""
     disks: Disks
-    """The server's members."""
+    """The server's member disks."""
     keep: bool
-    """Whether the lab continues when the context is left."""
+    """Whether the lab continues after the context is left; an interruption (KeyboardInterrupt) ends the lab anyway."""
 
     def __init__(self, topology: Topology, *, keep: bool = False) -> None:
         self.topology = topology
@@ -62,19 +66,19 @@ class Lab(Provenance):
 
     @abstractmethod
     def _build(self, undo: ExitStack) -> None:
-        """Build the lab; ``undo`` gets everything that ends it."""
+        """Start the lab, and push every action that ends a part of the lab onto ``undo``."""
 
     @abstractmethod
     def _leave(self) -> None:
-        """Detach from the lab, so that it continues without this process."""
+        """Detach from the lab, so that the lab continues after this process ends."""
 
     @abstractmethod
     def listen(self) -> socket.socket:
-        """Return a listening socket that receives the reports of the clients."""
+        """Return a listening TCP socket to which the clients connect to report their operations."""
 
     @abstractmethod
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return the host and port to which a client connects to reach a listener of `listen`."""
+        """Return the address and port at which a client reaches a socket that `listen` returned."""
 
     @property
     def server(self) -> Machine:
@@ -88,7 +92,7 @@ class Lab(Provenance):
 
     @property
     def serials(self) -> tuple[str, ...]:
-        """The serials of the server's member disks."""
+        """The serial numbers of the server's member disks."""
         return tuple(disk.serial for disk in self.topology.disks)
 
     def start(self, machines: Sequence[Machine]) -> None:
@@ -101,9 +105,10 @@ class Lab(Provenance):
 
 
 def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
-    """Run actions concurrently; raise the first failure.
+    """Run actions concurrently, each in a thread; raise the first failure.
 
-    A failure or an interruption does not wait for the other actions: the namespace is closed next, which ends them.
+    After a failure or an interruption, this function does not wait for the other actions: the caller then closes the
+    namespace of the lab, which ends them.
     """
     executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
     try:

@@ -1,4 +1,4 @@
-"""The directories of running labs, and the removal of what killed runs left in them."""
+"""The directories of labs, and the removal of labs and folders that killed runs left behind."""
 
 import fcntl
 import os
@@ -23,64 +23,68 @@ from raidproof.image.kernel.catalogue import PROBE_DEADLINE_S, SCRATCH_PREFIX
 from raidproof.machine.login import KeyPair, LabKeys
 
 ENTRY = "lab.json"
+"""Name of the file with the `LabEntry`, in the directory of each lab."""
 LOCK = ".lock"
 LONGEST_PATH = LONGEST_SOCKET_PATH - len("/vhost-.sock") - LONGEST_SERIAL
-"""Longest path of a lab directory, in bytes, with which the longest socket name in it still fits."""
+"""Greatest length of the path of a lab's directory in bytes: the paths of its sockets must fit (unix(7))."""
 KILL_DEADLINE_S = 10.0
+"""Seconds to wait for the end of a process after SIGKILL."""
 
 
 _STATE, _STARTED = 0, 19
-"""Fields 3 and 22 of /proc/PID/stat, counted from the first after the name."""
+"""Indices of state and start time (fields 3 and 22 of /proc/PID/stat) among the fields after the name (proc(5))."""
 
 
 def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name; raise ProcessLookupError if the process does not exist."""
     try:
-        # The name, in parentheses, may contain any character.
+        # The name, in parentheses, may contain spaces and parentheses.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(pid) from None
 
 
 class ProcessIdentity(BaseModel):
-    """Identifies one process, even if its number is reused. Independent of the wall clock."""
+    """The identity of one process of this host; a later process with the same PID has another identity."""
 
     model_config = ConfigDict(frozen=True)
 
     pid: int
     started: int
-    """In clock ticks since the machine was booted."""
+    """Start time in clock ticks since the boot of this host (proc(5))."""
     boot_id: str
+    """The kernel's ID of the boot of this host, from /proc/sys/kernel/random/boot_id."""
 
     @classmethod
     def of(cls, pid: int) -> Self:
-        """Return the identity of the process that has this number now.
+        """Return the identity of the process that has this PID now.
 
         Raises:
-            ProcessLookupError: there is none.
+            ProcessLookupError: no process has this PID.
         """
         started = int(_stat(pid)[_STARTED])
         return cls(pid=pid, started=started, boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip())
 
     @property
     def alive(self) -> bool:
-        """Whether this process still runs."""
+        """Whether the process is running; a zombie is not."""
         try:
             return self.of(self.pid) == self and _stat(self.pid)[_STATE] not in {"Z", "X"}
         except ProcessLookupError:
             return False
 
     def kill(self) -> bool:
-        """End this process, but not a later one with the same number; return whether it still ran.
+        """Kill the process, unless a later process has its PID; return whether the process was running.
 
         Raises:
-            DeadlineExceeded: it does not end.
+            DeadlineExceeded: the process did not end after SIGKILL.
         """
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
         try:
-            # The descriptor now refers to one process; if that is the right one, the signal cannot reach another.
+            # The descriptor refers to one process even if the PID is reused; check that this is the right process.
             if not self.alive:
                 return False
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
@@ -91,53 +95,54 @@ class ProcessIdentity(BaseModel):
 
 
 class LabEntry(BaseModel):
-    """The entry of a lab in its directory: the process that made it, and the processes to end."""
+    """The description of a lab in its directory: its topology, and the processes on which its life depends."""
 
     harness: ProcessIdentity
-    """The process that made the lab."""
+    """The process that created the lab."""
     keeper: ProcessIdentity | None = None
-    """The parent of the lab's process 1: when it ends, all of the lab ends."""
+    """Process 1 of the lab's PID namespace: when it ends, the kernel ends every process of the lab."""
     topology: Topology | None = None
     kept: bool = False
+    """Whether the lab continues after the process that created it."""
     keys: tuple[str, str, str, str] | None = None
-    """Private and public keys of user and host: only in a kept lab, for `raidproof shell`."""
+    """SSH keys of a kept lab for `raidproof shell`: private and public key of the user, then of the machines."""
 
     @property
     def lab_keys(self) -> LabKeys | None:
-        """The keys of a kept lab."""
+        """The SSH keys of a kept lab; None if the lab is not kept."""
         if self.keys is None:
             return None
         return LabKeys(user=KeyPair(*self.keys[:2]), host=KeyPair(*self.keys[2:]))
 
     @property
     def running(self) -> bool:
-        """Whether the lab is in use: by the harness that made it or, once kept, by its keeper."""
+        """Whether the process that created the lab is running or, for a kept lab, its keeper."""
         return (self.kept and self.keeper is not None and self.keeper.alive) or self.harness.alive
 
 
 def labs_directory() -> Path:
-    """Return the directory of this user's labs.
+    """Return the directory of this user's labs, created if it does not exist.
 
     Raises:
-        RequestError: its path is too long for the sockets of a lab.
-        RigError: another user owns it.
+        RequestError: the path of the directory is too long for the sockets of a lab.
+        RigError: another user owns the directory, or it is a symbolic link.
     """
     path = Path(tempfile.gettempdir()) / f"raidproof-{os.getuid()}"
     excess = len(os.fsencode(path)) + len("/12345678") - LONGEST_PATH
     if excess > 0:
         raise RequestError(
             f"the path of the folder for temporary files is {excess} bytes too long for the sockets of a lab: {path}",
-            remedy="set TMPDIR to a shorter one, as /tmp",
+            remedy="set TMPDIR to a shorter path, for example /tmp",
         )
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.lstat().st_uid != os.getuid():
-        raise RigError(f"{path} belongs to another user", remedy="set TMPDIR to a directory of your own")
+        raise RigError(f"{path} is owned by another user or is a link", remedy="set TMPDIR to a directory of your own")
     return path
 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Lock out other processes that create or list labs; the kernel releases the lock if its holder is killed."""
+    """Exclude other processes that create, read or list labs; if this process ends, the kernel releases the lock."""
     with (directory / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -151,10 +156,10 @@ class LabDirectory:
 
     @classmethod
     def create(cls) -> Self:
-        """Create the directory of a new lab, with an entry about the process that made it.
+        """Create the directory of a new lab, with an entry that names this process.
 
         Raises:
-            RequestError, RigError: the directory cannot be created.
+            RequestError, RigError: as for `labs_directory`.
         """
         directory = labs_directory()
         made = cls(directory / secrets.token_hex(4))
@@ -169,15 +174,17 @@ class LabDirectory:
 
     @property
     def name(self) -> str:
-        """The identifier of this lab."""
+        """The name of the lab: the last component of the directory's path."""
         return self.path.name
 
     @property
     def entry(self) -> LabEntry | None:
-        """The lab's entry; None if its maker was killed before writing it, or if the lab is gone.
+        """The lab's entry, or None.
+
+        None: the lab was removed, or the process that created the lab was killed before it wrote the entry.
 
         Raises:
-            RigError: another version of raidproof wrote it.
+            RigError: another version of raidproof wrote the entry.
         """
         path = self.path / ENTRY
         try:
@@ -186,7 +193,7 @@ class LabDirectory:
         except FileNotFoundError:
             return None
         except ValidationError as error:
-            raise RigError(f"written by another version of raidproof: {path}") from error
+            raise RigError(f"another version of raidproof wrote {path}") from error
 
     def _write(self, entry: LabEntry) -> None:
         aside = self.path / (ENTRY + ".new")
@@ -197,20 +204,20 @@ class LabDirectory:
     def _update(self, **changes: object) -> None:
         entry = self.entry
         if entry is None:
-            raise RigError(f"lab entry lost: {self.path}")
+            raise RigError(f"the lab was removed: {self.path / ENTRY} does not exist")
         self._write(entry.model_copy(update=changes))
 
     def register(self, keeper_pid: int, topology: Topology) -> None:
-        """Record the process whose end ends the lab, and the lab's topology."""
+        """Store the lab's topology, and the identity of its keeper, the process whose end ends the lab."""
         self._update(keeper=ProcessIdentity.of(keeper_pid), topology=topology)
 
     def mark_kept(self, keys: LabKeys) -> None:
-        """Record that the lab shall outlive its maker."""
+        """Store that the lab continues after the process that created it, and the lab's SSH keys."""
         self._update(kept=True, keys=(keys.user.private, keys.user.public, keys.host.private, keys.host.public))
 
     def remove(self) -> None:
         """Remove the directory with its content."""
-        # The entry goes last and together with the directory: otherwise the rest would look like a half-made lab.
+        # The entry is removed last, with the directory: a directory without an entry counts as a partly created lab.
         with suppress(FileNotFoundError):
             for path in self.path.iterdir():
                 if path.is_dir() and not path.is_symlink():
@@ -224,7 +231,8 @@ class LabDirectory:
 def all_labs() -> list[LabDirectory]:
     """Return every lab of this user, running or left behind.
 
-    A lab without an entry was left by a process that was killed while making it: the lock excludes concurrent makers.
+    A lab without an entry was left by a process that was killed while creating it: `LabDirectory.create` holds the
+    lock until the entry is written.
     """
     directory = labs_directory()
     with _locked(directory):
@@ -232,49 +240,52 @@ def all_labs() -> list[LabDirectory]:
 
 
 def collect(*, kept: bool = False) -> Iterator[str]:
-    """Remove everything that no running process needs, and yield a line about each action.
+    """Remove labs, folders and files that killed runs left behind, and yield a line about each action.
 
-    Running labs are left alone; a kept lab is ended only with ``kept``.
+    A running lab is not touched; a kept lab that is running is ended only if ``kept`` is set.
     """
     for lab in all_labs():
         yield from _lab(lab, kept=kept)
     yield from (f"removed {what}" for what in cache.sweep())
-    yield from (f"removed {path}, of a kernel's trial" for path in _trials())
+    yield from (f"removed {path}, a folder of a killed test boot" for path in _trials())
 
 
 def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
     try:
         entry = lab.entry
     except RigError as error:
-        yield f"left alone lab {lab.name}: {error}"
+        yield f"did not touch lab {lab.name}: {error}"
         return
     if entry is None:
         if not lab.path.exists():
-            return  # its harness has removed it meanwhile
-        yield f"removed lab {lab.name}: the process that was making it was killed"
+            return  # its harness has removed the directory meanwhile
+        yield f"removed lab {lab.name}: the process that was creating it was killed"
     elif not entry.running:
         ended = entry.keeper is not None and entry.keeper.kill()
         yield f"{'ended and ' * ended}removed lab {lab.name}: {_why(entry)}"
     elif entry.kept and kept:
-        assert entry.keeper is not None  # noqa: S101  it runs
+        assert entry.keeper is not None  # noqa: S101  a running kept lab has a keeper
         entry.keeper.kill()
         yield f"ended and removed lab {lab.name}, which was kept"
     elif entry.kept:
-        yield f"left alone lab {lab.name}, which was kept (./raidproof gc --kept ends it)"
+        yield f"did not touch lab {lab.name}, which was kept (./raidproof gc --kept ends it)"
         return
     else:
         return
     lab.remove()
     if lab.path.exists():
-        raise RigError(f"cannot remove {lab.path}", remedy="remove it by hand")
+        raise RigError(f"cannot remove {lab.path}", remedy="remove the folder by hand")
 
 
 def _why(entry: LabEntry) -> str:
-    return "it was kept, and has ended" if entry.kept else f"process {entry.harness.pid}, which made it, was killed"
+    """Return why a lab that is not running is removed."""
+    if entry.kept:
+        return "it was kept, but its keeper has ended"
+    return f"process {entry.harness.pid}, which created it, was killed"
 
 
 def _trials() -> Iterator[Path]:
-    """Remove the folders of killed trials of kernels: those that are older than any trial can be."""
+    """Remove the folders of killed test boots of kernels, recognized by their age, and yield their paths."""
     now = wall_clock().timestamp()
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")):
         status = path.lstat()

@@ -1,1 +1,1 @@
-"""A computer of a lab: commands over SSH, its console, its power."""
+"""A machine of a lab: commands over SSH, console, power."""

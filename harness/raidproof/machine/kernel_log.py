@@ -1,4 +1,4 @@
-"""The messages of a machine's kernel: console, ring buffer, and tasks that hang."""
+"""A machine's kernel messages, from its console or its ring buffer, and the processes that hang in its kernel."""
 
 import re
 from collections.abc import Callable
@@ -11,21 +11,28 @@ from raidproof.core.waiting import pause
 from raidproof.machine.machine import Machine
 
 RING = ["dmesg", "--raw"]
+"""Command that prints the ring buffer of the kernel messages."""
 TASKS = ["ps", "-eo", "pid,stat,wchan:32,time,args"]
+"""Command that prints the state, wait channel and CPU time of each process."""
 TASKS_S = 5.0
+"""Seconds for `TASKS` after a failure, when the machine may hang."""
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
 WAITING_TASKS_S = 10.0
+"""Seconds for `TASKS` in `stuck_tasks`."""
 STILL_S = 5.0
-"""Seconds in which neither a task nor a disk may progress; longer than the slowest request of a disk model."""
+"""Seconds without progress of a process and of the disks after which the process counts as hung.
+
+The slowest request of a simulated drive takes less.
+"""
 
 
 def console_logs(folder: Path, machine: str, boots: int) -> tuple[Path, ...]:
-    """Return the console log of each boot, the current one last."""
+    """Return the path of a machine's console log for each boot, the latest boot last."""
     return tuple(folder / f"{machine}.console.{boot}.log" for boot in range(1, boots + 1))
 
 
 def cause_of_death(console: str) -> str:
-    """Return the console line with the likely cause of the kernel's end: the first error, or the last line."""
+    """Return the console line with the likely cause of the kernel's end: the first fatal error, else the last line."""
     lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
     fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
     return next(fatal, next((line for line in reversed(lines) if line), "no output"))
@@ -33,27 +40,30 @@ def cause_of_death(console: str) -> str:
 
 @dataclass(frozen=True)
 class Moment:
-    """A position in a kernel's messages."""
+    """A position in the kernel messages of a machine."""
 
     boot: int | str | None
-    """The number of the boot, or its boot_id without a console."""
+    """Number of the boot, from 1; for a machine without a console, the boot_id, or None while the machine is off."""
     place: int
-    """Bytes on the console in that boot, or the stamp of the last line in microseconds."""
+    """Bytes in the boot's console log; without a console, the time stamp of the last message in microseconds."""
 
 
 def moment(machine: Machine) -> Moment:
-    """Return the current position."""
+    """Return the current position in a machine's kernel messages."""
     if machine.consoles:
         return Moment(len(machine.consoles), machine.console.stat().st_size)
     return Moment(machine.boot_id, max(map(stamp_us, _ring(machine)), default=0))
 
 
 def said_since(machine: Machine, since: Moment) -> str:
-    """Return all kernel messages since a position; without a console, at most those since the last boot."""
+    """Return a machine's kernel messages since a position.
+
+    For a machine without a console, only messages of the running boot are known; while the machine is off, none.
+    """
     if isinstance(since.boot, int):
         first, *later = machine.consoles[since.boot - 1 :]
-        said = [first.read_bytes()[since.place :], *(path.read_bytes() for path in later)]
-        return b"".join(said).decode(errors="replace")
+        output = [first.read_bytes()[since.place :], *(path.read_bytes() for path in later)]
+        return b"".join(output).decode(errors="replace")
     if machine.boot_id is None:
         return ""
     lines = _ring(machine)
@@ -62,22 +72,22 @@ def said_since(machine: Machine, since: Moment) -> str:
 
 
 def said_until_off(machine: Machine, since: Moment) -> str | None:
-    """Return the messages of that boot's kernel from the position to its end; None for a machine without a console."""
+    """Return a machine's console output from a position to the end of the same boot; None without a console."""
     if not isinstance(since.boot, int):
         return None
     return machine.consoles[since.boot - 1].read_bytes()[since.place :].decode(errors="replace")
 
 
 def keep_tasks(machine: Machine) -> None:
-    """Save the wait channel of each task in a file beside the console; do nothing if the machine does not answer."""
-    # Not sysrq-t, which kills User-mode Linux by an invalid read (print_worker_info in kernel/workqueue.c).
+    """Save the output of `TASKS` beside the machine's console log; do nothing if the machine does not answer."""
+    # Not sysrq-t, which crashes User-mode Linux by an invalid read (print_worker_info in kernel/workqueue.c).
     with suppress(RigError):
         tasks = machine.succeed(TASKS, deadline_s=TASKS_S)
         machine.console.with_suffix(".tasks").write_text(tasks)
 
 
 def stamp_us(line: str) -> int:
-    """Return the stamp of a line in microseconds since the boot; 0 if it has none."""
+    """Return the time stamp of a kernel message in microseconds since the boot; 0 if the line has no stamp."""
     found = _STAMP.match(line)
     return int(found[1]) * 1_000_000 + int(found[2]) if found else 0
 
@@ -87,7 +97,7 @@ def _ring(machine: Machine) -> list[str]:
 
 
 def waiting(listed: str) -> frozenset[str]:
-    """Return the lines of `TASKS` with tasks in uninterruptible sleep, without kernel threads."""
+    """Return the lines of `TASKS` about processes in uninterruptible sleep (state D), without kernel threads."""
     lines = (line.split(None, 4) for line in listed.splitlines()[1:])
     return frozenset(
         " ".join(words) for words in lines if len(words) == 5 and words[1][0] == "D" and words[4][0] != "["
@@ -95,10 +105,10 @@ def waiting(listed: str) -> frozenset[str]:
 
 
 def stuck_tasks(machine: Machine, disks: Callable[[], object]) -> str | None:
-    """Return the programs that hang in a machine's kernel while its disks are idle; None if there are none.
+    """Return the processes that hang in a machine's kernel while its disks are idle; None if no process hangs.
 
-    ``disks`` returns the disks' progress: as long as it changes, the kernel may only be slow. The result is also None
-    for a machine that does not answer.
+    ``disks`` returns the progress of the disks: while the progress changes, the kernel may only be slow. The result is
+    also None for a machine that does not answer.
     """
     try:
         first, done = waiting(machine.succeed(TASKS, deadline_s=WAITING_TASKS_S)), disks()

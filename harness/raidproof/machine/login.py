@@ -1,4 +1,4 @@
-"""The login to a machine over SSH: address, user, and the keys of both sides."""
+"""The login to a machine over SSH: address, user, the user's key and the machine's host key."""
 
 import shlex
 import socket
@@ -13,21 +13,23 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Way = socket.socket | paramiko.ProxyCommand
-"""The transport of an SSH connection."""
+"""The byte stream below an SSH connection: a TCP socket, or the pipe of a proxy command."""
 CONNECT_S = 0.25
-"""Seconds; a SYN that is lost during boot is repeated only after 1 s: give up early, and try again."""
+"""Seconds of one attempt to connect; short, as TCP repeats a SYN that was lost during the boot only after 1 s."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """An Ed25519 key in OpenSSH's format."""
+    """An Ed25519 key pair in the formats of OpenSSH."""
 
     private: str
+    """The private key, as in a file id_ed25519."""
     public: str
+    """The public key, as a line of a file authorized_keys."""
 
     @classmethod
     def generate(cls) -> "KeyPair":
-        """Generate a new key."""
+        """Generate a new key pair."""
         key = Ed25519PrivateKey.generate()
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -36,7 +38,7 @@ class KeyPair:
         return cls(private.decode(), public.decode() + "\n")
 
     def for_paramiko(self) -> paramiko.PKey:
-        """Return the key for the SSH library."""
+        """Return the private key as an object of paramiko."""
         return paramiko.Ed25519Key.from_private_key(StringIO(self.private))
 
     def __repr__(self) -> str:
@@ -45,49 +47,49 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class LabKeys:
-    """The key of the user who may log in (``user``), and the host key of the machines (``host``)."""
+    """The key pair with which the harness logs in (``user``), and the host key of all machines of a lab (``host``)."""
 
     user: KeyPair
     host: KeyPair
 
     @classmethod
     def generate(cls) -> "LabKeys":
-        """Generate the keys of a new lab."""
+        """Generate both key pairs of a new lab."""
         return cls(user=KeyPair.generate(), host=KeyPair.generate())
 
 
 class Login(Protocol):
-    """The login to one machine."""
+    """The interface of a login to one machine: connect, authenticate, and quote commands."""
 
     def connect(self) -> Way:
-        """Return a new connection to its SSH port.
+        """Return a new connection to the machine's SSH port.
 
         Raises:
-            OSError: the machine does not answer now.
+            OSError: the machine did not accept the connection.
         """
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in over a connection. Only known host keys are accepted."""
+        """Log in over the connection ``way``; reject unknown host keys. ``timeout_s`` limits each step."""
 
     def command(self, argv: Sequence[str]) -> str:
-        """Return the SSH command that runs as root: one string for the login shell, quoted word by word."""
+        """Return the text that makes the login shell of the SSH server run ``argv`` as root; each word is quoted."""
 
 
 def as_root(argv: Sequence[str]) -> str:
-    """Return the command for the login shell of a user, whatever shell that is, that runs as root by sudo(8)."""
-    # With a shell for root, because some commands are shell built-ins: `command -v`.
+    """Return the text that makes any login shell run ``argv`` as root by sudo(8); each word is quoted."""
+    # sudo runs a shell, because some commands are built-ins of shells, for example `command -v`.
     return shlex.join(["sudo", "-n", "--", "/bin/sh", "-c", shlex.join(argv)])
 
 
 def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:
-    """Return a new connection on the lab's network.
+    """Return a new connection on the lab's network; ``make_socket`` returns a TCP socket there.
 
     Raises:
-        OSError: the address does not answer now.
+        OSError: the address did not accept the connection.
     """
     connection = make_socket()
     try:
-        # Otherwise each command waits 40 ms for the guest's delayed acknowledgement of the previous one's end.
+        # With Nagle's algorithm, each command waits 40 ms for the guest's delayed acknowledgement of a packet.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(CONNECT_S)
         connection.connect((address, port))
@@ -109,10 +111,10 @@ def log_in(
     key: paramiko.PKey | None = None,
     key_files: Sequence[Path] = (),
 ) -> None:
-    """Log in over a connection, with a key or with one of several files of keys.
+    """Log in over the connection ``way``, with a private key or with one of several files of private keys.
 
     Raises:
-        paramiko.SSHException: the machine has another host key, or refuses the login.
+        paramiko.SSHException: the machine has another host key than ``host_key``, or refuses the login.
     """
     name = address if port == 22 else f"[{address}]:{port}"
     client.get_host_keys().add(name, host_key.get_name(), host_key)
@@ -122,7 +124,7 @@ def log_in(
         port=port,
         username=user,
         pkey=key,
-        key_filename=[str(path) for path in key_files] or None,  # type: ignore[arg-type]  # its types know of no list
+        key_filename=[str(path) for path in key_files] or None,  # type: ignore[arg-type]  # the stubs lack lists
         sock=way,
         look_for_keys=False,
         allow_agent=False,
@@ -134,18 +136,18 @@ def log_in(
 
 @dataclass(frozen=True)
 class LabLogin:
-    """The login to a machine that raidproof made, as root, with the keys of its lab."""
+    """The login to a machine that raidproof created, as root, with the keys of the machine's lab."""
 
     address: str
     keys: LabKeys
     make_socket: Callable[[], socket.socket]
-    """Makes a TCP socket on the lab's network."""
+    """Returns a new TCP socket in the lab's network."""
 
     def connect(self) -> socket.socket:
-        """Connect on the lab's network.
+        """Return a new connection to the machine's SSH port.
 
         Raises:
-            OSError: the machine does not answer now.
+            OSError: the machine did not accept the connection.
         """
         return connect_in_lab(self.make_socket, self.address)
 
@@ -156,5 +158,5 @@ class LabLogin:
         log_in(client, way, timeout_s, self.address, host_key=host, key=user)
 
     def command(self, argv: Sequence[str]) -> str:
-        """Return the command; the user is root already."""
+        """Return the text that makes the login shell of root run ``argv``; each word is quoted."""
         return shlex.join(argv)

@@ -17,17 +17,20 @@ from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.transport import Transport
 
 SHOWN = 80
-"""Longest content of a file, in bytes, that is logged."""
+"""Bytes of a file from which on the log has only the number of bytes, not the content."""
 OWN_POWEROFF = ("/sbin/raidproof-poweroff",)
-"""In machines with raidproof's init."""
+"""Command that powers off a machine with raidproof's init."""
 BOOT_DEADLINE_S = 150.0
-"""Seconds; an emulated machine beside others takes half a minute."""
+"""Seconds for a boot; a machine that QEMU emulates without KVM takes up to 30 s."""
 BOOT_ID, READY = "/proc/sys/kernel/random/boot_id", "/run/raidproof/ready"
-"""Raidproof's init writes the second file at its end; other systems are ready when they answer."""
+"""Files in a machine: the kernel's ID of the boot, and the result of the start-up, which raidproof's init writes last.
+
+A machine with another init has only the first file; it counts as ready when it accepts a command.
+"""
 
 
 class Remote:
-    """A machine over a connection. Operations on files start no process in it."""
+    """A machine that the harness reaches over SSH. File operations start no process in the machine."""
 
     name: str
     transport: Transport
@@ -35,7 +38,7 @@ class Remote:
     def run(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
-        """Run a command to its end, whatever its status."""
+        """Run a command in the machine, and return its result, whatever its exit status."""
         begun = now_ns()
         completed = self.transport.run(argv, Deadline.after(deadline_s), _bytes(stdin or b""))
         self._log(begun, f", status {completed.status}: {shlex.join(argv)}")
@@ -44,10 +47,10 @@ class Remote:
     def succeed(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> str:
-        """Run a command that must end with status 0, and return its standard output.
+        """Run a command in the machine that must end with status 0, and return its standard output.
 
         Raises:
-            CommandFailed: the status is not 0.
+            CommandFailed: the command ended with another status.
         """
         completed = self.run(argv, stdin=stdin, deadline_s=deadline_s)
         if not completed.ok:
@@ -55,10 +58,10 @@ class Remote:
         return completed.stdout
 
     def get(self, path: str) -> str:
-        """Read a text file.
+        """Return the content of a text file of the machine.
 
         Raises:
-            CommandFailed: it cannot be read.
+            CommandFailed: the file cannot be read.
         """
         (content,) = self._read([path])
         if isinstance(content, str):
@@ -66,33 +69,34 @@ class Remote:
         return content.decode(errors="replace")
 
     def read_files(self, paths: Iterable[str]) -> dict[str, str]:
-        """Read text files, without the final newline. Leave out files that are unreadable or empty."""
+        """Return the content of text files by path, without the final newline; omit unreadable and empty files."""
         wanted = list(dict.fromkeys(paths))
         found = zip(wanted, self._read(wanted), strict=True)
         text = {path: content.decode(errors="replace") for path, content in found if isinstance(content, bytes)}
         return {path: content.removesuffix("\n") for path, content in text.items() if content}
 
     def put(self, content: str | bytes, path: str) -> None:
-        """Write a file.
+        """Write a file in the machine.
 
         Raises:
-            CommandFailed: it cannot be written.
+            CommandFailed: the file cannot be written.
         """
         if failed := self.put_all({path: content}):
             raise self._failed("tee", path, failed[path])
 
     def put_all(self, files: Mapping[str, str | bytes]) -> dict[str, str]:
-        """Write each of these files, and return the reason for each failure."""
+        """Write files, given as content by path; return the error of each file that could not be written, by path."""
         begun = now_ns()
         contents = {path: _bytes(content) for path, content in files.items()}
         failed = self.transport.write(contents, Deadline.after(DEFAULT_DEADLINE_S))
         for path, content in contents.items():
             what = repr(content.decode()) if len(content) < SHOWN and content.isascii() else f"{len(content)} bytes"
-            self._log(begun, f": wrote {what} to {path}{f', refused: {failed[path]}' if path in failed else ''}")
+            wrote = f"cannot write {what} to {path}: {failed[path]}" if path in failed else f"wrote {what} to {path}"
+            self._log(begun, f": {wrote}")
         return failed
 
     def resolve(self, paths: Iterable[str]) -> list[str]:
-        """Return paths without symbolic links.
+        """Return each path with symbolic links resolved.
 
         Raises:
             CommandFailed: a path does not exist.
@@ -105,11 +109,11 @@ class Remote:
         return [real for real in found if real is not None]
 
     def exists(self, path: str) -> bool:
-        """Return whether a path exists."""
+        """Return whether a path exists in the machine."""
         return self._resolve([path]) != [None]
 
     def require_raid6(self) -> None:
-        """Reboot a machine whose kernel has no RAID6 algorithm; no array of it may be active."""
+        """Reboot the machine if its kernel has no RAID6 algorithm, so that it has one; no array may be active."""
 
     def _read(self, paths: Sequence[str]) -> list[bytes | str]:
         begun = now_ns()
@@ -124,7 +128,7 @@ class Remote:
         return found
 
     def _failed(self, program: str, path: str, reason: str) -> CommandFailed:
-        """Return the failure as that of a command with which a person could reproduce it."""
+        """Return the error of a file operation as the failure of an equivalent command, which a user can repeat."""
         return CommandFailed(Completed((program, path), 1, "", f"{path}: {reason}", self.name))
 
     def _log(self, begun_ns: int, what: str) -> None:
@@ -137,15 +141,16 @@ def _bytes(content: str | bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Cut:
-    """A power cut that happened.
-
-    ``at_ns`` is the instant after which no write reached a disk; acknowledgements that arrived before it were sent
-    before it.
-    """
+    """The instant and the result of a power cut."""
 
     at_ns: int
+    """Instant on the host's monotonic clock after which no write reached a disk.
+
+    An acknowledgement that arrived before this instant was sent before the cut.
+    """
     policy: CutPolicy
     seed: int
+    """Seed of the random choices of the policy."""
     cut_results: tuple[CutResult, ...] = ()
     """The result of the cut for each member's cache."""
 
@@ -154,27 +159,27 @@ class Power(Protocol):
     """The power switch of one machine."""
 
     raid6: bool
-    """Whether the kernel has a RAID6 algorithm, from the next boot on; only an UML kernel may have none."""
+    """Whether the kernel has a RAID6 algorithm from the next boot on; only a UML kernel may lack one."""
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the current one last."""
+        """The path of the console log of each boot, the latest boot last."""
 
     @property
     def poweroff(self) -> tuple[str, ...]:
-        """The command for an orderly shutdown; it returns at once."""
+        """The command, run in the machine, that begins an orderly shutdown and returns at once."""
 
     def on(self) -> None:
-        """Begin to boot; return before the machine answers."""
+        """Switch the machine on, and return before the machine has booted."""
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Cut the power. Nothing runs in the machine for this, and nothing is flushed."""
+        """Cut the machine's power. No program in the machine is informed, and no cache is flushed."""
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Return when the machine has stopped by itself."""
+        """Wait until the machine has shut itself down."""
 
     def require_on(self) -> None:
-        """Raise RigError, with the reason, if the machine has ended."""
+        """Raise RigError, with the reason, if the machine is no longer running."""
 
 
 @dataclass
@@ -183,17 +188,19 @@ class MemberDisks:
 
     engine: EngineClient
     engine_socket: Path
+    """Path of the socket at which the engine accepts requests."""
     serials: tuple[str, ...]
+    """Serial numbers of the disks."""
     _lost_power: bool = field(default=False, repr=False)
 
     def power_on(self) -> None:
-        """Serve the content that a cut has left, if there was one."""
+        """After a power cut, let the engine serve the content that survived the cut."""
         if self._lost_power:
             self.engine.power_on()
             self._lost_power = False
 
     def resolve(self, policy: CutPolicy, seed: int) -> tuple[CutResult, ...]:
-        """Apply the cut policy to the caches, after all writes have ended."""
+        """Apply the cut policy to the volatile caches of the disks; all writes must have ended before."""
         cut_results = self.engine.resolve(policy, seed)
         self._lost_power = True
         return cut_results
@@ -202,7 +209,7 @@ class MemberDisks:
 def cut_power(disks: MemberDisks | None, kill: Callable[[], object], policy: CutPolicy, seed: int) -> Cut:
     """Freeze a machine's disks, if any, kill the machine, then apply the cut policy to the disks' caches.
 
-    Because of this order all members freeze at the same instant.
+    The freeze comes first, so that all disks stop at the same instant.
     """
     at_ns = now_ns() if disks is None else disks.engine.freeze()
     kill()
@@ -210,7 +217,10 @@ def cut_power(disks: MemberDisks | None, kill: Callable[[], object], policy: Cut
 
 
 class Machine(Remote):
-    """One computer, in the role that its specification names."""
+    """A machine of a lab: commands and files over SSH, its power and its consoles.
+
+    ``own_init`` states that the machine runs raidproof's init. ``on_boot`` is called after each boot.
+    """
 
     def __init__(
         self,
@@ -227,35 +237,35 @@ class Machine(Remote):
         self.power = power
         self.transport = transport
         self._on_boot = on_boot
-        """An action after each boot, before the machine is used."""
         self._boot_files = [BOOT_ID, READY] if own_init else [BOOT_ID]
         self.boot_id: str | None = None
-        """Of the running boot, from /proc/sys/kernel/random/boot_id; None while it is off."""
+        """The kernel's ID of the running boot (/proc/sys/kernel/random/boot_id); None while the machine is off."""
         self.boot_s: float | None = None
-        """Seconds of the last start, from power to an answer."""
+        """Seconds from the last power-on until the machine was ready."""
         self._last_boot_id: str | None = None
+        """`boot_id` of the last boot, also while the machine is off."""
 
     @property
     def address(self) -> str:
-        """Its address on the lab's network."""
+        """The machine's IP address on the lab's network."""
         return str(self.spec.address.ip)
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the current or last one last."""
+        """The path of the console log of each boot, the latest boot last."""
         return self.power.consoles
 
     @property
     def console(self) -> Path:
-        """The console log of the current or last boot."""
+        """The path of the console log of the latest boot."""
         return self.consoles[-1]
 
     def start(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
-        """Switch the machine on; wait until it answers and its start-up has finished.
+        """Switch the machine on; wait until SSH works and the start-up has finished.
 
         Raises:
             RigError: the machine ended during the boot, or its boot_id did not change.
-            DeadlineExceeded: the machine did not answer.
+            DeadlineExceeded: SSH does not work, or the start-up has not finished.
         """
         deadline, begun = Deadline.after(deadline_s), now_ns()
         self.power.on()
@@ -264,7 +274,7 @@ class Machine(Remote):
         self.boot_s = (now_ns() - begun) / 1e9
 
     def attach(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
-        """Log in to a machine that is on. Raises as `start`."""
+        """Log in to a machine that is already running. Raises the errors of `start`."""
         self._log_in(Deadline.after(deadline_s))
 
     def _log_in(self, deadline: Deadline) -> None:
@@ -273,20 +283,21 @@ class Machine(Remote):
         if ready != "ready":
             raise RigError(f"{self.name}: start-up failed: {ready}; see {', '.join(map(str, self.consoles[-1:]))}")
         if self.boot_id == self._last_boot_id:
-            raise RigError(f"{self.name}: the boot_id did not change, so it never lost its power")
+            raise RigError(f"{self.name}: the boot_id did not change, so the machine did not reboot")
         self._last_boot_id = self.boot_id
 
     def _read_boot(self) -> tuple[str, str] | None:
+        """Return the result of the start-up, and the boot_id; None if the start-up has not finished."""
         self.power.require_on()
-        # By a command, because a machine without an agent is refused later, together with its other deficits.
-        said = self.run(["cat", *self._boot_files])
-        if not said.ok:
+        # A command, because a machine that cannot run the agent is refused later, together with its other deficits.
+        completed = self.run(["cat", *self._boot_files])
+        if not completed.ok:
             return None
-        boot_id, *ready = said.stdout.splitlines()
+        boot_id, *ready = completed.stdout.splitlines()
         return (*ready, "ready")[0], boot_id
 
     def start_command(self, argv: Sequence[str], deadline_s: float = DEFAULT_DEADLINE_S) -> RemoteCommand:
-        """Start a command and return at once; the deadline is that of the start."""
+        """Start a command, and return when it is running; the start must succeed within ``deadline_s`` seconds."""
         return self.transport.start(argv, Deadline.after(deadline_s))
 
     def fail(self, argv: Sequence[str], *, deadline_s: float = DEFAULT_DEADLINE_S) -> Completed:
@@ -297,42 +308,43 @@ class Machine(Remote):
         """
         completed = self.run(argv, deadline_s=deadline_s)
         if completed.ok:
-            raise RigError(f"{self.name}: succeeded, and must not: {shlex.join(argv)}")
+            raise RigError(f"{self.name}: succeeded, but must fail: {shlex.join(argv)}")
         return completed
 
     def require(self, program: str) -> None:
         """Check that the machine has a program.
 
         Raises:
-            RequirementMissing: its image lacks the program.
+            RequirementMissing: the machine's image lacks the program.
         """
         if not self.run(["which", program]).ok:
-            raise RequirementMissing(f"{self.name} has no {program}", remedy="its image's recipe is in vms/images")
+            remedy = "add its package to the recipe of the machine's image, in vms/images"
+            raise RequirementMissing(f"{self.name} has no {program}", remedy=remedy)
 
     def require_raid6(self) -> None:
-        """Reboot a machine whose kernel has no RAID6 algorithm; no array of it may be active."""
+        """Reboot the machine if its kernel has no RAID6 algorithm, so that it has one; no array may be active."""
         if not self.power.raid6:
             self.power.raid6 = True
             self.shutdown()
             self.start()
 
     def shutdown(self, deadline_s: float = BOOT_DEADLINE_S) -> None:
-        """Shut the machine down in good order: file systems unmounted, arrays stopped, caches flushed."""
+        """Shut the machine down in an orderly way: unmount file systems, stop arrays, flush caches."""
         deadline = Deadline.after(deadline_s)
         self.start_command(self.power.poweroff)
         self.wait_off(deadline)
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Return when the machine has shut down by itself; its disks keep their power.
+        """Wait until the machine has shut itself down; its disks keep their power.
 
         Raises:
-            DeadlineExceeded: the machine is still up.
+            DeadlineExceeded: the machine is still running.
         """
         self.power.wait_off(deadline)
         self._gone()
 
     def crash(self, policy: CutPolicy = CutPolicy.DROP, seed: int = 0) -> Cut:
-        """Cut the power; ``policy`` decides which data that was not yet durable survives."""
+        """Cut the machine's power; ``policy`` determines which data in volatile disk caches survives."""
         cut = self.power.cut(policy, seed)
         self._gone()
         return cut

@@ -1,4 +1,4 @@
-"""Commands in a machine over SSH: pinned host keys, a deadline on every operation, an agent in the machine."""
+"""The SSH connection to a machine: known host keys only, a deadline for every operation, an agent in the machine."""
 
 import logging
 import shlex
@@ -19,11 +19,12 @@ from raidproof.machine.agent import Agent, ChannelCommand, NoAgent, RemoteComman
 from raidproof.machine.login import Login, Way
 
 CHUNK = 1 << 16
+"""Greatest number of bytes that one call receives."""
 LOOPBACK = "127.0.0.1"
 ATTEMPT_S = 5.0
-"""Seconds of one attempt to log in, once the machine has accepted the connection."""
+"""Seconds of one attempt to log in after the machine has accepted the connection."""
 
-# paramiko prints tracebacks of connections that are refused while a machine boots.
+# While a machine boots, paramiko would log a traceback for each refused connection.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
@@ -39,14 +40,17 @@ class Transport:
         self._starting = threading.Lock()
         self._agent: Agent | None = None
         self._no_agent: str | None = None
-        """The reason why the machine runs no agent."""
+        """The reason why the machine cannot run the agent; None as long as no attempt has failed."""
 
     def connect(self, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> None:
-        """Log in, retrying while the machine boots.
+        """Log in, and repeat failed attempts while the machine boots.
 
-        ``still_possible`` is called before each attempt, and raises if the machine can no longer answer.
+        ``still_possible`` is called before each attempt, and raises an error if the machine is not running.
+
+        Raises:
+            DeadlineExceeded: no attempt succeeded.
+            RigError: the machine has another host key, or refuses the user's key.
         """
-
         self._closed = False
         self._agent = self._no_agent = None
 
@@ -63,14 +67,14 @@ class Transport:
             return None
         client = paramiko.SSHClient()
         try:
-            if self._closed:  # closed during the attempt: close the new connection, too
+            if self._closed:  # another thread called close() during the attempt
                 raise ConnectionAbortedError
             way.settimeout(timeout_s)
             self.login.authenticate(client, way, timeout_s)
         except (paramiko.BadHostKeyException, paramiko.AuthenticationException, IncompatiblePeer) as error:
             client.close()
             way.close()
-            raise RigError(f"{self.where} answers, but not as the machine that it should be: {error}") from error
+            raise RigError(f"{self.where}: SSH login refused, or unexpected host key: {error}") from error
         except (OSError, EOFError, paramiko.SSHException):
             client.close()
             way.close()
@@ -78,11 +82,11 @@ class Transport:
         return client
 
     def run(self, argv: Sequence[str], deadline: Deadline, stdin: bytes = b"") -> Completed:
-        """Run a command to its end, whatever its status.
+        """Run a command in the machine, and return its result, whatever its exit status.
 
         Raises:
-            DeadlineExceeded: the command still ran, and was killed.
-            RigError: there is no connection, or it broke before the command ended.
+            DeadlineExceeded: the command was still running, and was killed.
+            RigError: no SSH connection is open, or it broke before the command ended.
         """
         running = self._agent_for(shlex.join(argv), deadline)
         if running is None:
@@ -90,10 +94,10 @@ class Transport:
         return agent.run(running, argv, deadline, stdin)
 
     def start(self, argv: Sequence[str], deadline: Deadline) -> RemoteCommand:
-        """Start a command, and return when it runs.
+        """Start a command in the machine, and return when the command is running.
 
         Raises:
-            RigError: there is no connection, it broke, or the machine has not answered by the deadline.
+            RigError: no SSH connection is open, it broke, or the command did not start before the deadline.
         """
         running = self._agent_for(shlex.join(argv), deadline)
         if running is None:
@@ -101,53 +105,55 @@ class Transport:
         return agent.start(running, argv, deadline)
 
     def read(self, paths: Sequence[str], deadline: Deadline) -> list[bytes | str]:
-        """Return the content of files, each read whole; for an unreadable file, the reason as text.
+        """Return the content of each file; for an unreadable file, the reason as text.
 
         Raises:
-            DeadlineExceeded: a file system does not answer.
-            RigError: there is no connection, or it broke.
+            DeadlineExceeded: the files were not read before the deadline, for example because a file system hangs.
+            RigError: no SSH connection is open, or it broke.
             RequirementMissing: the machine cannot run the agent.
         """
         return agent.read(self._agent_to(f"read {shlex.join(paths)}", deadline), paths, deadline)
 
     def write(self, files: Mapping[str, bytes], deadline: Deadline) -> dict[str, str]:
-        """Write files, each in one write, and return the reason for each failure. Raises as `read`."""
+        """Write each file in one write(2), and return the reason of each failure by path. Raises errors as `read`."""
         return agent.write(self._agent_to(f"write {shlex.join(files)}", deadline), files, deadline)
 
     def resolve(self, paths: Sequence[str], deadline: Deadline) -> list[str | None]:
-        """Return paths without symbolic links; None for paths that do not exist. Raises as `read`."""
+        """Return each path with symbolic links resolved, or None if it does not exist. Raises the errors of `read`."""
         return agent.resolve(self._agent_to(f"resolve {shlex.join(paths)}", deadline), paths, deadline)
 
     def _agent_to(self, purpose: str, deadline: Deadline) -> Agent:
         running = self._agent_for(purpose, deadline)
         if running is None:
             raise RequirementMissing(
-                f"{self.where}: cannot {purpose}: its agent does not start: {self._no_agent}",
-                remedy="install python3, version 3.9 or newer, in it",
+                f"{self.where}: cannot {purpose}: the machine cannot run the agent: {self._no_agent}",
+                remedy="install python3, version 3.9 or newer, in the machine",
             )
         return running
 
     def _agent_for(self, purpose: str, deadline: Deadline) -> Agent | None:
-        """Return the machine's agent, started if none runs; None if the machine cannot run it."""
+        """Return the machine's agent, and start it if it is not running; None if the machine cannot run the agent."""
         with self._starting:
             if self._no_agent is not None:
                 return None
             if self._agent is not None and self._agent.alive:
                 return self._agent
             if self._agent is not None and self.alive:
-                logger.warning("%s: starting another agent: %s", self.where, self._agent.end)
+                logger.warning("%s: starting the agent again: %s", self.where, self._agent.end)
             try:
                 self._agent = agent.begin(self.where, self._exec(agent.ARGV, deadline, purpose).channel, deadline)
             except NoAgent as error:
                 self._no_agent = str(error)
-                logger.warning("%s: no agent, so each command takes a channel of its own: %s", self.where, error)
+                logger.warning(
+                    "%s: cannot run the agent; each command uses an SSH channel of its own: %s", self.where, error
+                )
             return self._agent
 
     def _exec(self, argv: Sequence[str], deadline: Deadline, purpose: str | None = None) -> ChannelCommand:
         purpose = purpose or shlex.join(argv)
         channel = self.session(deadline, purpose)
         try:
-            # paramiko waits for the answer without a limit; a machine that ended meanwhile never sends it.
+            # paramiko waits without limit for the answer, which a machine without power never sends.
             with at_deadline(deadline, channel.close):
                 channel.exec_command(self.login.command(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -155,10 +161,10 @@ class Transport:
         return ChannelCommand(self.where, argv, channel)
 
     def session(self, deadline: Deadline, purpose: str) -> paramiko.Channel:
-        """Return a new channel; sending on it blocks at most until the deadline.
+        """Return a new SSH channel; one call that sends blocks at most until the deadline.
 
         Raises:
-            RigError: there is no connection, or it broke; names the purpose.
+            RigError: no SSH connection is open, or it broke; the message contains ``purpose``.
         """
         try:
             channel = self.connected.open_session(timeout=max(0.1, deadline.remaining_s))
@@ -168,13 +174,14 @@ class Transport:
         return channel
 
     def forward(self, connect: Callable[[], socket.socket]) -> int:
-        """Forward connections to the returned port on the machine's loopback to the socket that ``connect`` returns.
+        """Let the machine listen on a free port of its loopback address, and return the port.
 
-        The forwarding replaces an earlier one, and ends with the SSH connection.
+        Data that arrives there is sent to a socket that ``connect`` returns for each connection. A new forwarding
+        replaces an earlier one. The end of the SSH connection ends the forwarding.
 
         Raises:
-            RigError: there is no connection.
-            paramiko.SSHException: the machine's SSH server does not allow it.
+            RigError: no SSH connection is open.
+            paramiko.SSHException: the machine's SSH server does not allow forwarding.
         """
 
         def accept(channel: paramiko.Channel, _origin: tuple[str, int], _to: tuple[str, int]) -> None:
@@ -184,24 +191,24 @@ class Transport:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a connection, as far as this side knows."""
+        """Whether the SSH connection is open; a loss of the machine's power may not have been noticed yet."""
         transport = self._client.get_transport() if self._client else None
         return transport is not None and transport.is_active()
 
     @property
     def connected(self) -> paramiko.Transport:
-        """The connection itself.
+        """The open SSH connection.
 
         Raises:
-            RigError: there is none.
+            RigError: no SSH connection is open.
         """
         transport = self._client.get_transport() if self._client else None
         if transport is None or not transport.is_active():
-            raise RigError(f"{self.where}: no connection")
+            raise RigError(f"{self.where}: no SSH connection is open")
         return transport
 
     def close(self) -> None:
-        """Close the connection, and one that another thread is opening; running commands get a broken connection."""
+        """Close the SSH connection, also if another thread is just opening it. Running commands end with an error."""
         self._closed = True
         if isinstance(way := self._attempted, socket.socket):
             with suppress(OSError):  # not connected, or closed already
@@ -215,8 +222,8 @@ class Transport:
 
 
 def _carry(channel: paramiko.Channel, connect: Callable[[], socket.socket]) -> None:
-    """Copy data from the machine until either side ends; send nothing back."""
-    with suppress(OSError, EOFError), connect() as heard:
+    """Send the data that arrives on a channel to a new socket of ``connect``, until either side ends."""
+    with suppress(OSError, EOFError), connect() as target:
         while data := channel.recv(CHUNK):
-            heard.sendall(data)
+            target.sendall(data)
     channel.close()

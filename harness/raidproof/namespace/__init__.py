@@ -1,4 +1,4 @@
-"""The namespaces that confine one lab: its network, its processes and their common parent."""
+"""The Linux namespaces of one lab, which isolate its network and processes, and the keeper, process 1 in them."""
 
 from raidproof.namespace.namespace import Namespace, Process, Traffic
 

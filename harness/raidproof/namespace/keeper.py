@@ -1,10 +1,10 @@
 """Process 1 of a lab's namespaces: starts and ends the lab's processes, and opens sockets on the lab's network.
 
 The kernel kills every process of a PID namespace when its process 1 ends. So no process of a lab can outlive the
-keeper. The keeper ends when the other end of a socket pair is closed, that is when the harness that started the keeper
-ends, for whatever reason. Run as ``python -m raidproof.namespace.keeper SOCKET LIFELINE [PLACE FOLDER]...``; the
-lifeline is an open descriptor. Each folder is mounted at its place in the lab's own mount namespace. Requests arrive
-at the socket as JSON, one per packet, with file descriptors attached.
+keeper. The keeper ends when the other end of a socket pair is closed, and the kernel closes that end when the harness
+ends. Run as ``python -m raidproof.namespace.keeper SOCKET LIFELINE [PLACE FOLDER]...``. LIFELINE is an open descriptor
+of the socket pair. Each FOLDER is bind-mounted on its PLACE in the lab's mount namespace. Requests arrive at SOCKET
+(a path) as JSON, one per packet, with file descriptors attached.
 """
 
 import array
@@ -23,7 +23,9 @@ from typing import Any
 from pyroute2 import IPRoute
 
 MAX_PACKET = 1 << 16
+"""Greatest length of a request or reply in bytes."""
 END_DEADLINE_S = 10.0
+"""Seconds to wait for the end of a process after SIGKILL."""
 READY = b"ready"
 """Sent on the lifeline once the keeper accepts requests."""
 BLACKHOLE, BLACKHOLE_HANDLE, TC_H_ROOT = "blackhole", 0x10000, 0xFFFFFFFF
@@ -31,16 +33,18 @@ BLACKHOLE, BLACKHOLE_HANDLE, TC_H_ROOT = "blackhole", 0x10000, 0xFFFFFFFF
 
 
 class Keeper:
-    """The lab's processes and interfaces, and the requests about them."""
+    """The state of the keeper. Each public method except `reap` executes one kind of request and returns the reply."""
 
     def __init__(self) -> None:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        """The programs that `spawn` started, by PID."""
         self.kept = False
+        """Whether the lab continues after the harness ends."""
 
     def spawn(
         self, fds: Sequence[int], argv: list[str], environment: dict[str, str], directory: str
     ) -> dict[str, Any]:
-        """Start a program in its own session; the single descriptor is its standard output and error."""
+        """Start a program after setsid(2); the single descriptor becomes its standard output and error."""
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -60,7 +64,7 @@ class Keeper:
             os.killpg(pid, number)
         if number == signal.SIGKILL:
             process.wait()
-            # UML's helpers are in the group of their kernel, and are reparented to process 1.
+            # The helper processes of a UML kernel are in its process group, and can outlive the kernel.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         return {"status": process.poll()}
@@ -70,19 +74,19 @@ class Keeper:
         return {"status": self.processes[pid].poll()}
 
     def end(self, _: Sequence[int], pid: int) -> dict[str, Any]:
-        """Kill a process that `spawn` did not start, such as a daemon's child, and return when it is gone."""
+        """Kill a process that `spawn` did not start, such as a daemon's child, and wait for its end."""
         process = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(process, signal.SIGKILL)
             if not select.select([process], [], [], END_DEADLINE_S)[0]:
-                raise TimeoutError(f"process {pid} does not end")
+                raise TimeoutError(f"process {pid} did not end within {END_DEADLINE_S:g} s of SIGKILL")
         finally:
             os.close(process)
-        self.reap()  # a daemon's child is reparented to process 1 by now
+        self.reap()  # the kernel may have reparented the process to this one
         return {}
 
     def keep(self, _: Sequence[int]) -> dict[str, Any]:
-        """Continue after the harness ends."""
+        """Let the lab continue after the harness ends."""
         self.kept = True
         return {}
 
@@ -104,7 +108,7 @@ class Keeper:
         return {}
 
     def gate(self, _: Sequence[int], name: str, *, deaf: bool, mute: bool) -> dict[str, Any]:
-        """Let a bridge port drop frames to its machine (deaf), and frames from it (mute)."""
+        """Let a bridge port drop or pass frames to its machine (``deaf``) and frames from its machine (``mute``)."""
         with IPRoute() as ip:
             index = ip.link_lookup(ifname=name)[0]
             shut = any(one.get_attr("TCA_KIND") == BLACKHOLE for one in ip.get_qdiscs(index))
@@ -112,14 +116,13 @@ class Keeper:
                 ip.tc("replace", BLACKHOLE, index, handle=BLACKHOLE_HANDLE, parent=TC_H_ROOT)
             elif shut and not deaf:
                 ip.tc("del", index=index, parent=TC_H_ROOT)
-            # A locked port drops frames from senders that the bridge does not know there, and learns none (since
-            # 5.18).
+            # A locked port (Linux 5.18) drops frames whose sender is not in the bridge's table, and adds no sender.
             ip.brport("set", index=index, locked=int(mute), flush=mute)
             port = ip.get_links(index)[0].get_nested("IFLA_LINKINFO", "IFLA_INFO_SLAVE_DATA")
             return {"mute": bool(port.get_attr("IFLA_BRPORT_LOCKED"))}
 
     def traffic(self, _: Sequence[int], name: str) -> dict[str, Any]:
-        """Count the frames of an interface: sent to its machine, received from it, dropped by a gate."""
+        """Return the numbers of frames of an interface: sent to its machine, received from it, dropped by `gate`."""
         with IPRoute() as ip:
             index = ip.link_lookup(ifname=name)[0]
             counted = ip.get_links(index)[0].get_attr("IFLA_STATS64")
@@ -128,7 +131,7 @@ class Keeper:
         return {"to": counted["tx_packets"], "from": counted["rx_packets"], "dropped": dropped}
 
     def reap(self) -> None:
-        """Reap orphans, which process 1 inherits."""
+        """Reap all ended processes, including orphans, which the kernel reparents to process 1."""
         known = self.processes
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
@@ -139,14 +142,14 @@ class Keeper:
 
 
 def refusal(error: Exception) -> dict[str, Any]:
-    """Return the reply for an error. Errors of pyroute2 have the form of OSError without being one."""
+    """Return the reply to a failed request. Errors of pyroute2 have the arguments of OSError, but another class."""
     if len(error.args) >= 2 and isinstance(error.args[0], int):
         return {"error": str(error.args[1]), "errno": error.args[0]}
     return {"error": f"{type(error).__name__}: {error}", "errno": 0}
 
 
 def answer(keeper: Keeper, connection: socket.socket) -> bool:
-    """Serve one request; return False if the other side has closed the connection."""
+    """Serve one request of the harness; return False if the harness has closed the connection."""
     try:
         data, fds, _, _ = socket.recv_fds(connection, MAX_PACKET, 4)
     except ConnectionError:
@@ -158,12 +161,12 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
     opened: list[socket.socket] = []
     try:
         if verb == "socket":
-            # A socket always belongs to the network namespace in which it was created.
+            # A socket stays in the network namespace in which it was created.
             opened.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             reply: dict[str, Any] = {}
         else:
             reply = getattr(keeper, verb)(fds, **request)
-    except Exception as error:  # noqa: BLE001  whatever it is belongs to the one who asked
+    except Exception as error:  # noqa: BLE001  the reply reports every error
         reply = refusal(error)
     finally:
         for fd in fds:
@@ -181,13 +184,13 @@ def answer(keeper: Keeper, connection: socket.socket) -> bool:
 
 
 def hide(folders: Sequence[str]) -> None:
-    """Mount each folder over its place: ``place folder place folder ...``."""
+    """Bind-mount each folder on its place; ``folders`` is place, folder, place, folder, ..."""
     for place, folder in zip(folders[::2], folders[1::2], strict=True):
         subprocess.run(["mount", "--bind", folder, place], check=True)  # noqa: S607
 
 
 def serve(path: str, lifeline: socket.socket) -> None:
-    """Serve requests until the other end of the lifeline is closed; for ever after a request to keep the lab."""
+    """Serve requests at the socket ``path`` until the lifeline is closed; after request `keep`, until SIGTERM."""
     keeper = Keeper()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
@@ -195,7 +198,7 @@ def serve(path: str, lifeline: socket.socket) -> None:
     wakeup_read, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # The terminal's Ctrl-C goes to the harness, which ends the lab in order.
+    # Ctrl-C on the terminal interrupts the harness, which then ends the lab.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     selector = selectors.DefaultSelector()

@@ -1,4 +1,4 @@
-"""The harness's side of a lab's namespace."""
+"""The harness's side of a lab's namespaces: start the keeper, and send it requests."""
 
 import json
 import os
@@ -22,22 +22,25 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.namespace.keeper import MAX_PACKET, READY
 
 START_DEADLINE_S = 20.0
+"""Seconds to wait until a started keeper is ready."""
 ANSWER_DEADLINE_S = 20.0
+"""Seconds to wait for the keeper's reply to a request."""
 END_DEADLINE_S = 5.0
+"""Seconds to wait for the end of the keeper after the lifeline was closed."""
 
 _UCRED = struct.Struct("3i")
-"""struct ucred: process, user and group id."""
+"""struct ucred: process, user and group ID (unix(7))."""
 
 
 def unshare_command(
     directory: Path, lifeline: int, *, root: bool, folders: Mapping[Path, Path] = MappingProxyType({})
 ) -> list[str]:
-    """Return the command that starts a keeper in new namespaces; ``lifeline`` is an open descriptor.
+    """Return the command that starts a keeper in new namespaces (unshare(1)); ``lifeline`` is an open descriptor.
 
-    ``folders`` (place -> folder) replace folders of the host in the lab.
+    ``folders`` maps a folder of this host to the folder that the processes of the lab see in its place.
     """
     user = [] if root else ["--user", "--map-root-user"]
-    # Then propagation is private, and /proc shows only the lab's processes: daemons look there for running processes.
+    # This makes mount propagation private, and /proc show only the lab's processes: daemons search /proc for others.
     mounts = ["--mount-proc"] if folders else []
     return [
         "unshare",
@@ -58,19 +61,19 @@ def unshare_command(
 
 
 class Refused(RigError):
-    """The keeper could not carry out a request."""
+    """The keeper replied to a request with an error."""
 
     def __init__(self, verb: str, reason: str, number: int) -> None:
-        super().__init__(f"the lab's keeper cannot {verb}: {reason}")
+        super().__init__(f"request {verb!r} to the lab's keeper failed: {reason}")
         self.reason = reason
         self.errno = number
 
 
 class Namespace:
-    """Network, processes and sockets of one lab. Leaving the context ends them all, unless the lab is kept."""
+    """The network and processes of one lab. Leaving the context ends all processes, unless the lab is kept."""
 
     def __init__(self, directory: Path, *, folders: Mapping[Path, Path] = MappingProxyType({})) -> None:
-        """Prepare; ``folders`` (place -> folder) hides a folder of the host behind one of the lab's."""
+        """Take the lab's directory and ``folders`` of `unshare_command`; entering the context starts the keeper."""
         self.directory = directory
         self._folders = folders
         self._connection: socket.socket | None = None
@@ -80,9 +83,9 @@ class Namespace:
 
     @property
     def pid(self) -> int:
-        """The keeper's process id on this host; the keeper is process 1 of the lab, which ends with it."""
+        """The keeper's PID on this host. In the lab it is process 1: when the keeper ends, the kernel ends the lab."""
         if self._connection is None:
-            raise RigError("this namespace is closed")
+            raise RigError(f"the namespace of the lab in {self.directory} is closed")
         credentials = self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
         pid: int = _UCRED.unpack(credentials)[0]
         return pid
@@ -91,10 +94,10 @@ class Namespace:
         for place in self._folders:
             if self.directory.resolve().is_relative_to(place.resolve()):
                 raise RequestError(
-                    f"a lab that has a {place} of its own cannot live in it: {self.directory}",
-                    remedy="set TMPDIR to a folder elsewhere, as /tmp",
+                    f"the lab hides {place} of this host, so its directory must not be there: {self.directory}",
+                    remedy=f"set TMPDIR to a folder outside of {place}, for example /tmp",
                 )
-        # From here on, whenever this process ends, the kernel closes its end of the pair, and the keeper ends.
+        # Whenever this process ends, the kernel closes its end of the socket pair, which ends the keeper.
         self._lifeline, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs, (self.directory / "keeper.log").open("wb") as log:
@@ -105,7 +108,7 @@ class Namespace:
                     stderr=log,
                     cwd=Path(__file__).resolve().parents[2],
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # Ctrl-C is for the harness, which then ends the lab in order
+                    start_new_session=True,  # Ctrl-C interrupts only the harness, which then ends the lab
                 )
             self._await_ready(self._lifeline)
             self.attach()
@@ -124,17 +127,17 @@ class Namespace:
         with suppress(TimeoutError):
             if lifeline.recv(16) == READY:
                 return
-        said = (self.directory / "keeper.log").read_text(errors="replace").strip().splitlines()
+        output = (self.directory / "keeper.log").read_text(errors="replace").strip().splitlines()
         raise RequirementMissing(
-            f"cannot make namespaces for a lab: {said[-1] if said else 'no answer'}",
-            remedy="./raidproof doctor says what forbids it",
+            f"cannot create the namespaces of a lab: {output[-1] if output else 'the keeper does not answer'}",
+            remedy="run ./raidproof doctor, which prints the cause",
         )
 
     def attach(self) -> None:
-        """Connect to a running keeper: the one just started, or that of a kept lab.
+        """Connect to the running keeper of the lab, which may be a kept lab.
 
         Raises:
-            RigError: there is none.
+            RigError: no keeper answers in the lab's directory.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -142,27 +145,27 @@ class Namespace:
             connection.connect(str(self.directory / "keeper.sock"))
         except OSError as error:
             connection.close()
-            raise RigError(f"the lab in {self.directory} does not answer: {error.strerror}") from error
+            raise RigError(f"the keeper of the lab in {self.directory} does not answer: {error.strerror}") from error
         self._connection = connection
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End everything in the namespace, and wait until it is gone; an attached namespace is only disconnected."""
+        """End all processes of the lab, and wait for the end of the keeper; only disconnect from an attached lab."""
         self._release()
         if self._keeper is not None:
             try:
                 self._keeper.wait(timeout=END_DEADLINE_S)
             except subprocess.TimeoutExpired:
-                self._keeper.kill()  # --kill-child passes it on to process 1
+                self._keeper.kill()  # unshare --kill-child then kills process 1
                 self._keeper.wait()
             self._keeper = None
 
     def _release(self) -> None:
         for one in (self._connection, self._lifeline):
             if one is not None:
-                # Closing alone would wait for a thread that reads from it.
+                # Without shutdown, a thread that waits in recv() would wait on.
                 with suppress(OSError):
                     one.shutdown(socket.SHUT_RDWR)
                 one.close()
@@ -171,14 +174,14 @@ class Namespace:
     def _ask(self, verb: str, fds: Sequence[int] = (), **arguments: Any) -> tuple[dict[str, Any], list[int]]:
         with self._lock:
             if self._connection is None:
-                raise RigError(f"the lab is closed; cannot {verb}")
+                raise RigError(f"the namespace of the lab in {self.directory} is closed; request: {verb}")
             try:
                 socket.send_fds(self._connection, [json.dumps({"verb": verb, **arguments}).encode()], fds)
                 data, received, _, _ = socket.recv_fds(self._connection, MAX_PACKET, 1)
             except OSError as error:
-                raise RigError(f"the lab's keeper does not answer ({verb}): {error}") from error
+                raise RigError(f"the lab's keeper does not answer request {verb!r}: {error}") from error
         if not data:
-            raise RigError(f"the process that keeps the lab's namespace has ended; request: {verb}")
+            raise RigError(f"the lab's keeper has ended; request: {verb}")
         reply: dict[str, Any] = json.loads(data)
         if "error" in reply:
             raise Refused(verb, reply["error"], reply["errno"])
@@ -192,10 +195,10 @@ class Namespace:
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
     ) -> "Process":
-        """Start a program in the namespace; its standard output and error go to a file.
+        """Start a program in the namespace; append its standard output and error to the file ``output``.
 
         Raises:
-            RequirementMissing: there is no such program.
+            RequirementMissing: the program is not installed on this host.
         """
         with output.open("ab") as file:
             try:
@@ -213,26 +216,26 @@ class Namespace:
         return Process(self, Path(str(argv[0])).name, reply["pid"], output)
 
     def socket(self) -> socket.socket:
-        """Return a TCP socket of the lab's network, not yet bound or connected."""
+        """Return a new TCP socket in the lab's network, neither bound nor connected."""
         _, fds = self._ask("socket")
         return socket.socket(fileno=fds[0])
 
     def bridge(self, name: str, address: str, prefix: int) -> None:
-        """Create a bridge with the harness's own address."""
+        """Create a bridge with the harness's address; ``prefix`` is the length of the network prefix in bits."""
         self._ask("bridge", name=name, address=address, prefix=prefix)
 
     def tap(self, name: str, bridge: str) -> None:
         """Create a tap interface and attach it to a bridge.
 
         Raises:
-            RequirementMissing: this host does not permit it.
+            RequirementMissing: this host does not permit tap interfaces.
         """
         try:
             self._ask("tap", name=name, bridge=bridge)
         except Refused as error:
             raise RequirementMissing(
-                f"cannot make a machine's network interface: {error.reason}",
-                remedy="./raidproof doctor looks at /dev/net/tun",
+                f"cannot create the network interface {name} of a machine: {error.reason}",
+                remedy="run ./raidproof doctor, which checks /dev/net/tun",
             ) from error
 
     def gate(self, interface: str, *, deaf: bool, mute: bool) -> None:
@@ -241,22 +244,22 @@ class Namespace:
         The interface stays up meanwhile, as if a cable were cut beyond the next switch.
 
         Raises:
-            RequirementMissing: this host's kernel does not support it.
+            RequirementMissing: the kernel of this host is older than 5.18, or cannot drop the frames.
         """
         try:
             reply, _ = self._ask("gate", name=interface, deaf=deaf, mute=mute)
         except Refused as error:
             raise RequirementMissing(
-                f"cannot cut {interface}: {error.reason}", remedy="it takes a kernel from 5.18 on"
+                f"cannot drop frames at {interface}: {error.reason}", remedy="boot this host with Linux 5.18 or newer"
             ) from error
         if reply["mute"] != mute:
             raise RequirementMissing(
-                f"cannot cut what comes from {interface}: its port cannot be locked",
-                remedy="it takes a kernel from 5.18 on",
+                f"cannot drop frames from {interface}: its bridge port cannot be locked",
+                remedy="boot this host with Linux 5.18 or newer",
             )
 
     def traffic(self, interface: str) -> "Traffic":
-        """Return the frame counters of an interface since its creation."""
+        """Return the numbers of frames of an interface since its creation."""
         reply, _ = self._ask("traffic", name=interface)
         return Traffic(reply["to"], reply["from"], reply["dropped"])
 
@@ -264,12 +267,12 @@ class Namespace:
         """Kill a process that a daemon of the namespace started; ``pid`` is its number in the lab's PID namespace.
 
         Raises:
-            RigError: there is none.
+            RigError: no process of the lab has this number, or the process does not end.
         """
         self._ask("end", pid=pid)
 
     def keep(self) -> None:
-        """Let the namespace outlive this process."""
+        """Request that the namespace continues after this process ends."""
         self._ask("keep")
 
     def detach(self) -> None:
@@ -280,28 +283,31 @@ class Namespace:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Frames of an interface."""
+    """Numbers of frames that a machine's interface on the bridge has counted."""
 
     to: int
-    """Sent to the machine behind the interface."""
+    """Frames sent to the machine."""
     come: int
-    """Received from that machine, including frames that were dropped later."""
+    """Frames received from the machine, including frames that the bridge then dropped."""
     dropped: int
-    """Dropped on the way to that machine, since the gate was shut."""
+    """Frames to the machine that were dropped since the last `Namespace.gate` that drops them."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A program that runs in a namespace, with all processes that it started."""
+    """A program that `Namespace.spawn` started, with its process group."""
 
     namespace: Namespace
     name: str
+    """File name of the program, for messages."""
     pid: int
+    """PID in the lab's PID namespace."""
     output: Path
+    """File with the program's standard output and error."""
 
     @property
     def status(self) -> int | None:
-        """Its exit status (negative: the signal), or None while it runs."""
+        """The program's exit status, or minus the signal that ended it; None while the program is running."""
         reply, _ = self.namespace._ask("poll", pid=self.pid)
         status: int | None = reply["status"]
         return status
@@ -311,19 +317,19 @@ class Process:
         self.namespace._ask("kill", pid=self.pid, number=int(signal.SIGKILL))
 
     def terminate(self, deadline: Deadline) -> int:
-        """Ask it to end in good order (SIGTERM), and return its exit status.
+        """Send SIGTERM to the program's process group, wait for the program, and return its exit status.
 
         Raises:
-            DeadlineExceeded: it still runs.
+            DeadlineExceeded: the program is still running.
         """
         self.namespace._ask("kill", pid=self.pid, number=int(signal.SIGTERM))
         return self.wait(deadline)
 
     def wait(self, deadline: Deadline) -> int:
-        """Return its exit status.
+        """Wait for the end of the program, and return its exit status.
 
         Raises:
-            DeadlineExceeded: it still runs.
+            DeadlineExceeded: the program is still running.
         """
         return (
             wait_until(lambda: (self.status,) if self.status is not None else None, deadline, f"{self.name} to end")[0]
@@ -331,7 +337,7 @@ class Process:
         )
 
     def require_running(self) -> None:
-        """Raise RigError, with the last lines of its output, if it has ended."""
+        """Raise RigError, with the last lines of the program's output, if the program has ended."""
         if (status := self.status) is not None:
             tail = self.output.read_text(errors="replace").strip().splitlines()[-5:]
             raise RigError(f"{self.name} ended with status {status}: " + " | ".join(tail))

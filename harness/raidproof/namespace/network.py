@@ -10,13 +10,15 @@ from raidproof.namespace import Namespace, Traffic
 
 BRIDGE = "lab"
 PROBE_S = 1.0
-"""Seconds for an answer; on a working network it takes 1 ms."""
-NOBODY = 9
-"""A port (discard) on which no machine listens: the refusal is an answer, and needs no program."""
+"""Seconds that a probe waits for an answer; on a working network, an answer takes 1 ms."""
+DISCARD = 9
+"""TCP port of the discard service, which no machine runs: the kernel of the machine answers a probe by a reset."""
 MEND_DEADLINE_S = 30.0
-"""Seconds; a stale entry in a neighbour table takes some seconds to be renewed."""
+"""Seconds to wait for an answer of a reconnected machine; the renewal of a stale ARP entry takes some seconds."""
 STILL_S = 0.05
+"""Seconds without a frame to a machine after which the machine has read all frames sent before the cut."""
 STILL_DEADLINE_S = 10.0
+"""Seconds to wait until a machine has read all frames sent before the cut."""
 
 
 def tap_name(machine: str) -> str:
@@ -25,19 +27,19 @@ def tap_name(machine: str) -> str:
 
 
 def hardware_address(spec: MachineSpec) -> str:
-    """Return a MAC address that survives reboots: a new one would invalidate the ARP caches of other machines."""
+    """Return a machine's MAC address, which is constant across reboots: ARP caches of other machines stay valid."""
     return "02:00:" + ":".join(f"{byte:02x}" for byte in spec.address.ip.packed)
 
 
 def create_network(namespace: Namespace, topology: Topology) -> None:
-    """Create the network of a lab in its namespace; it disappears with the namespace."""
+    """Create the bridge of a lab and a tap for each machine; they disappear with the namespace."""
     namespace.bridge(BRIDGE, str(GATEWAY.ip), GATEWAY.network.prefixlen)
     for machine in topology.machines:
         namespace.tap(tap_name(machine.name), BRIDGE)
 
 
 class Way(StrEnum):
-    """The direction in which a machine is cut off."""
+    """The direction of the frames that are dropped when a machine is cut off the network."""
 
     BOTH = "both"
     TO = "to"
@@ -52,49 +54,50 @@ class Port:
 
     namespace: Namespace
     machine: str
+    """The machine's name."""
     address: str
+    """The machine's IP address."""
 
     def cut(self, way: Way) -> str:
-        """Cut the machine off, and return the evidence.
+        """Cut the machine off the network, verify this by a probe, and return the evidence as text.
 
         Raises:
-            RequirementMissing: this host's kernel does not support it.
-            RigError: frames still pass.
+            RequirementMissing: the kernel of this host cannot drop the frames.
+            RigError: frames still pass; the machine is connected again.
         """
         self._gate(way)
         if way is not Way.FROM:
-            wait_until(
-                self._still, Deadline.after(STILL_DEADLINE_S), f"{self.machine} to have read what was on its way"
-            )
+            awaited = f"{self.machine} to read the frames that were sent before the cut"
+            wait_until(self._still, Deadline.after(STILL_DEADLINE_S), awaited)
         before = self.traffic()
         answered = self.answers()
         after = self.traffic()
         to, come, dropped = after.to - before.to, after.come - before.come, after.dropped - before.dropped
-        said = (
-            f"asked, {'answered' if answered else 'no answer'}; frames to it {to}, dropped {dropped}, from it {come}"
-        )
-        # If only frames from the machine are cut, it receives the probe, and its answer is dropped.
-        as_asked = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
-        if answered or not as_asked:
+        name = self.machine
+        counted = f"{name} received {to} frames and sent {come}; {dropped} frames to {name} were dropped"
+        evidence = f"probe {'answered' if answered else 'not answered'}; {counted}"
+        # If only frames from the machine are dropped, the machine receives the probe, and the bridge drops the answer.
+        as_requested = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
+        if answered or not as_requested:
             self._gate(None)
-            raise RigError(f"{self.machine} is not cut off ({way.value}): {said}")
-        return said
+            raise RigError(f"{name} is not cut off the network (direction {way.value}): {evidence}")
+        return evidence
 
     def mend(self) -> None:
-        """Reconnect the machine, and wait until it answers.
+        """Reconnect the machine to the network, and wait until it answers a probe.
 
         Raises:
-            DeadlineExceeded: it does not answer.
+            DeadlineExceeded: the machine does not answer.
         """
         self._gate(None)
         wait_until(self.answers, Deadline.after(MEND_DEADLINE_S), f"{self.machine} to answer again")
 
     def answers(self) -> bool:
-        """Return whether the machine answers the harness's own address."""
-        with self.namespace.socket() as one:
-            one.settimeout(PROBE_S)
+        """Return whether the machine answers a probe from the harness's address."""
+        with self.namespace.socket() as probe:
+            probe.settimeout(PROBE_S)
             try:
-                one.connect((self.address, NOBODY))
+                probe.connect((self.address, DISCARD))
             except ConnectionRefusedError:
                 return True
             except OSError:
@@ -102,14 +105,18 @@ class Port:
         return True
 
     def traffic(self) -> Traffic:
-        """Return the frame counters of the machine."""
+        """Return the numbers of frames to and from the machine."""
         return self.namespace.traffic(tap_name(self.machine))
 
     def _still(self) -> bool:
-        """Return whether the machine reads nothing: a frame counts when read, perhaps after the gate has shut."""
+        """Return whether the machine reads no frame for ``STILL_S`` seconds.
+
+        A tap counts a frame when the machine reads it, which may be after `_gate` has returned.
+        """
         before = self.traffic()
         pause(STILL_S)
         return self.traffic().to == before.to
 
     def _gate(self, way: Way | None) -> None:
+        """Drop the frames of a direction; None drops no frames."""
         self.namespace.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})

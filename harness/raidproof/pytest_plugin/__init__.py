@@ -1,1 +1,1 @@
-"""raidproof's pytest plugin: options, fixtures, and outcomes of tests."""
+"""raidproof's pytest plugin: command line options, fixtures, and outcomes of tests."""

@@ -52,17 +52,18 @@ from raidproof.workload.history import History
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 """The member disks of the lab that scenarios share."""
 DISK_SIZE = 288 * MIB
-"""Bytes of each disk. XFS fits into an array with the capacity of two disks."""
+"""Bytes of each disk. An array with the capacity of two disks is large enough for XFS."""
 LEDGER_SECONDS = 1.0
 """Duration of the ledger workload in seconds: enough for hundreds of acknowledged operations of every kind."""
 TIMEO_S = 3.0
-"""Time after which a client retries a request to a dead server (timeo); the default is 60 s (nfs(5))."""
+"""Seconds after which a client repeats a request without a reply (option timeo); the default is 60 s (nfs(5))."""
 ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Folders of mkfs and ip, which the PATH of ordinary users may lack."""
 
 CURRENT_RUN = pytest.StashKey[Run]()
-"""Stash key of the run that the scenarios of a session share; set when the first scenario needs it."""
+"""Key of pytest's stash for the run that all scenarios share; stored when the first scenario needs the run."""
 PLANS = pytest.StashKey["Plans"]()
-"""Stash key of the runs of plans of a session."""
+"""Key of pytest's stash for the runs of plans."""
 
 ERRORS: dict[Outcome, type[RaidproofError]] = {
     Outcome.FAIL: ProductError,
@@ -71,8 +72,10 @@ ERRORS: dict[Outcome, type[RaidproofError]] = {
     Outcome.INVALID: ControlFailed,
     Outcome.INCONCLUSIVE: Inconclusive,
 }
+"""For each outcome other than PASS, the class of the error that ends a scenario with this outcome."""
 
 DEFAULT_STATES = 150
+"""Crash states that an exploration in a scenario checks by default."""
 
 
 def stack_of(
@@ -88,16 +91,17 @@ def stack_of(
 ) -> StackSpec:
     """Return a stack on the shared lab's disks: by default RAID5, XFS, a sync export and NFSv4.2.
 
-    Its clients recover within seconds: their retry interval is short, and the server grants no delegations.
+    Clients recover within seconds of a restart of the server: they retry requests after ``TIMEO_S`` seconds, and the
+    server grants no delegations. ``members`` is the number of disks; the chunk sizes are in bytes.
 
     Raises:
-        RequestError: the stack is impossible.
+        RequestError: values exclude each other, for example RAID6 on three disks.
     """
     array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "bitmap_chunk": bitmap_chunk}
     if LEVELS[level].chunked:
         array["chunk_size"] = chunk_size
     if LEVELS[level].redundant:
-        # The members begin blank in the disk engine, and blank members are consistent.
+        # All disks are blank at first, so the members agree without a resync.
         array["assume_clean"] = True
     return StackSpec(
         array=ArraySpec(**array),
@@ -113,9 +117,10 @@ class CrashTestResult:
     def __init__(self, record: CrashTestRecord, observations: Path) -> None:
         self.record = record
         self.observations = observations
+        """Folder with the evidence of the crash test: histories and what was read back."""
 
     def must_pass(self) -> Self:
-        """Assert that every promise that holds by design was kept, and that a control behaved.
+        """Assert that the crash test passed: the requested options' promises were kept, or a control gave its result.
 
         Raises:
             ProductError: a promise was broken.
@@ -126,7 +131,7 @@ class CrashTestResult:
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
-            raise self._as(ERRORS[self.record.outcome])
+            raise self._error(ERRORS[self.record.outcome])
         return self
 
     def must_keep_every_promise(self) -> Self:
@@ -134,39 +139,40 @@ class CrashTestResult:
 
         Raises:
             ProductError: an acknowledged operation is lost, even if the export's options allow the loss.
-                All errors of `must_pass` are raised too.
+            RigError, RequirementMissing, ControlFailed, Inconclusive: as for `must_pass`.
         """
         __tracebackhide__ = True
         self.must_pass()
         if self.lost:
-            raise self._as(ProductError)
+            raise self._error(ProductError)
         return self
 
     def must_lose_by_design(self) -> Self:
         """Assert that acknowledged operations were lost, as the export's options allow, and the loss was measured.
 
         Raises:
-            Inconclusive: no operation was lost. All errors of `must_pass` are raised too.
+            Inconclusive: no operation was lost, or as for `must_pass`.
+            ProductError, RigError, RequirementMissing, ControlFailed: as for `must_pass`.
         """
         __tracebackhide__ = True
         self.must_pass()
         if not self.lost:
-            raise self._as(Inconclusive)
+            raise self._error(Inconclusive)
         return self
 
-    def _as(self, kind: type[RaidproofError]) -> RaidproofError:
+    def _error(self, kind: type[RaidproofError]) -> RaidproofError:
         return kind(f"{self.record.title}: {self.record.reason}", remedy=f"see {self.observations}")
 
     @property
     def acknowledged(self) -> int:
-        """Number of operations that were acknowledged to clients before the fault."""
+        """Number of operations that the server acknowledged before the fault."""
         return self.record.on_server.acknowledged_total if self.record.on_server else 0
 
     def went_on(self, client: str) -> bool:
         """Return whether a client began an operation after the fault and received its acknowledgement.
 
-        Acknowledgements alone do not show this: a worker reports an acknowledgement together with its next operation,
-        so that the report of an earlier one may arrive after the fault.
+        The time of arrival does not show this: a worker reports an acknowledgement together with its next operation,
+        so that the report of an operation before the fault may arrive after the fault.
         """
         history = History.read(self.observations / "history")
         workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
@@ -175,13 +181,13 @@ class CrashTestResult:
 
     @property
     def lost(self) -> int:
-        """Number of acknowledged operations that were missing on the recovered server, or later through a client."""
+        """Number of acknowledged operations that are missing: the larger of the numbers on server and client."""
         places = (self.record.on_server, self.record.on_client)
         return max((evidence.lost_total for evidence in places if evidence), default=0)
 
 
 class CrashTestRunner:
-    """Runs crash tests for one scenario; their names begin with the name of the scenario."""
+    """Runs the crash tests of one scenario; the name of each crash test begins with the name of the scenario."""
 
     def __init__(self, current_run: Run, name: str) -> None:
         self.current_run = current_run
@@ -200,19 +206,20 @@ class CrashTestRunner:
         )
 
     def run(self, spec: CrashTestSpec) -> CrashTestResult:
-        """Run the crash test of this specification."""
+        """Run a crash test, and return its result."""
         return CrashTestResult(self.current_run.cycle(spec), self.current_run.store.path / spec.name)
 
 
 class Measured:
-    """The result of measuring a cell, with assertions for scenarios."""
+    """The measurements of a cell, with assertions for scenarios."""
 
     def __init__(self, record: CellRecord, run: Path) -> None:
         self.record = record
         self.run = run
+        """Folder of the stored run."""
 
     def must_be_measured(self) -> Self:
-        """Assert that the configuration took effect and its workload ran, at any speed.
+        """Assert that the configuration took effect and the workload ran, at any speed.
 
         Raises:
             ProductError: the effective configuration differs from the requested one.
@@ -220,58 +227,62 @@ class Measured:
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
-            raise self._as(ERRORS[self.record.outcome], self.record.reason)
+            raise self._error(ERRORS[self.record.outcome], self.record.reason)
         return self
 
     def must_reach(self, share_of_expected: float) -> Self:
-        """Assert that the median is at least ``share_of_expected`` times the value expected of the hardware.
+        """Assert that the median is at least ``share_of_expected`` times the value expected of the simulated hardware.
 
         Raises:
-            ProductError: the median is less.
-            Inconclusive: no formula gives an expected value, or this machine limited the measured value.
+            ProductError: the median is smaller, or as for `must_be_measured`.
+            RigError: as for `must_be_measured`.
+            Inconclusive: no formula gives an expected value, or the rig limited the measured value.
         """
         __tracebackhide__ = True
-        self.must_be_measured()._must_not_be_limited_by_this_machine()
+        self.must_be_measured()._must_not_be_limited_by_the_rig()
         if (ratio := self.record.ratio) is None:
-            raise self._as(Inconclusive, "no formula gives the expected value of this workload on this hardware")
+            raise self._error(Inconclusive, "no formula gives the expected value of this workload on this hardware")
         if ratio < share_of_expected:
-            raise self._as(ProductError, f"{ratio:.0%} of what the hardware should give: {self.record.cause}")
+            found = f"the median is {ratio:.0%} of the expected value, required {share_of_expected:.0%}"
+            raise self._error(ProductError, f"{found}: {self.record.cause}")
         return self
 
     def must_be_faster_than(self, other: "Measured", by: float = 0.0) -> Self:
-        """Assert that each value of this cell exceeds (1 + ``by``) times each value of another cell.
+        """Assert that each value of this cell is at least (1 + ``by``) times each value of another cell.
 
         Raises:
-            ProductError: each value of this cell is less.
+            ProductError: each value of this cell is less than (1 + ``by``) times each value of the other.
             RequestError: the cells have different units.
-            Inconclusive: the ranges of the values overlap, or this machine limited one of the cells.
+            Inconclusive: the ranges of the values overlap, or the rig limited one of the cells.
         """
         __tracebackhide__ = True
         for one in (self, other):
-            one.must_be_measured()._must_not_be_limited_by_this_machine()
+            one.must_be_measured()._must_not_be_limited_by_the_rig()
         mine, theirs = self.record, other.record
         if mine.unit != theirs.unit:
-            raise self._as(RequestError, f"{mine.unit} cannot be compared with {theirs.unit}")
-        said = f"{min(mine.measured):.3g} to {max(mine.measured):.3g} {mine.unit}, and {theirs.name} "
-        said += f"{min(theirs.measured):.3g} to {max(theirs.measured):.3g}"
+            raise self._error(RequestError, f"{mine.unit} cannot be compared with {theirs.unit}")
+        ranges = f"{min(mine.measured):.3g} to {max(mine.measured):.3g} {mine.unit}, and {theirs.name} "
+        ranges += f"{min(theirs.measured):.3g} to {max(theirs.measured):.3g}; required: {1 + by:g} times the speed"
         if max(mine.measured) < (1 + by) * min(theirs.measured):
-            raise self._as(ProductError, said)
+            raise self._error(ProductError, f"not faster: {ranges}")
         if min(mine.measured) < (1 + by) * max(theirs.measured):
-            raise self._as(Inconclusive, f"the ranges overlap: {said}")
+            raise self._error(Inconclusive, f"the ranges overlap: {ranges}")
         return self
 
-    def _must_not_be_limited_by_this_machine(self) -> None:
+    def _must_not_be_limited_by_the_rig(self) -> None:
         __tracebackhide__ = True
         limit = self.record.limit
         if limit in set(Limit) and not Limit(limit).rankable:
-            raise self._as(Inconclusive, f"limited by the {limit} of this machine, not by the hardware")
+            raise self._error(
+                Inconclusive, f"the rig ({limit}) limited the measured value, not the simulated hardware"
+            )
 
-    def _as(self, kind: type[RaidproofError], reason: str) -> RaidproofError:
+    def _error(self, kind: type[RaidproofError], reason: str) -> RaidproofError:
         return kind(f"{self.record.name}: {reason}", remedy=f"see {self.run}")
 
 
 class Plans:
-    """The runs of plans whose cells the scenarios of a session measure: one run for each plan, one lab at a time."""
+    """The runs of plans whose cells scenarios measure: one run for each plan, one lab at a time."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -279,23 +290,23 @@ class Plans:
         self._executions: dict[Path, PlanRunner] = {}
 
     @property
-    def campaigns(self) -> list[Run]:
+    def runs(self) -> list[Run]:
         """The runs of all plans."""
         return [one.current_run for one in self._executions.values()]
 
     def execution_of(self, cell: PlannedCell) -> PlanRunner:
-        """Return the runner of a cell's plan, and end all other labs, whose load would change the measurement."""
+        """Return the runner of a cell's plan, and end all other labs, whose load would change the measured values."""
         if cell.path not in self._executions:
             options, plan = self._config.option, cell.matrix.plan
             topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
             current_run = Run(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
             current_run.record.plan = record_of(cell.matrix, cell.path)
             self._undo.enter_context(current_run)
-            # The record is to contain only the cells that scenarios measure.
+            # Without cells: the record must contain only the cells that scenarios measure.
             self._executions[cell.path] = PlanRunner(replace(cell.matrix, cells=()), current_run)
         mine = self._executions[cell.path]
         shared = self._config.stash.get(CURRENT_RUN, None)
-        for one in (*self.campaigns, *([shared] if shared else [])):
+        for one in (*self.runs, *([shared] if shared else [])):
             if one is not mine.current_run:
                 one.discard_lab()
         return mine
@@ -314,13 +325,13 @@ class Measure:
         self._plans = plans
 
     def __call__(self, cell: PlannedCell, repeats: int = 1) -> Measured:
-        """Make ``repeats`` more repetitions of a cell; the result includes earlier repetitions."""
+        """Measure ``repeats`` more repetitions of a cell; the result includes the repetitions of earlier calls."""
         execution = self._plans.execution_of(cell)
         return Measured(execution.measure(cell, repeats), execution.current_run.store.path)
 
 
 class Consoles:
-    """The kernel logs of a lab's machines from a given time on."""
+    """The kernel messages of a lab's machines since the creation of this object."""
 
     def __init__(self, lab: Lab) -> None:
         self._machines = lab.machines
@@ -330,7 +341,7 @@ class Consoles:
         """Assert that the kernels have logged no suspicious message since this object was created.
 
         Raises:
-            ProductError: a kernel logged one.
+            ProductError: a kernel logged a suspicious message.
         """
         __tracebackhide__ = True
         logs = [(name, said_since(self._machines[name], begun)) for name, begun in self._begun.items()]
@@ -340,15 +351,14 @@ class Consoles:
 
 
 def name_of(node: str) -> str:
-    """Return the name of a crash test for the name of a test: ``a-cut-torn-3`` for ``test_a_cut[torn-3]``."""
+    """Return the name of a crash test from the name of a test: ``a-cut-torn-3`` from ``test_a_cut[torn-3]``."""
     return re.sub(r"[^a-z0-9]+", "-", node.lower().removeprefix("test_")).strip("-")
 
 
 @contextmanager
 def _on_this_host() -> Iterator[None]:
-    """Check that this host can run labs, and clean up labs after a signal while the body runs."""
+    """Check that this host can run labs; while the body runs, let signals raise KeyboardInterrupt."""
     with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
-        # The PATH of ordinary users may lack the folders of mkfs and ip.
         environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
         doctor.require_host()
         yield
@@ -356,7 +366,7 @@ def _on_this_host() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def current_run(pytestconfig: pytest.Config) -> Iterator[Run]:
-    """The run that a session's scenarios share; its lab boots when the first of them needs it."""
+    """The run that all scenarios share; its lab boots when the first scenario uses the lab."""
     options = pytestconfig.option
     topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform_of(vars(options)))
     with (
@@ -367,17 +377,17 @@ def current_run(pytestconfig: pytest.Config) -> Iterator[Run]:
         pytestconfig.stash[CURRENT_RUN] = one
         yield one
         if interrupted():
-            raise KeyboardInterrupt  # so that the record says so
+            raise KeyboardInterrupt  # so that the record of the run states the interruption
 
 
 @pytest.fixture(scope="session")
 def plans(pytestconfig: pytest.Config) -> Iterator[Plans]:
-    """The runs of plans that a session's scenarios share."""
+    """The runs of plans that all scenarios share."""
     with _on_this_host(), suppress(KeyboardInterrupt), Plans(pytestconfig) as one:
         pytestconfig.stash[PLANS] = one
         yield one
         if interrupted():
-            raise KeyboardInterrupt  # so that their records say so
+            raise KeyboardInterrupt  # so that the records of the runs state the interruption
 
 
 @pytest.fixture
@@ -394,7 +404,7 @@ def cycle(current_run: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
 
 @pytest.fixture
 def lab(current_run: Run) -> Lab:
-    """The shared lab with blank disks. After a scenario that fails in it, the next one gets a new lab."""
+    """The shared lab with blank disks. After a scenario that uses this fixture and fails, a new lab is booted."""
     machines = current_run.lab
     machines.disks.reset()
     return machines
@@ -406,68 +416,73 @@ class Explored:
     def __init__(self, record: ExplorationRecord, source: Source, page: Path) -> None:
         self.record = record
         self.source = source
+        """The crash test that was explored."""
         self.page = page
+        """Path of the HTML page of the exploration."""
 
     def must_keep_every_promise(self) -> Self:
-        """Assert that no checked state lost an acknowledged operation.
+        """Assert that no checked crash state lacks an acknowledged operation.
 
         Raises:
-            ProductError: a state lost an acknowledged operation, even if the export's options allow the loss.
-            RigError: the rig failed, or the reuse of checkers changed a result.
-            Inconclusive: no state was checked, or a failure was not reproduced.
+            ProductError: a crash state lacks an acknowledged operation, even if the export's options allow the loss.
+            RigError: the rig failed, or a reused checker gave another result than a newly booted one.
+            Inconclusive: no crash state was checked, or a failure was not reproduced.
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
-            raise self._as(ERRORS[self.record.outcome])
-        # A control that loses data as expected passes, although it kept no promise.
+            raise self._error(ERRORS[self.record.outcome])
+        # A control that loses data as expected passes, although its promises were broken.
         if self.record.loss is not None or self.record.failures:
-            raise self._as(ProductError)
+            raise self._error(ProductError)
         return self
 
     def must_find(self, kind: str, blame: Culprit | Cause | None = None) -> FailureRecord:
-        """Assert that a failure of this kind was found and reproduced, with this blame.
+        """Assert that a failure was found and reproduced, and return the failure.
 
-        ``kind`` is a part of the text of the promise or of the damage. ``blame`` is the expected culprit or cause.
+        ``kind`` is a part of the text of the broken promise or of the damage. ``blame`` is the expected culprit or
+        cause; None accepts any blame.
         If several failures match, the first one whose shrinking completed is returned, else the first one.
 
         Raises:
-            RigError: the rig failed, or the reuse of checkers changed a result.
+            RigError: the rig failed, or a reused checker gave another result than a newly booted one.
             ProductError: the failure has another blame.
-            Inconclusive: no such failure was found and reproduced.
+            Inconclusive: no failure of this kind was found and reproduced.
         """
         __tracebackhide__ = True
         if self.record.outcome not in (Outcome.FAIL, Outcome.PASS):
-            raise self._as(ERRORS[self.record.outcome])
+            raise self._error(ERRORS[self.record.outcome])
         alike = (one for one in self.record.failures if kind in one.promise or kind in one.damage)
         found = [one for one in alike if one.confirmed]
         if not found:
-            raise self._as(Inconclusive, f"no failure with {kind!r} was found and reproduced; ")
+            raise self._error(Inconclusive, f"no failure with {kind!r} was found and reproduced; ")
         first = next((one for one in found if one.shrunk is not None and one.shrunk.whole), found[0])
         if not blamed_as(first.blame, blame):
-            raise self._as(ProductError, f"{first.promise} is blamed on {first.blame}; ")
+            raise self._error(
+                ProductError, f"expected blame on {blame}, but {first.promise} is blamed on {first.blame}; "
+            )
         return first
 
     def broken(self) -> list[CrashState]:
-        """Return the states in which a promise was broken, in the order of their checks."""
+        """Return the crash states in which a promise was broken, in the order of their checks."""
         names = {mark.name for mark in self.record.marks if mark.broken}
         _, lines, _ = read(self.page.with_suffix("") / STATES)
         return [line.crash for line in lines if line.crash.name in names]
 
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:
-        """Check the smallest state of a failure again, ``times`` times."""
+        """Check the smallest crash state of a failure again, ``times`` times, and return the judgements."""
         dump = failure.shrunk.dump if failure.shrunk is not None else failure.dump
         logs = self.source.store.directory(f"{STEM}{self.record.cycle}")
         return replay(self.source, CrashState.load(dump), logs, times=times).judgements
 
-    def _as(self, kind: type[RaidproofError], why: str = "") -> RaidproofError:
+    def _error(self, kind: type[RaidproofError], why: str = "") -> RaidproofError:
         return kind(f"{self.record.title}: {why}{self.record.reason}", remedy=f"see {self.page}")
 
 
 class Explore:
-    """Explores crash tests of a session's run."""
+    """Explores the crash states of crash tests of the current run."""
 
     def __init__(self, current_run: Run) -> None:
-        self._campaign = current_run
+        self._run = current_run
 
     def __call__(
         self,
@@ -481,18 +496,19 @@ class Explore:
         at_replies: bool = False,
         starts_dirty: bool = False,
     ) -> Explored:
-        """Explore a number of crash states of a crash test, or for a given time.
+        """Check a number of crash states of a crash test, or as many as possible in ``minutes``.
 
+        ``tear`` is the bytes that a disk writes atomically.
         ``at_replies``: cut only at the instants of acknowledgements, and lose all unflushed data.
         ``starts_dirty``: start arrays that are dirty and degraded, which md refuses by default (md(4)).
 
         Raises:
-            RequirementMissing: the disks of this provider cannot present a crash state.
+            RequirementMissing: the provider of the lab cannot give its disks the content of a crash state.
         """
         record = cycle.record if isinstance(cycle, CrashTestResult) else cycle
-        if (provider := self._campaign.topology.provider) not in SHOW:
+        if (provider := self._run.topology.provider) not in SHOW:
             raise RequirementMissing(str(not_shown(provider)))
-        source = source_of(self._campaign.store, record.name, starts_dirty=starts_dirty)
+        source = source_of(self._run.store, record.name, starts_dirty=starts_dirty)
         options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers, at_replies=at_replies)
         explored, page = explore_cycle(source, options)
         return Explored(explored, source, page)

@@ -1,4 +1,4 @@
-"""The pytest plugin: options, progress, workers, and outcomes beyond passed and failed."""
+"""The pytest plugin: options, progress messages, workers of pytest-xdist, and outcomes beyond passed and failed."""
 
 import fcntl
 import io
@@ -35,49 +35,52 @@ __all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]
 ALONE = "alone"
 LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
-"""Stash key, in the main process, of the lines that the workers report about their runs."""
+"""Key of pytest's stash, in the main process, for the lines that the workers report about their runs."""
 _OUTPUT = "raidproof"
+"""Key of a worker's lines in the dictionary that pytest-xdist sends to the main process."""
 _LOCK = "raidproof-alone.lock"
+"""Name of the file that scenarios of all workers lock: shared or, with the marker ``alone``, exclusively."""
 
 EXHAUSTIVE = "exhaustive"
 PROPERTY = "raidproof-"
-"""Prefix of a property of a test case in JUnit XML: with the phase of the test added, its value is the outcome."""
-WORDS: tuple[tuple[type[Exception], Outcome], ...] = (
+"""Prefix of a property of a test case in JUnit XML: the phase of the test follows, and the value is the outcome."""
+OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (ProductError, Outcome.FAIL),
     (RigError, Outcome.ERROR),
     (RequirementMissing, Outcome.SKIP),
     (ControlFailed, Outcome.INVALID),
     (Inconclusive, Outcome.INCONCLUSIVE),
 )
+"""For each class of errors, the outcome of a scenario that ends with such an error."""
 STATUS: Mapping[Outcome, tuple[str, str]] = {
     Outcome.FAIL: ("failed", "F"),
     Outcome.ERROR: ("error", "E"),
     Outcome.INVALID: ("invalid", "V"),
     Outcome.INCONCLUSIVE: ("inconclusive", "?"),
 }
-"""pytest's category, and the letter for its shortest display."""
+"""For each outcome, pytest's category of reports and the letter in pytest's line of progress."""
 Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
 Report = Generator[None, pytest.TestReport, pytest.TestReport]
 _SCREEN = pytest.StashKey[ExitStack]()
 
 
 def worker_name(config: pytest.Config) -> str | None:
-    """Return the name of this worker of pytest-xdist; None if this process is no worker."""
+    """Return the name of this worker of pytest-xdist; None if this process is not a worker."""
     workerinput: dict[str, Any] | None = getattr(config, "workerinput", None)
     return None if workerinput is None else str(workerinput["workerid"])
 
 
 def send_ends(config: pytest.Config, lines: Sequence[str]) -> None:
-    """Send a worker's lines about its runs to the main process."""
+    """Send a worker's lines about its runs to the main process; do nothing in the main process."""
     if worker_name(config) is not None:
         output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
         output[_OUTPUT] = list(lines)
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Order scenarios so that workers wait little: long files first, files with scenarios that run alone last.
+    """Order scenarios so that workers wait little: files marked ``long`` first, files with a marker ``alone`` last.
 
-    A scenario that runs alone waits until the current scenarios of all other workers have ended.
+    A scenario with the marker ``alone`` waits until the current scenarios of all other workers have ended.
     """
     last = {item.path for item in items if _is_alone(item)}
     items.sort(key=lambda item: (item.path in last, item.get_closest_marker(LONG) is None, _is_alone(item)))
@@ -85,14 +88,15 @@ def put_in_order(items: list[pytest.Item]) -> None:
 
 @contextmanager
 def alone_or_shared(item: pytest.Item) -> Iterator[None]:
-    """Wait until a scenario may run: with the marker ``alone`` until no other runs, else until none runs alone.
+    """Wait until a scenario may run, and hold the lock while the body runs.
 
-    Without workers there is nothing to wait for.
+    A scenario with the marker ``alone`` waits until no other scenario runs; any other scenario waits until no scenario
+    with the marker runs. Without workers of pytest-xdist, scenarios run one after the other and need no lock.
     """
     if worker_name(item.config) is None:
         yield
         return
-    # The parent of a worker's folder is common to all workers (pytest-xdist).
+    # The temporary folders of all workers have the same parent (pytest-xdist).
     path = Path(item.config.option.basetemp).parent / _LOCK
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH)
@@ -100,7 +104,7 @@ def alone_or_shared(item: pytest.Item) -> Iterator[None]:
 
 
 class WorkerScreen(io.StringIO):
-    """Writes a worker's progress to standard error despite pytest's capture, each line with the worker's name."""
+    """A stream that writes lines, with the worker's name, to standard error despite pytest's capture."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__()
@@ -108,7 +112,7 @@ class WorkerScreen(io.StringIO):
         self._name = worker_name(config)
 
     def write(self, text: str) -> int:
-        """Write whole lines."""
+        """Write whole lines; return the number of characters."""
         with ExitStack() as stack:
             if self._capture is not None:
                 stack.enter_context(self._capture.global_and_fixture_disabled())
@@ -119,7 +123,7 @@ class WorkerScreen(io.StringIO):
 
 
 class Workers:
-    """Hooks of pytest-xdist in the main process: end workers in order, and collect their reports on runs."""
+    """Hooks in the main process of pytest-xdist: SIGTERM ends the workers, and their lines about runs are stored."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -133,8 +137,8 @@ class Workers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Store the lines that a worker sends at its end; a killed worker sends none."""
-        said = getattr(node, "workeroutput", {}).get(_OUTPUT, [])
-        self._config.stash.setdefault(ENDS, []).extend(said)
+        lines = getattr(node, "workeroutput", {}).get(_OUTPUT, [])
+        self._config.stash.setdefault(ENDS, []).extend(lines)
 
 
 def _is_alone(item: pytest.Item) -> bool:
@@ -142,27 +146,27 @@ def _is_alone(item: pytest.Item) -> bool:
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return the outcome for an error; None if it is not one of raidproof's errors."""
-    return next((outcome for kind, outcome in WORDS if isinstance(error, kind)), None)
+    """Return the outcome of a scenario that an error ended; None if the error's class is not in ``OUTCOMES``."""
+    return next((outcome for kind, outcome in OUTCOMES if isinstance(error, kind)), None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add raidproof's options."""
     group = parser.getgroup("raidproof")
     # Options are text, as pytest-xdist passes only plain values to its workers.
-    group.addoption("--results", default="results", metavar="DIR", help="folder of the runs")
+    group.addoption("--results", default="results", metavar="DIR", help="folder in which runs are stored")
     group.addoption("--keep", action="store_true", help="keep the last lab running, for `raidproof shell`")
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
         group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
-    group.addoption("--exhaustive", action="store_true", help="run the slow scenarios too")
+    group.addoption("--exhaustive", action="store_true", help="run the slow scenarios (marker exhaustive) too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, register the hooks of pytest-xdist, and check the options."""
+    """Declare the markers, register the hooks of pytest-xdist, and check the options about machines."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; runs only with --exhaustive or -m {EXHAUSTIVE}")
-    config.addinivalue_line("markers", f"{ALONE}: measures; no other scenario runs at the same time")
-    config.addinivalue_line("markers", f"{LONG}: takes minutes; with several workers its file runs first")
+    config.addinivalue_line("markers", f"{ALONE}: measures speed; no other scenario runs at the same time")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; workers of pytest-xdist run its file first")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
@@ -173,7 +177,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Show progress while scenarios run, despite pytest's capture."""
+    """Show progress messages while scenarios run, despite pytest's capture."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     screen: io.StringIO | None = None
     if worker_name(session.config) is not None:
@@ -185,12 +189,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop showing progress."""
+    """Stop showing progress messages."""
     config.stash[_SCREEN].close()
 
 
 class Screen(io.StringIO):
-    """Writes to the terminal between pytest's lines, despite its capture."""
+    """A stream that writes to the terminal between pytest's lines, despite pytest's capture."""
 
     def __init__(self, config: pytest.Config, reporter: pytest.TerminalReporter) -> None:
         super().__init__()
@@ -198,7 +202,7 @@ class Screen(io.StringIO):
         self._reporter = reporter
 
     def write(self, text: str) -> int:
-        """Write text on a new line."""
+        """Write text on a new line; return the number of characters."""
         with ExitStack() as stack:
             if self._capture is not None:
                 stack.enter_context(self._capture.global_and_fixture_disabled())
@@ -208,7 +212,7 @@ class Screen(io.StringIO):
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the scenarios of a worker, and deselect exhaustive scenarios unless they are requested."""
+    """Order the scenarios of a worker, and deselect scenarios with marker ``exhaustive`` unless they are requested."""
     if worker_name(config) is not None:
         put_in_order(items)
     if config.option.exhaustive or EXHAUSTIVE in config.option.markexpr:
@@ -238,21 +242,21 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         yield
         consoles.must_be_calm()
     except BaseException:
-        # The lab is in an unknown state.
+        # After a failure, the state of the lab is unknown.
         item.config.stash[CURRENT_RUN].discard_lab()
         raise
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Report:
-    """Store the outcome of a raidproof error in the report; report a missing requirement as a skip."""
+    """Store the outcome of an error of raidproof in the report; report a missing requirement as a skip."""
     report = yield
     outcome = outcome_of(call.excinfo.value) if call.excinfo is not None else None
     if outcome is not None and call.excinfo is not None:
-        said = (f"{PROPERTY}{call.when}", outcome.value)
-        report.user_properties.append(said)
+        named = (f"{PROPERTY}{call.when}", outcome.value)
+        report.user_properties.append(named)
         # The JUnit XML takes the properties from the report of the teardown, which copies them from the item.
-        item.user_properties.append(said)
+        item.user_properties.append(named)
         if outcome is Outcome.SKIP:
             report.outcome = "skipped"
             path, line, _ = item.location
@@ -260,8 +264,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-def word_of(report: pytest.TestReport) -> Outcome | None:
-    """Return raidproof's outcome in a test report."""
+def stored_outcome(report: pytest.TestReport) -> Outcome | None:
+    """Return the outcome that `pytest_runtest_makereport` stored in a report; None if it stored none."""
     return next(
         (Outcome(str(value)) for name, value in report.user_properties if name == f"{PROPERTY}{report.when}"), None
     )
@@ -272,7 +276,7 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
     """Return pytest's category, letter and word for a raidproof outcome; None leaves the choice to pytest."""
     if not isinstance(report, pytest.TestReport) or not report.failed:
         return None
-    outcome = word_of(report)
+    outcome = stored_outcome(report)
     if outcome is None or outcome not in STATUS:
         return None
     category, letter = STATUS[outcome]
@@ -281,7 +285,7 @@ def pytest_report_teststatus(report: pytest.CollectReport | pytest.TestReport) -
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the scenarios that ended INVALID or INCONCLUSIVE with the reasons, and the paths of the reports."""
+    """Print the reason of each scenario that ended INVALID or INCONCLUSIVE, and the path of each run's report."""
     for outcome in (Outcome.INVALID, Outcome.INCONCLUSIVE):
         category, _ = STATUS[outcome]
         for report in terminalreporter.getreports(category):
@@ -295,9 +299,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def ends_of(config: pytest.Config) -> Iterator[str]:
-    """Yield lines with outcome, reason and path of the report of each run of this process."""
+    """Yield lines with the outcome, the reason and the path of the report of each run of this process."""
     shared, of_plans = config.stash.get(CURRENT_RUN, None), config.stash.get(PLANS, None)
-    for run in [*([shared] if shared else []), *(of_plans.campaigns if of_plans else [])]:
+    for run in [*([shared] if shared else []), *(of_plans.runs if of_plans else [])]:
         if run.record.cycles or run.record.cells:
             yield f"{run.record.outcome}: {run.record.reason}"
         if run.report is not None:
@@ -306,7 +310,7 @@ def ends_of(config: pytest.Config) -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Send the lines about runs, and mark outcomes in the JUnit XML, which pytest has written before."""
+    """Send a worker's lines about runs, and mark the outcomes in the JUnit XML, which pytest has written already."""
     yield
     send_ends(session.config, [*ends_of(session.config)])
     path = session.config.option.xmlpath
@@ -315,8 +319,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 
 def mark_junit(path: Path) -> None:
-    """Change failures with an outcome other than FAIL into errors of that type; write the file only if one changed."""
-    tree = ElementTree.parse(path)  # noqa: S314  pytest has just written it
+    """Turn each failure in JUnit XML with an outcome other than FAIL into an error whose type is the outcome."""
+    tree = ElementTree.parse(path)  # noqa: S314  pytest has just written the file
     changed = False
     for group in tree.iter("testsuite"):
         for case in group.iter("testcase"):

@@ -42,13 +42,17 @@ def test_an_inventory_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("sudo", "sudoo", "HostSpec has no 'sudoo'; did you mean 'sudo'"),
+        ("sudo", "sudoo", "HostSpec has no field 'sudoo'; did you mean 'sudo'"),
         ('"client1"', '"server"', "machine name used twice: server"),
         ('"192.0.2.21"', '"nas"', "host used twice: nas"),
         ("wwn-0x5000c500b2", "ata-DRIVE_A1", "disk used twice"),
         ("[power.server]", "[power.sever]", "power of sever, which is no machine"),
         ('kind = "sysrq"', 'kind = "sysreq"', "did you mean 'sysrq'"),
-        ('kind = "sysrq"', 'kind = "ipmi"\naddress = "bmc"\nuser = "u"\npassword = "secret"', "has no 'password'"),
+        (
+            'kind = "sysrq"',
+            'kind = "ipmi"\naddress = "bmc"\nuser = "u"\npassword = "secret"',
+            "has no field 'password'",
+        ),
         ('host = "nas"', 'host = "-oProxyCommand=x"', "host"),
         ('host = "nas"', 'host = "a b"', "host"),
         ('"server"\n', '"Server"\n', "name"),

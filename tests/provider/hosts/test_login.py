@@ -119,14 +119,14 @@ def test_an_unknown_machine_is_refused_with_its_fingerprint(server: Server) -> N
 @needs_sshd
 def test_another_machine_than_it_was_is_refused(server: Server) -> None:
     server.host = KeyPair.generate()
-    with pytest.raises(RigError, match="not as the machine that it should be"):
+    with pytest.raises(RigError, match="SSH login refused, or unexpected host key"):
         said_by(HostLogin("storage", config=server.configure()))
 
 
 @needs_sshd
 def test_a_key_that_the_server_does_not_accept_is_reported(server: Server) -> None:
     (server.folder / "authorized").write_text("")
-    with pytest.raises(RigError, match="not as the machine that it should be"):
+    with pytest.raises(RigError, match="SSH login refused, or unexpected host key"):
         said_by(HostLogin("storage", config=server.configure()))
 
 

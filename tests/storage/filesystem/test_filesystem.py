@@ -60,7 +60,7 @@ GEOMETRY = Geometry(64 * KIB, 3)
         (Ext4Spec, {"log_size": 5 * MIB + 4096}, "whole MiB"),
         (Ext4Spec, {"journal": False, "data": "journal"}, "need a journal"),
         (Ext4Spec, {"journal": False, "log": "disk9"}, "need a journal"),
-        (Ext4Spec, {"log_su": "64KiB"}, "has no 'log_su'"),
+        (Ext4Spec, {"log_su": "64KiB"}, "has no field 'log_su'"),
         (Ext4Spec, {"data": "jornal"}, "did you mean 'journal'"),
         (Ext4Spec, {"mount_options": ("data=journal",)}, "mount option .* is refused"),
         (XfsSpec, {"mount_options": ("logdev=/dev/x",)}, "mount option .* is refused"),

@@ -39,7 +39,7 @@ SPEC = ExportSpec(lease_s=10, grace_s=10)
         ({"network": "everybody"}, "network"),
         ({"max_block_size": "2MiB"}, "8KiB to 1MiB"),
         ({"max_block_size": "12KiB"}, "power of two"),
-        ({"asynch": True}, "ExportSpec has no 'asynch'"),
+        ({"asynch": True}, "ExportSpec has no field 'asynch'"),
         ({"subtree": True}, "did you mean 'subtree_check'"),
     ],
 )
