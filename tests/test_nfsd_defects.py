@@ -131,7 +131,7 @@ def test_a_name_fits_into_the_parameter(name: str) -> None:
 
 
 def test_another_nfsd_is_not_edited() -> None:
-    with pytest.raises(RigError, match=r"nfsd_link has .* 3 times, not 2"):
+    with pytest.raises(RigError, match=r"nfsd_link contains .* 3 times, not 2"):
         edit().apply(source().replace("nfsd_link(int err)\n{\n", "nfsd_link(int err)\n{\n\tcommit_metadata(0);\n"))
 
 

@@ -1,18 +1,20 @@
 /*
- * Preloaded into every User-mode Linux kernel: gives it back an alarm that it has lost.
+ * Preloaded into every User-mode Linux kernel: sets the kernel's timer again if the kernel has lost an alarm.
  *
- * Its clock is one timer, set for the next event alone. An alarm that comes while the handler of the one before is at
- * its softirqs, with interrupts off, is noted, and thrown away as they go on again, not to enter the handler twice
- * (unblock_signals in arch/um/os-Linux/signal.c, 6.1 and 6.12). Then the kernel takes its timer for set, and as long
- * as nothing earlier comes it does not set it: no sleep and no timeout ends, while disks and network go on. Idle, it
- * asks each time whether the timer is set, and goes round without sleeping where it is not. That is so for a moment
- * after each alarm; where it stays so, the timer is set here.
+ * The kernel's clock is one host timer, which is set only for the next event. Linux 6.1 and 6.12 lose an alarm that
+ * arrives while the handler of the previous alarm executes softirqs with interrupts disabled: unblock_signals in
+ * arch/um/os-Linux/signal.c discards the pending alarm, to avoid entering the handler twice. From then on the
+ * kernel treats the timer as set, and does not set it until an earlier event is scheduled. No sleep and no timeout ends,
+ * while disks and network continue to work.
+ *
+ * The idle loop calls timer_gettime before each sleep, and does not sleep if the timer is not set. This is normal for a
+ * moment after each alarm. If the timer stays unset for PATIENCE calls, this library sets it to expire at once.
  */
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <time.h>
 
-#define PATIENCE 100 /* times that it asks, a millisecond at most; an alarm that is underway is there at the next one */
+#define PATIENCE 100 /* calls, together at most 1 ms; a pending alarm arrives before the next call */
 
 extern long syscall(long number, ...);
 

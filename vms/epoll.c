@@ -1,14 +1,14 @@
 /*
- * Preloaded into every User-mode Linux kernel: hands it one event at a time.
+ * Preloaded into every User-mode Linux kernel: epoll_wait returns one event at a time.
  *
- * The kernel's SIGIO handler (arch/um/kernel/irq.c) goes through an array of events that all of its activations share.
- * An interrupt's softirq lets the next SIGIO in, whose events overwrite those that the outer activation has not come
- * to yet; as descriptors are watched edge-triggered, these never come again. A disk whose completion is lost that way
- * hangs for ever: within seconds when disks and network are both busy, with 6.1, 6.12 and 7.2 alike. Events that were
- * not handed out stay with epoll, so with one at a time there is nothing to overwrite.
+ * All activations of the kernel's SIGIO handler (arch/um/kernel/irq.c) share one array of events. While the handler
+ * executes the softirqs of an interrupt, another SIGIO can interrupt it; the events of this SIGIO overwrite those that
+ * the interrupted activation has not yet handled. The descriptors are edge-triggered, so the lost events are not
+ * reported again. A disk whose completion is lost hangs for ever: within seconds if disks and network are both busy,
+ * with Linux 6.1, 6.12 and 7.2. With one event at a time nothing is overwritten: epoll keeps the other events.
  *
- * epoll_pwait is the C library's own and, as epoll_wait must be, a cancellation point: newer kernels end their threads
- * by it. It is all that is taken from that library, so that another suite's serves as well.
+ * epoll_wait must be a cancellation point, because newer kernels end their threads by cancellation; epoll_pwait of the
+ * C library is one. The library uses no other function of the C library, so it works with that of every suite.
  */
 extern int epoll_pwait(int epoll, void *events, int room, int timeout, const void *signals);
 

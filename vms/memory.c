@@ -1,13 +1,15 @@
 /*
- * Preloaded into every User-mode Linux kernel: lets its disks read the page of zeroes.
+ * Preloaded into every User-mode Linux kernel: shares the kernel's page of zeroes with the server of its disks.
  *
- * The kernel tells the programs that serve its virtio disks which of its memory they may use, and leaves out its own
- * image (vhost_user_set_mem_table in arch/um/drivers/virtio_uml.c). The page of zeroes lies in there. Whoever writes
- * zeroes to a device without a command for that (blkdev_issue_zeroout on RAID1 or RAID10: mkfs, ext4's extents) sends
- * that page; the server finds an address that it does not know and hangs up, and the disk is gone.
+ * A vhost-user disk server may access only the memory that the kernel announces. The kernel omits its own image
+ * (vhost_user_set_mem_table in arch/um/drivers/virtio_uml.c), which contains the page of zeroes. To write zeroes to a
+ * device without a command for this (blkdev_issue_zeroout on RAID1 or RAID10, by mkfs and for ext4's extents), the
+ * kernel sends this page. The server does not find the address in the announced memory, and closes the connection: the
+ * disk is lost.
  *
- * In the file behind the memory the place of the image is a hole, which reads as zeroes: just what that page holds. So
- * the region is made to begin at the file's start. Nothing else of the image is ever given to a disk.
+ * In the file that contains the machine's memory, the range of the image is a hole, which reads as zeroes, as the page
+ * does. Therefore this library extends the announced region to the start of the file. The kernel sends no other part
+ * of its image to a disk.
  */
 #include <stdint.h>
 #include <sys/socket.h>
@@ -16,7 +18,7 @@
 
 extern long syscall(long number, ...);
 
-enum { SET_MEM_TABLE = 5 }; /* the vhost-user protocol's number */
+enum { SET_MEM_TABLE = 5 }; /* VHOST_USER_SET_MEM_TABLE of the vhost-user protocol */
 
 struct memory_table {
 	uint32_t request, flags, size;

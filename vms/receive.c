@@ -1,10 +1,11 @@
 /*
- * Preloaded into every User-mode Linux kernel: lets it lose a packet without losing its network.
+ * Preloaded into every User-mode Linux kernel: drops a packet for which there is no memory, and keeps the network up.
  *
- * Where there is no memory for a packet, the kernel means to read it into a buffer and forget it, but never allocates
- * that buffer (drop_buffer in arch/um/drivers/vector_kern.c is a null pointer). It takes the EFAULT for the end of its
- * device: from then on it neither receives nor sends. A packet comes without memory when a server writes as fast as it
- * can; then all looks as if the server hung. Here such a packet is read and forgotten, and TCP sends it again.
+ * If there is no memory for a packet, the kernel is to read the packet into drop_buffer and discard it, but
+ * arch/um/drivers/vector_kern.c never allocates drop_buffer: readv gets a null pointer and fails with EFAULT. The
+ * driver takes the error for the end of its device, and neither receives nor sends any more. This happens when a server
+ * writes at full speed, and looks like a hung server. This library reads such a packet into a buffer of its own and
+ * discards it; TCP sends it again.
  */
 #include <stddef.h>
 #include <sys/syscall.h>
@@ -15,10 +16,10 @@ extern long syscall(long number, ...);
 
 ssize_t readv(int descriptor, const struct iovec *parts, int count)
 {
-	static char nowhere[128]; /* of a packet that does not fit, the rest is gone too */
-	const struct iovec forgotten = { nowhere, sizeof(nowhere) };
+	static char buffer[128]; /* a read from a tap discards the part of a packet that does not fit */
+	const struct iovec discarded = { buffer, sizeof(buffer) };
 
 	if (count == 1 && parts->iov_base == NULL)
-		parts = &forgotten;
+		parts = &discarded;
 	return syscall(SYS_readv, descriptor, parts, count);
 }

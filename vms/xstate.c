@@ -1,9 +1,9 @@
 /*
  * Preloaded into User-mode Linux kernels up to 6.12 on CPUs with a large XSAVE area (AMX).
  *
- * PTRACE_SETREGSET of NT_X86_XSTATE fails with EFAULT if it is given less than the whole area, and these kernels give a
- * shorter one. Here the whole area is read, overlaid with the short one and written back. No C library is needed but
- * for errno, so that it can be loaded with another suite's.
+ * PTRACE_SETREGSET of NT_X86_XSTATE fails with EFAULT if the caller's area is shorter than that of the CPU, and these
+ * kernels pass a shorter one. This library reads the whole area, copies the caller's part over its beginning, and writes
+ * the whole area back. It uses only errno of the C library, so it works with the C library of every suite.
  */
 #define PTRACE_GETREGSET 0x4204
 #define PTRACE_SETREGSET 0x4205
@@ -30,7 +30,7 @@ static long system_call(long request, long pid, long address, long data)
 long ptrace(int request, int pid, long address, long data)
 {
 	static unsigned char area[65536] __attribute__((aligned(64)));
-	/* PEEK requests answer through memory; the C library's wrapper hides that. */
+	/* The system call stores the result of a PEEK request in memory; the C library's ptrace returns it. */
 	long word, peek = request >= 1 && request <= 3;
 	long result;
 

@@ -199,7 +199,7 @@ def test_restore_after_a_killed_harness_leaves_no_trace(hardware: Lab, tmp_path:
     machines = (hardware.server, *hardware.clients)
     assert all(unrestored(machine) == ("r1",) for machine in machines)
     assert differences(before["server"], census(hardware.server))
-    with pytest.raises(RequestError, match=r"server has not been put back since run r1 \(\./raidproof hosts restore"):
+    with pytest.raises(RequestError, match=r"server has not been restored since run r1 \(\./raidproof hosts restore"):
         take(hardware.server, KeeperConfig("r2", "server"), tmp_path)
     assert copy_of(tmp_path, "r1", "server").exists()
     restore_all(machines, tmp_path)

@@ -135,11 +135,11 @@ def test_every_foreign_disk_is_refused_with_its_reason(lab: Lab, hardware: Machi
         adopt(inventory, hardware, show=shown.append, yes=propose(inventory, hardware).fingerprint)
 
     said = {line.split(" ", 1)[0]: line for line in str(refused.value).splitlines()}
-    assert f"carries ext4 named 'photos' on {kernel_name(hardware, photos)}" in said["disk0"]
+    assert f"has the signature ext4 named 'photos' on {kernel_name(hardware, photos)}" in said["disk0"]
     assert f"mounted on {MOUNTED}" in said["disk1"]
-    assert "carries ext4" in said["disk1"]
+    assert "has the signature ext4" in said["disk1"]
     assert "in use by md127" in said["disk2"]
-    assert "carries linux_raid_member named 'nas:127'" in said["disk2"]
+    assert "has the signature linux_raid_member named 'nas:127'" in said["disk2"]
     assert f"missing: nothing is called {GONE}" in said["disk3"]
     assert f"not named by id: {changing} is a name that changes at boot" in said["disk4"]
     assert all(any(serial in line for line in shown) for serial in inventory.disks)
@@ -156,9 +156,9 @@ def kernel_name(server: Machine, path: str) -> str:
 @pytest.mark.parametrize(
     ("theirs", "reason"),
     [
-        pytest.param(lvm(), "carries LVM2_member", id="LVM"),
-        pytest.param(luks(), "carries crypto_LUKS", id="LUKS", marks=pytest.mark.exhaustive),
-        pytest.param(gpt(), "carries gpt", id="GPT", marks=pytest.mark.exhaustive),
+        pytest.param(lvm(), "has the signature LVM2_member", id="LVM"),
+        pytest.param(luks(), "has the signature crypto_LUKS", id="LUKS", marks=pytest.mark.exhaustive),
+        pytest.param(gpt(), "has the signature gpt", id="GPT", marks=pytest.mark.exhaustive),
         pytest.param(b"no tool knows this" * 500, "the mark at its beginning was overwritten", id="unknown"),
     ],
 )

@@ -42,7 +42,7 @@ def test_what_replaces_something_is_taken(one: Package) -> None:
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("nfs-comon", "no package 'nfs-comon' .*did you mean 'nfs-common'"), ("postgresql", "none is called like it")],
+    [("nfs-comon", "no package 'nfs-comon', .*did you mean 'nfs-common'"), ("postgresql", "no package has a similar")],
 )
 def test_a_package_that_replaces_none_is_refused(name: str, says: str) -> None:
     with pytest.raises(RequestError, match=says):
@@ -55,7 +55,7 @@ def test_one_package_twice_is_refused() -> None:
 
 
 def test_a_root_without_dpkg_can_have_nothing_replaced() -> None:
-    with pytest.raises(RequestError, match="no packages of dpkg's"):
+    with pytest.raises(RequestError, match="no dpkg packages"):
         apt.refuse_strangers([a_package("mdadm")], {}, "own/fedora")
 
 
@@ -66,7 +66,7 @@ def test_name_and_version_are_read_from_a_package(tmp_path: Path, monkeypatch: p
     read = apt.read(tmp_path / "x.deb")
     assert (read.name, read.version, read.source) == ("nfs-common", "1:2.8.3-1+raidproof1", "nfs-utils")
     text = text.replace("amd64", "arm64")
-    with pytest.raises(RequestError, match=r"is for arm64, and the machines are amd64 or all"):
+    with pytest.raises(RequestError, match=r"for architecture 'arm64', and the machines accept amd64 or all"):
         apt.read(tmp_path / "x.deb")
 
 
@@ -76,7 +76,7 @@ def test_what_is_no_package_is_refused(tmp_path: Path) -> None:
     if shutil.which("dpkg-deb") is None:
         pytest.skip("no dpkg-deb on this host")
     (tmp_path / "text.deb").write_text("no archive, however long one reads in it")
-    with pytest.raises(RequestError, match=r"no Debian package.*not a Debian format archive"):
+    with pytest.raises(RequestError, match=r"not a Debian package.*not a Debian format archive"):
         apt.read(tmp_path / "text.deb")
 
 

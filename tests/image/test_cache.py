@@ -84,8 +84,8 @@ def test_the_scratch_folder_is_no_part_of_the_result(own_cache: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("number", "kind", "says"),
     [
-        (errno.ENOSPC, RigError, "no room left"),
-        (errno.EDQUOT, RigError, "no room left"),
+        (errno.ENOSPC, RigError, "is full"),
+        (errno.EDQUOT, RigError, "is full"),
         (errno.EACCES, RequirementMissing, "RAIDPROOF_CACHE"),
         (errno.EIO, RigError, "cannot be used"),
     ],

@@ -142,7 +142,7 @@ def test_two_machines_with_other_packages_have_other_images(tmp_path: Path, monk
 def test_a_package_that_replaces_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "follow", FakeTools())
     monkeypatch.setattr(apt, "read", lambda path: Package(path, "nfs-comon", "1", "other"))
-    with pytest.raises(RequestError, match="'nfs-comon' that it could replace; did you mean 'nfs-common'"):
+    with pytest.raises(RequestError, match=r"'nfs-comon', .*; did you mean 'nfs-common'"):
         image.get(SoftwareSpec(packages=("x.deb",)))
 
 
@@ -170,7 +170,7 @@ def test_a_root_that_lacks_programs_is_refused_with_the_list(monkeypatch: pytest
 def test_too_little_room_for_the_image_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "mkfs.ext4: Could not allocate block in ext2 filesystem while populating file system\n"
     monkeypatch.setattr(command, "follow", FakeTools("assemble", said))
-    with pytest.raises(RequestError, match=r"more than its size .*larger size"):
+    with pytest.raises(RequestError, match=r"more space than its size .*larger size"):
         image.get()
 
 

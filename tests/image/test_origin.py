@@ -69,9 +69,9 @@ def test_a_root_without_dpkg_has_no_packages_that_are_known(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"no archive" * 100, "no tar archive"),
-        (b"", "no tar archive"),
-        (gzip.compress(archive({"a": "b" * 100_000}))[:-20], "no tar archive"),
+        (b"no archive" * 100, "not a tar archive"),
+        (b"", "not a tar archive"),
+        (gzip.compress(archive({"a": "b" * 100_000}))[:-20], "not a tar archive"),
         (b"\x28\xb5\x2f\xfd....", "zstd -d"),
     ],
 )

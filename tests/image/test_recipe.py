@@ -89,7 +89,7 @@ def test_what_goes_in_is_the_same_wherever_it_lies(tmp_path: Path) -> None:
     [
         ("", "either suite .* or root"),
         ('suite = "sid"\nroot = "root.tar"', "either suite .* or root"),
-        ('root = "root.tar"\npackages = ["a"]', "a root has what it has"),
+        ('root = "root.tar"\npackages = ["a"]', "not to a root"),
         ('root = "other.tar"', r"no file .*other\.tar"),
         ('suite = "sid"\npackage = 1', "package: Extra inputs"),
         ('suite = "sid"\n[files]\n"own" = { to = "etc/own", mode = 0o644 }', "no file .*own"),

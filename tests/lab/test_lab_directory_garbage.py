@@ -135,7 +135,7 @@ def test_garbage_that_cannot_be_removed_is_reported(monkeypatch: pytest.MonkeyPa
 def test_half_built_artefacts_go() -> None:
     partial = cache.root() / "image" / f"abc{cache.PARTIAL}"
     partial.mkdir(parents=True)
-    assert list(collect()) == [f"removed half-built image {partial}"]
+    assert list(collect()) == [f"removed partial build of image {partial}"]
     assert not partial.exists()
 
 

@@ -21,14 +21,14 @@ def said(name: str) -> str:
 @pytest.mark.parametrize(
     ("status", "stdout", "stderr", "busy_s", "works", "says"),
     [
-        (0, "tcg-6.12-up", "", 1.0, True, "booted under it"),
-        # The guest said its line, and did not find how to power off.
-        (137, "tcg-6.12-up", "", 8.0, True, "booted under it"),
+        (0, "tcg-6.12-up", "", 1.0, True, "booted under KVM"),
+        # The guest printed its line, and did not find how to power off.
+        (137, "tcg-6.12-up", "", 8.0, True, "booted under KVM"),
         (137, "", "", 7.9, False, "spins and prints nothing in 8 s"),
         (137, "", "", 0.1, False, "hangs and prints nothing in 8 s"),
-        (137, "tcg-6.12-truncated", "", 7.0, False, r"spins and stays at '.+'"),
+        (137, "tcg-6.12-truncated", "", 7.0, False, r"spins and prints nothing after '.+'"),
         (137, "", "kvm-7.2-internal-error", 0.4, False, r"KVM internal error \(emulation failure\)"),
-        (1, "", "no-such-cpu", 0.0, False, "QEMU ended with status 1 under it: .*unable to find CPU model"),
+        (1, "", "no-such-cpu", 0.0, False, "QEMU with KVM ended with status 1: .*unable to find CPU model"),
     ],
 )
 def test_a_trial_is_judged(status: int, stdout: str, stderr: str, busy_s: float, works: bool, says: str) -> None:

@@ -34,7 +34,7 @@ def test_the_version_is_read(monkeypatch: pytest.MonkeyPatch, said: str, version
 
 def test_something_else_is_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
     host_has(monkeypatch, "Xen\n")
-    with pytest.raises(RigError, match="does not say its version: Xen"):
+    with pytest.raises(RigError, match="prints no version number: Xen"):
         kvm.version()
 
 

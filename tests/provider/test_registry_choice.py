@@ -4,7 +4,7 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.provider.kvm import QEMU_TOOLS, KvmAnswer, qemu_lacks
 from raidproof.provider.registry import choose
 
-WORKS = KvmAnswer(works=True, reason="a kernel booted under it")
+WORKS = KvmAnswer(works=True, reason="a kernel booted under KVM")
 SPINS = KvmAnswer(works=False, reason="it spins and prints nothing")
 NO_QEMU, NO_UML = "not found: qemu-system-x86_64", "no kernels for aarch64"
 
@@ -16,7 +16,7 @@ NO_QEMU, NO_UML = "not found: qemu-system-x86_64", "no kernels for aarch64"
         (None, NO_UML, WORKS, "qemu", "KVM works"),
         (None, None, SPINS, "uml", "KVM does not work (it spins and prints nothing)"),
         (NO_QEMU, None, None, "uml", "no QEMU (not found: qemu-system-x86_64)"),
-        (None, NO_UML, SPINS, "qemu", "no User-mode Linux (no kernels for aarch64): processors are emulated"),
+        (None, NO_UML, SPINS, "qemu", "provider uml cannot run (no kernels for aarch64): CPUs are emulated"),
         (None, None, None, "uml", "KVM was not tried"),
     ],
 )

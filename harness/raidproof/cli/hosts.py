@@ -46,7 +46,7 @@ def restore(inventory: Inventory) -> None:
     from raidproof.provider.hosts.snapshot import copies, restore_all  # noqa: PLC0415
 
     with reached(load_inventory(inventory).machines) as machines:
-        restored = restore_all(machines, copies())
+        restored = restore_all(machines, copies(), str(inventory))
     for one in restored:
         print(f"{one.machine}: restored to its state before run {one.run}")  # noqa: T201
         for path in one.replaced:

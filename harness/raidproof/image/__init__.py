@@ -1,1 +1,1 @@
-"""What machines boot: kernels, user space, boxes, and the cache of what has been built."""
+"""The software that machines boot: kernels and images, and the cache of built artefacts."""

@@ -1,4 +1,4 @@
-"""Debian packages: fetched and verified by an apt independent of the host's; the packages of an image."""
+"""Debian packages: downloads by an apt with its own configuration; checks of packages that are put into an image."""
 
 import getpass
 import re
@@ -13,12 +13,14 @@ from raidproof.core.errors import RaidproofError, RequestError, RequirementMissi
 from raidproof.image import cache
 
 ARCHITECTURES = ("amd64", "all")
+"""The architectures of packages that the machines can run."""
 _UNMET = re.compile(r"^ (\S+) : (.+)$|^ {2,}(\w+: .+)$")
 
 KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
+"""The files where this host may have the keys that sign Debian's archive."""
 DOWNLOAD_DEADLINE_S = 1200.0
 _BROKEN_DOWNLOAD = re.compile(
     r"Failed to fetch|Could not (?:resolve|connect)|Unable to connect|Temporary failure|[Cc]onnection (?:failed|timed)"
@@ -28,30 +30,34 @@ _BROKEN_DOWNLOAD = re.compile(
 
 @dataclass(frozen=True)
 class Installed:
-    """A package that is installed in a root."""
+    """A package that is installed in an image, as listed by dpkg."""
 
     version: str
+    """The version of the binary package, such as ``1:2.8.3-1``."""
     source: str
+    """The name of the source package from which the package was built: ``nfs-utils`` for ``nfs-common``."""
 
 
 @dataclass(frozen=True)
 class Package:
-    """A package file."""
+    """A .deb file that is to replace a package of an image."""
 
     path: Path
     name: str
+    """The name of the binary package, such as ``nfs-common``."""
     version: str
+    """The version of the binary package."""
     source: str
-    """The source package from which it was built: ``nfs-utils`` of ``nfs-common``."""
+    """The name of the source package from which the package was built: ``nfs-utils`` for ``nfs-common``."""
 
 
 def parse_fields(text: str) -> dict[str, str]:
-    """Parse one paragraph of Debian's control format; of a multi-line field, the first line."""
+    """Return the fields of one paragraph in Debian's control format; of a multi-line field only the first line."""
     return dict(re.findall(r"^([A-Za-z][\w-]*):[ \t]*(.*)$", text, re.MULTILINE))
 
 
 def parse_status(text: str) -> dict[str, Installed]:
-    """Parse dpkg's status file: the installed packages, by name."""
+    """Return the installed packages in dpkg's status file (/var/lib/dpkg/status), by package name."""
     paragraphs = map(parse_fields, re.split(r"\n\s*\n", text))
     return {
         fields["Package"]: Installed(fields["Version"], _source(fields))
@@ -61,57 +67,62 @@ def parse_status(text: str) -> dict[str, Installed]:
 
 
 def read(path: Path) -> Package:
-    """Read the fields of a package file.
+    """Read the name, version and source of a .deb file.
 
     Raises:
-        RequestError: it is not a package, or one of an architecture that the machines cannot run.
+        RequestError: the file does not exist, is not a Debian package, or has an architecture that is not in
+            `ARCHITECTURES`.
     """
     if not path.is_file():
         raise RequestError(f"there is no file {path}")
     described = command.run(["dpkg-deb", "--field", path])
     if not described.ok:
-        raise RequestError(f"{path} is no Debian package: {described.stderr.strip().splitlines()[-1]}")
+        raise RequestError(f"{path} is not a Debian package: {described.stderr.strip().splitlines()[-1]}")
     fields = parse_fields(described.stdout)
     architecture = fields.get("Architecture", "")
     if architecture not in ARCHITECTURES:
-        raise RequestError(f"{path} is for {architecture}, and the machines are {' or '.join(ARCHITECTURES)}")
+        raise RequestError(
+            f"{path} is for architecture {architecture!r}, and the machines accept {' or '.join(ARCHITECTURES)}"
+        )
     return Package(path, fields["Package"], fields["Version"], _source(fields))
 
 
 def _source(fields: Mapping[str, str]) -> str:
-    # "Source: nfs-utils (1:2.8.3-1)"; the field is missing if the source has the name of the package.
+    # "Source: nfs-utils (1:2.8.3-1)"; dpkg omits the field if source and package have the same name.
     return fields.get("Source", fields["Package"]).split()[0]
 
 
 def refuse_strangers(packages: Iterable[Package], installed: Mapping[str, Installed], image: str) -> None:
-    """Check that each package replaces one in the image, or comes from the same source as one.
+    """Check that each package replaces an installed one, or is built from the same source as an installed one.
+
+    ``image`` is the name of the image, for messages.
 
     Raises:
-        RequestError: one does not, two are the same, or the image has no dpkg packages at all.
+        RequestError: a package replaces none, two files have the same package, or the image has no dpkg packages.
     """
     seen: dict[str, Path] = {}
     sources = {one.source for one in installed.values()}
     for package in packages:
         if not installed:
-            raise RequestError(f"{image} has no packages of dpkg's that {package.path} could replace")
+            raise RequestError(f"{package.path} cannot replace a package of image {image}, which has no dpkg packages")
         if package.name not in installed and package.source not in sources:
             raise RequestError(
-                f"{package.path}: {image} has no package {package.name!r} that it could replace; "
-                f"{_near(package, {*installed, *sources})}"
+                f"{package.path} replaces no package: image {image} has no package {package.name!r}, and none of "
+                f"source {package.source!r}; {_near(package, {*installed, *sources})}"
             )
         if package.name in seen:
-            raise RequestError(f"{package.name} is given twice: {seen[package.name]} and {package.path}")
+            raise RequestError(f"package {package.name} is given twice: {seen[package.name]} and {package.path}")
         seen[package.name] = package.path
 
 
 def _near(package: Package, known: set[str]) -> str:
-    # The names of all packages of an image would be hundreds.
-    return nearest(package.name, known).split("valid:", maxsplit=1)[0].strip() or "none is called like it"
+    # Without the list of valid names: an image has hundreds of packages.
+    return nearest(package.name, known).split("valid:", maxsplit=1)[0].strip() or "no package has a similar name"
 
 
-def unmet(said: str) -> str | None:
-    """Return the unmet dependencies that apt reports, in one line, or None."""
-    _, found, after = said.partition("The following packages have unmet dependencies:\n")
+def unmet(output: str) -> str | None:
+    """Return the unmet dependencies in the output of apt, as one line; None if there are none."""
+    _, found, after = output.partition("The following packages have unmet dependencies:\n")
     if not found:
         return None
     sentences: list[str] = []
@@ -124,38 +135,42 @@ def unmet(said: str) -> str | None:
     return "; ".join(" ".join(sentence.split()) for sentence in sentences) or None
 
 
-def refused(said: str) -> str | None:
-    """Return why dpkg did not install a package, in one line, or None if it did."""
-    conflicts: list[str] = re.findall(r"^ (\S+ (?:conflicts with|breaks|pre-depends on) .+)$", said, re.MULTILINE)
-    errors: list[str] = re.findall(r"^dpkg: error.*(?:\n .+)*", said, re.MULTILINE)
-    # The last message counts: a package that failed at first may have succeeded later.
+def refused(output: str) -> str | None:
+    """Return why dpkg did not install a package, as one line of its output; None if there was no error."""
+    conflicts: list[str] = re.findall(r"^ (\S+ (?:conflicts with|breaks|pre-depends on) .+)$", output, re.MULTILINE)
+    errors: list[str] = re.findall(r"^dpkg: error.*(?:\n .+)*", output, re.MULTILINE)
+    # The last message counts: dpkg tries packages again that failed at first.
     return next((" ".join(found[-1].split()) for found in (conflicts, errors) if found and errors), None)
 
 
 @dataclass(frozen=True)
 class Source:
-    """One suite on one mirror."""
+    """A Debian suite on a mirror, from which apt downloads packages."""
 
     mirror: str
+    """The URL of the mirror."""
     suite: str
+    """The name of the suite, such as ``trixie``."""
     keyring: Path
+    """The file of the keys that verify the mirror's signatures."""
 
     @property
     def line(self) -> str:
-        """The suite as a line of sources.list; of its indexes only the list of packages is fetched."""
+        """The line for sources.list(5); apt fetches only the list of packages, and none of the other indexes."""
         return f"deb [arch=amd64 signed-by={self.keyring} target=Packages] {self.mirror} {self.suite} main"
 
 
 def source(suite: str) -> Source:
-    """Return a Debian suite on the mirror of the host, or else on mmdebstrap's default mirror.
+    """Return a Debian suite on the Debian mirror of the host's apt, or else on the default mirror of mmdebstrap.
 
     Raises:
-        RequirementMissing: the host cannot verify Debian's signatures, or has no mirror.
+        RequirementMissing: Debian's archive keys are not installed on this host, or no mirror is known.
     """
     keyring = next((path for path in KEYRINGS if path.exists()), None)
     if keyring is None:
         raise RequirementMissing(
-            "Debian's archive keys are not installed", remedy=install_named(["debian-archive-keyring"])
+            "Debian's archive keys are not installed on this host, so packages cannot be verified",
+            remedy=install_named(["debian-archive-keyring"]),
         )
     targets = command.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
     mirror = debian_mirror(targets.stdout) or mmdebstraps_mirror()
@@ -163,20 +178,23 @@ def source(suite: str) -> Source:
 
 
 def mmdebstraps_mirror() -> str:
-    """Return mmdebstrap's default mirror, for hosts that are not Debian.
+    """Return the default mirror in the script mmdebstrap, for hosts whose apt has no Debian mirror.
 
     Raises:
-        RequirementMissing: there is no mmdebstrap, or it names no mirror.
+        RequirementMissing: mmdebstrap is not installed, or its script names no mirror.
     """
     program = shutil.which("mmdebstrap")
     script = Path(program).read_text(errors="replace") if program else ""
     if found := re.search(r"\$mirror\s*=\s*'(https?://[^']+/debian/?)'", script):
         return found.group(1).rstrip("/")
-    raise RequirementMissing("no Debian mirror is known", remedy=install_named(["mmdebstrap"]))
+    raise RequirementMissing(
+        "no Debian mirror is known: neither apt nor mmdebstrap of this host names one",
+        remedy=install_named(["mmdebstrap"]),
+    )
 
 
 def debian_mirror(repository_uris: str) -> str | None:
-    """Return the first address of a Debian mirror among those of apt, one per line, or None."""
+    """Return the first URL of a Debian mirror among the URLs of apt, one per line; None if there is none."""
     for uri in repository_uris.split():
         if re.fullmatch(r"https?://.*/debian/?", uri):
             return uri.rstrip("/")
@@ -184,13 +202,13 @@ def debian_mirror(repository_uris: str) -> str | None:
 
 
 def acquire_options() -> list[str]:
-    """Return the host's download settings (proxies, retries), as lines of an apt.conf."""
+    """Return the download settings of the host's apt (proxies, retries), as lines for apt.conf(5)."""
     dump = command.succeed(["apt-config", "dump"])
     return ['Acquire::Retries "3";', 'Acquire::Languages "none";', *of_acquire(dump)]
 
 
 def of_acquire(dump: str) -> list[str]:
-    """Keep the download settings from the output of ``apt-config dump``, without those that add downloads."""
+    """Return the ``Acquire`` lines of ``apt-config dump``, without those that make apt fetch further indexes."""
     return [
         line
         for line in dump.splitlines()
@@ -199,21 +217,26 @@ def of_acquire(dump: str) -> list[str]:
 
 
 def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]:
-    """Fetch packages of a suite into ``work``, which also holds apt's lists, and return the files by package.
+    """Download packages of a suite; return the downloaded files by package name.
+
+    ``work`` is an empty folder for the files and for apt's lists.
 
     Raises:
-        RequirementMissing: Debian's keys are not installed.
-        RigError: the network, the mirror, or a full disk; the message says which.
+        RequirementMissing: Debian's archive keys are not installed on this host.
+        RigError: the network or the mirror fails, or the disk is full.
     """
     environment = _update(suite, work)
     return _fetch(suite, packages, work, environment)
 
 
 def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Path) -> dict[str, Path]:
-    """Fetch all direct and indirect dependencies of a metapackage whose names match ``wanted``.
+    """Download all direct and indirect dependencies of a package whose names match ``wanted``.
+
+    Return the downloaded files by package name. ``work`` is an empty folder for the files and for apt's lists.
 
     Raises:
-        RequirementMissing, RigError: as `download`; RigError also if nothing matches.
+        RequirementMissing: Debian's archive keys are not installed on this host.
+        RigError: the network or the mirror fails, the disk is full, or no dependency matches.
     """
     environment = _update(suite, work)
     argv = ["apt-cache", "depends", "--recurse", "--important", package]
@@ -222,18 +245,18 @@ def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Pat
         raise explain(completed, f"looking up {package} in {suite}", work)
     names = [line for line in completed.stdout.splitlines() if wanted.fullmatch(line)]
     if not names:
-        raise RigError(f"{package} of {suite} leads to no package named {wanted.pattern}")
+        raise RigError(f"package {package} of Debian {suite} depends on no package that matches {wanted.pattern}")
     return _fetch(suite, names, work, environment)
 
 
 def _update(suite: str, work: Path) -> dict[str, str]:
-    """Fetch the suite's list of packages, and return the environment in which apt uses only that list."""
+    """Fetch the list of packages of a suite; return the environment in which apt uses only this list."""
     configuration = work / "apt.conf"
     sources = work / "sources.list"
     (work / "lists" / "partial").mkdir(parents=True)
     (work / "archives").mkdir()
     sources.write_text(source(suite).line + "\n")
-    # A separate configuration, so that none of the host's hooks run; apt reads it before any other.
+    # A separate configuration, so that apt runs none of the host's hooks; apt reads $APT_CONFIG before other files.
     configuration.write_text(
         "\n".join(
             [
@@ -275,15 +298,15 @@ def _apt_get(arguments: Sequence[str], what: str, work: Path, environment: Mappi
 def _only(folder: Path, pattern: str) -> Path:
     found = list(folder.glob(pattern))
     if len(found) != 1:
-        raise RigError(f"apt fetched {len(found)} files for {pattern}")
+        raise RigError(f"apt downloaded {len(found)} files that match {pattern}, not 1")
     return found[0]
 
 
 def unpack(package: Path, tree: Path) -> None:
-    """Unpack the files of a package into a folder.
+    """Unpack the files of a .deb file into the folder ``tree``.
 
     Raises:
-        RigError: the disk is full, or the file is not a package.
+        RigError: the disk is full, or ``package`` is not a Debian package.
     """
     completed = command.run(["dpkg-deb", "--extract", package, tree])
     if not completed.ok:
@@ -291,34 +314,38 @@ def unpack(package: Path, tree: Path) -> None:
 
 
 def version(package: Path) -> str:
-    """Return the version of a package file."""
+    """Return the version of the package in a .deb file."""
     return command.succeed(["dpkg-deb", "--field", package, "Version"]).strip()
 
 
 def explain(completed: Completed, what: str, where: Path) -> RaidproofError:
-    """Return an error with the reason, in one line, why apt or a tool that uses it failed."""
-    said = completed.stderr + completed.stdout
-    if "No space left on device" in said or "Disk quota exceeded" in said or "have enough free space" in said:
+    """Return the error for a failed command of apt or mmdebstrap, with the reason in one line.
+
+    ``what`` is the failed step, for the message; ``where`` the folder to name if the disk is full.
+    """
+    output = completed.stderr + completed.stdout
+    if "No space left on device" in output or "Disk quota exceeded" in output or "have enough free space" in output:
         return cache.no_room(where)
-    complaints = [line for line in said.splitlines() if re.match(r"(E|W|Err):|mkfs|mke2fs|newuidmap", line)]
+    complaints = [line for line in output.splitlines() if re.match(r"(E|W|Err):|mkfs|mke2fs|newuidmap", line)]
     first = next((line for line in complaints if _BROKEN_DOWNLOAD.search(line)), None)
     if first is not None:
         return RigError(
-            f"{what}: the download broke: {_without_credentials(first)}",
-            remedy="check the network and the proxy, then run it again: nothing half-fetched was kept",
+            f"{what}: the download failed: {_without_credentials(first)}",
+            remedy="check the network and the proxy, then repeat the command: incomplete downloads are removed",
         )
-    if "NO_PUBKEY" in said:
+    if "NO_PUBKEY" in output:
         return RequirementMissing(
-            f"{what}: the archive's signature cannot be checked", remedy=install_named(["debian-archive-keyring"])
+            f"{what}: this host lacks the key that verifies the archive's signature",
+            remedy=install_named(["debian-archive-keyring"]),
         )
-    if "subuid" in said or "newuidmap" in said:
+    if "subuid" in output or "newuidmap" in output:
         ids = "--add-subuids 100000-165535 --add-subgids 100000-165535"
         return RequirementMissing(
-            f"{what}: no subordinate user ids",
+            f"{what}: user {getpass.getuser()} has no subordinate user ids (subuid(5))",
             remedy=f"{install_named(['uidmap'])} && usermod {ids} {getpass.getuser()}",
         )
-    last = (complaints or said.strip().splitlines() or [f"status {completed.status}"])[0]
-    return RigError(f"{what}: {_without_credentials(last)}")
+    reason = (complaints or output.strip().splitlines() or [f"status {completed.status}"])[0]
+    return RigError(f"{what}: {_without_credentials(reason)}")
 
 
 def _without_credentials(line: str) -> str:

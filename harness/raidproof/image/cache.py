@@ -1,7 +1,7 @@
-"""Artefacts that are built once for all labs: kernels, images; each in a folder named after its inputs.
+"""The cache of built artefacts (kernels, images, boxes, results of trials); a folder's name is a digest of the inputs.
 
-A build runs beside its final place, under a lock, and is then renamed into that place: so there is no partial
-artefact, despite concurrent or interrupted builds.
+A build writes into a folder of another name, under a lock, and renames it when the artefact is complete. So no process
+sees a partial artefact, even if builds are concurrent or interrupted.
 """
 
 import errno
@@ -21,7 +21,7 @@ BUILD_DEADLINE_S = 1800.0
 REMOVE_DEADLINE_S = 10.0
 PARTIAL = ".partial"
 SCRATCH = "scratch"
-"""A builder's working folder in its partial artefact, or a link to one outside; never part of the result."""
+"""The name of a builder's working folder below the partial artefact, or of a link to it; the artefact lacks it."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
@@ -34,7 +34,7 @@ def root() -> Path:
 
 
 def digest(*parts: str | bytes) -> str:
-    """Return the address of an artefact that is made from these parts, in this order."""
+    """Return the address of an artefact: 24 hexadecimal digits of the SHA-256 of its inputs, in this order."""
     hashed = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -43,17 +43,18 @@ def digest(*parts: str | bytes) -> str:
 
 
 def place(kind: str, recipe_digest: str) -> Path:
-    """Return the path of an artefact, built or not."""
+    """Return the path of an artefact, whether it exists or not."""
     return root() / kind / recipe_digest
 
 
 def build(kind: str, recipe_digest: str, builder: Callable[[Path], None]) -> Path:
-    """Return the artefact's folder; if there is none yet, let ``builder`` fill a new one.
+    """Return the folder of an artefact; if it does not exist, build it.
 
-    The builder gets an empty folder that becomes the artefact when the builder returns.
+    ``builder`` gets an empty folder, which becomes the artefact when the builder returns.
 
     Raises:
-        RigError: no room, or another process' build of the same artefact did not end in time.
+        RequirementMissing: this user may not write to the cache.
+        RigError: the file system is full, or another process has built the same artefact for `BUILD_DEADLINE_S`.
     """
     final = place(kind, recipe_digest)
     if final.is_dir():
@@ -83,25 +84,26 @@ def _build_aside(final: Path, builder: Callable[[Path], None]) -> None:
 
 
 def sweep() -> list[str]:
-    """Remove the remains of killed builds, and return what was removed. Running builds are left alone."""
-    said = []
+    """Remove the partial artefacts of killed builds, not those of running ones; return a description of each."""
+    removed = []
     for partial in sorted(root().glob(f"*/*{PARTIAL}")):
         kind, recipe_digest = partial.parent.name, partial.name.removesuffix(PARTIAL)
         try:
             with _lock(kind, recipe_digest, wait=False):
                 _remove(partial)
         except BlockingIOError:
-            logger.info("still being built: %s", partial)
+            logger.info("another process is building %s", partial)
         else:
-            said.append(f"half-built {kind} {partial}")
-    return said
+            removed.append(f"partial build of {kind} {partial}")
+    return removed
 
 
 @contextmanager
 def _lock(kind: str, recipe_digest: str, *, wait: bool) -> Iterator[None]:
-    """Hold the artefact's lock; without ``wait``, raise BlockingIOError if another process holds it.
+    """Hold the lock of an artefact; without ``wait``, raise BlockingIOError if another process holds it.
 
-    The lock files stay: removing one for which a process waits would admit two processes at once.
+    Lock files are never removed: if a process waited for a removed file, a third process could lock a new file at the
+    same time.
     """
     path = root() / "locks" / f"{kind}-{recipe_digest}"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,11 +113,11 @@ def _lock(kind: str, recipe_digest: str, *, wait: bool) -> Iterator[None]:
         except BlockingIOError:
             if not wait:
                 raise
-            step(f"waiting for another raidproof, which is building the same {kind}")
+            step(f"waiting for another raidproof process, which is building the same {kind}")
             wait_until(
                 lambda: _try_lock(file.fileno()),
                 Deadline.after(BUILD_DEADLINE_S),
-                f"another raidproof to finish the {kind}; its lock is {path}",
+                f"another raidproof process to finish building the same {kind} (it holds the lock {path})",
                 interval_s=0.1,
             )
         yield
@@ -145,20 +147,20 @@ def _remove_scratch(partial: Path) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    # rm, not rmtree: it stays on one file system, in case a killed build has left the host's /dev mounted there.
+    # rm, not rmtree: a killed build may have left the host's /dev mounted in the tree, which rm does not enter.
     remove = ["rm", "-rf", "--one-file-system", "--", str(path)]
 
     def gone() -> bool:
         if not command.run(remove, deadline_s=BUILD_DEADLINE_S).ok and os.geteuid() != 0:
-            # An unprivileged build's files belong to the user's subordinate ids.
+            # The owners of an unprivileged build's files are subordinate ids of the user.
             command.run(["unshare", "--user", "--map-root-user", "--map-auto", *remove])
         return not path.exists()
 
     try:
-        # A killed build's last processes may still be writing.
-        wait_until(gone, Deadline.after(REMOVE_DEADLINE_S), f"{path} to go", interval_s=0.2)
+        # Processes of a killed build may still write files.
+        wait_until(gone, Deadline.after(REMOVE_DEADLINE_S), f"the removal of {path}", interval_s=0.2)
     except DeadlineExceeded as error:
-        raise RigError(f"cannot remove {path}", remedy="remove it by hand") from error
+        raise RigError(f"the folder {path} of a build cannot be removed", remedy="remove it by hand") from error
 
 
 def _make_durable(folder: Path) -> None:
@@ -181,12 +183,13 @@ def _explained(error: OSError) -> RigError | RequirementMissing:
         return no_room(root())
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return RequirementMissing(
-            f"cannot write to the cache: {error}", remedy="set RAIDPROOF_CACHE to a folder that you may write to"
+            f"cannot write to raidproof's cache {root()}: {error}",
+            remedy="set RAIDPROOF_CACHE to a folder that you may write to",
         )
-    return RigError(f"the cache cannot be used: {error}")
+    return RigError(f"raidproof's cache {root()} cannot be used: {error}")
 
 
 def no_room(where: Path) -> RigError:
-    """Return the error of a build that found the disk full."""
+    """Return the error for a build whose file system is full; ``where`` is the folder of the build."""
     remedy = "free 2 GB on that file system, or set RAIDPROOF_CACHE to a folder on another one"
-    return RigError(f"no room left in {where}", remedy=remedy)
+    return RigError(f"the file system of {where} is full", remedy=remedy)

@@ -1,4 +1,4 @@
-"""The user space of the machines: built once from a declared recipe, and then read-only."""
+"""Images: the user space of the machines, built once from a recipe and then read-only."""
 
 import json
 import os
@@ -22,31 +22,34 @@ from raidproof.image.recipe import ImageRecipe, names
 __all__ = ["DEFAULT", "Image", "get", "names"]
 
 DEFAULT = "debian/trixie"
+"""The name of the image of a machine for which none is requested."""
 ASSEMBLE = recipe.RECIPES / "assemble"
+"""The script that makes a file system image from an archive of a root."""
 ASSEMBLE_DEADLINE_S = 600.0
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image that is ready to be a machine's root, below a copy-on-write file."""
+    """A built image: the read-only root file system under the copy-on-write disks of machines."""
 
     name: str
-    """The requested name, with the replaced packages."""
+    """The requested name, followed by the replaced packages: ``debian/trixie + mdadm 4.5-1``."""
     path: Path
+    """The file of the ext4 file system."""
     packages: dict[str, str]
-    """The installed versions by package; empty without dpkg and rpm."""
+    """The installed versions by package name; empty if the image has neither dpkg nor rpm."""
     replaced: dict[str, str] = field(default_factory=dict)
-    """The versions of the packages that replace the image's own."""
+    """The versions, by package name, of the packages that replace packages of the recipe."""
 
 
 def get(asked: str | SoftwareSpec = DEFAULT) -> Image:
-    """Return an image, by its name or for a machine; build it if needed.
+    """Return the image that ``asked`` names, with its replaced packages; build the image if the cache lacks it.
 
     Raises:
-        RequestError: there is no recipe, a package replaces nothing, or the image would lack something; with the
-            reason.
-        RequirementMissing: a host tool is missing.
-        RigError: the build failed: the network, the mirror, a full disk; the message says which.
+        RequestError: no recipe has this name, a package replaces none, a dependency is not satisfied, or the root
+            lacks a program.
+        RequirementMissing: this host lacks a program for building the image.
+        RigError: the network or the mirror fails, or the disk is full.
     """
     software = asked if isinstance(asked, SoftwareSpec) else SoftwareSpec(image=asked)
     name = software.image or DEFAULT
@@ -63,7 +66,7 @@ def get(asked: str | SoftwareSpec = DEFAULT) -> Image:
 
 
 def address(declared: ImageRecipe, packages: Sequence[Package] = ()) -> str:
-    """Return the content address: the origin, the packages and files put into it, and the tools that build it."""
+    """Return the cache address of an image: a digest of its origin, packages and files, and the build's programs."""
     return cache.digest(
         origin.address(declared),
         declared.content(),
@@ -77,12 +80,15 @@ def address(declared: ImageRecipe, packages: Sequence[Package] = ()) -> str:
 
 @lru_cache
 def mkfs_version() -> str:
-    """Return the version of the tool that makes the file system."""
+    """Return the version that mkfs.ext4 of this host prints."""
     return command.run(["mkfs.ext4", "-V"]).stderr
 
 
 def assemble_command(declared: ImageRecipe, archive: int, scratch: Path, image: int, manifest: int) -> list[str]:
-    """Return the command that unpacks an archive, changes it, and makes the image; files are open descriptors."""
+    """Return the command that runs vms/images/assemble, which makes an image from the archive of a root.
+
+    ``archive``, ``image`` and ``manifest`` (the list of installed packages) are descriptors of open files.
+    """
     own_ids = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     files = (f"/dev/fd/{archive}", str(scratch), f"/dev/fd/{image}", f"/dev/fd/{manifest}")
     size = f"{declared.size // 1024}k"
@@ -93,7 +99,7 @@ def assemble_command(declared: ImageRecipe, archive: int, scratch: Path, image: 
 def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[Package], partial: Path) -> None:
     step(f"building the guest image {name}")
     scratch = origin.scratch_folder(partial)
-    # The script runs under other user ids, which may be unable to reach the user's home or to write into this folder.
+    # The script runs with subordinate user ids, which may have no access to the user's home and to ``partial``.
     shutil.copyfile(ASSEMBLE, scratch / "assemble")
     (scratch / "guest.tar").write_bytes(declared.content())
     (scratch / "tree").mkdir()
@@ -108,7 +114,7 @@ def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[P
             file.chmod(0o644)
     image, manifest = partial / "root.ext4", partial / "packages"
     with start.archive.open() as archive, image.open("w") as image_file, manifest.open("w") as manifest_file:
-        # They are passed as open descriptors, because their folder is closed to other users.
+        # The script gets descriptors, because its user ids cannot open files in this folder.
         os.fchmod(image_file.fileno(), 0o666)
         os.fchmod(manifest_file.fileno(), 0o666)
         descriptors = (archive.fileno(), image_file.fileno(), manifest_file.fileno())
@@ -128,18 +134,23 @@ def _build(name: str, declared: ImageRecipe, start: Origin, packages: Sequence[P
 
 
 def explain(completed: Completed, name: str, packages: Sequence[Package], where: Path) -> RaidproofError:
-    """Return an error with the reason, in one line, why an image could not be made."""
-    said = completed.stdout
-    if lacks := re.findall(r"^lacks: (.+)$", said, re.MULTILINE):
-        return RequestError(f"the image {name} lacks {', '.join(lacks)}", remedy="add the packages that have them")
-    if "Could not allocate block" in said:
+    """Return the error for a failed run of vms/images/assemble, with the reason in one line.
+
+    ``name`` is the name of the image, ``packages`` the .deb files to install, ``where`` the folder of the build.
+    """
+    output = completed.stdout
+    if lacks := re.findall(r"^lacks: (.+)$", output, re.MULTILINE):
         return RequestError(
-            f"what is in the image {name} is more than its size", remedy="give its recipe a larger size"
+            f"the image {name} lacks {', '.join(lacks)}", remedy="add packages with these programs to its recipe"
+        )
+    if "Could not allocate block" in output:
+        return RequestError(
+            f"the files of image {name} need more space than its size", remedy="set a larger size in its recipe"
         )
     if packages:
         files = ", ".join(str(one.path) for one in packages)
-        if missing := apt.unmet(said):
+        if missing := apt.unmet(output):
             return RequestError(f"{name} with {files}: unmet dependencies: {missing}")
-        if refused := apt.refused(said):
+        if refused := apt.refused(output):
             return RequestError(f"{name} with {files}: {refused}")
     return apt.explain(completed, f"building the guest image {name}", where)

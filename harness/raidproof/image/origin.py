@@ -1,4 +1,4 @@
-"""The origin of an image: an archive of a whole root, from a Debian suite or from a user's file."""
+"""The origin of an image: a tar archive of a root file system, made from a Debian suite or given by the user."""
 
 import bz2
 import gzip
@@ -25,7 +25,7 @@ from raidproof.image.recipe import ImageRecipe
 
 BUILD_DEADLINE_S = 1500.0
 ROOM_BYTES = 900 * MIB
-"""Bytes that a build needs in its working folder: the packages and the tree."""
+"""Bytes that a build needs in its working folder for the packages and the unpacked root."""
 PHASES = {
     "running apt-get update": "fetching the list of packages",
     "downloading packages": "downloading packages",
@@ -34,33 +34,36 @@ PHASES = {
     "installing remaining": "installing the other packages",
     "creating tarball": "packing",
 }
-"""Beginnings of mmdebstrap's progress messages, and the text shown for each."""
+"""The start of each progress message of mmdebstrap, and the text that raidproof shows for it."""
 STATUS = "var/lib/dpkg/status"
+"""The path of dpkg's list of packages in the archive."""
 _PACKED: Mapping[bytes, Callable[[Path], BufferedIOBase]] = {
     b"\x1f\x8b": gzip.GzipFile,
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile,
 }
-"""Magic bytes of a compressed archive, and its reader."""
+"""The reader of a compressed archive, by the magic bytes with which the archive starts."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
+"""The magic bytes of zstd."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The content of an image before it is built: the archive, and the packages that dpkg lists in it."""
+    """A root file system before raidproof's files and replaced packages are added."""
 
     archive: Path
+    """The root file system as an uncompressed tar archive."""
     installed: Mapping[str, Installed]
-    """By package; empty for a root without dpkg."""
+    """The packages that dpkg lists in the archive, by name; empty for a root without dpkg."""
 
 
 def origin_of(declared: ImageRecipe) -> Origin:
-    """Return the origin of a recipe's image; fetch it if needed.
+    """Return the origin of a recipe's image; make it if the cache lacks it.
 
     Raises:
-        RequestError: the given root is not an archive.
-        RequirementMissing: a host tool is missing.
-        RigError: the network, the mirror, or a full disk; the message says which.
+        RequestError: the file ``root`` of the recipe is not a tar archive, or is compressed with zstd.
+        RequirementMissing: this host lacks a program, or space, for making the archive.
+        RigError: the network or the mirror fails, or the disk is full.
     """
     build = _given if declared.root else _debian
     folder = cache.build("root", address(declared), lambda partial: build(declared, partial))
@@ -69,7 +72,7 @@ def origin_of(declared: ImageRecipe) -> Origin:
 
 
 def address(declared: ImageRecipe) -> str:
-    """Return the content address of the archive: of the file itself, or of its inputs and the tool that makes it."""
+    """Return the cache address of an origin: a digest of the recipe's root, or of suite, packages and mmdebstrap."""
     if declared.root:
         status = declared.root.stat()
         return cache.digest("root", _digest(declared.root, status.st_size, status.st_mtime_ns))
@@ -84,12 +87,12 @@ def _digest(path: Path, _size: int, _changed_ns: int) -> str:
 
 @lru_cache
 def mmdebstrap_version() -> str:
-    """Return the version of the tool that makes the tree; cached, because perl starts slowly."""
+    """Return the version of mmdebstrap on this host; cached, because Perl starts slowly."""
     return command.succeed(["mmdebstrap", "--version"])
 
 
 def mmdebstrap_command(declared: ImageRecipe, source: apt.Source, options: Path, archive: Path) -> list[str]:
-    """Return the command that makes the archive."""
+    """Return the mmdebstrap command that makes ``archive``; ``options`` is a file for apt.conf(5)."""
     excluded = ("doc", "man", "info", "locale", "zoneinfo")
     return [
         "mmdebstrap",
@@ -114,7 +117,7 @@ def _debian(declared: ImageRecipe, partial: Path) -> None:
     options.write_text("\n".join(apt.acquire_options()) + "\n")
     argv = mmdebstrap_command(declared, apt.source(str(declared.suite)), options, archive)
     if os.geteuid() == 0:
-        # Mounts in the tree must not outlive the build: a later removal of the tree would reach the host's /dev.
+        # In a mount namespace, because a mount of the host's /dev that remains in the tree would be removed with it.
         argv = ["unshare", "--mount", "--propagation", "private", "--", *argv]
     environment = {"LC_ALL": "C", "TMPDIR": str(scratch)}
     completed = command.follow(argv, _show, environment=environment, deadline_s=BUILD_DEADLINE_S)
@@ -135,18 +138,18 @@ def _given(declared: ImageRecipe, partial: Path) -> None:
     with root.open("rb") as file:
         magic = file.read(8)
     if magic.startswith(_ZSTD):
-        raise RequestError(f"{root} is compressed with zstd", remedy=f"unpack it first: zstd -d {root}")
+        raise RequestError(f"{root} is compressed with zstd", remedy=f"decompress it: zstd -d {root}")
     opener = next((opener for start, opener in _PACKED.items() if magic.startswith(start)), None)
     try:
         with opener(root) if opener else root.open("rb") as packed, archive.open("wb") as plain:
             shutil.copyfileobj(packed, plain, MIB)
         _describe(archive, partial)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, lzma.LZMAError) as error:
-        raise RequestError(f"{root} is no tar archive of a root: {error}") from error
+        raise RequestError(f"{root} is not a tar archive of a root file system: {error}") from error
 
 
 def _describe(archive: Path, partial: Path) -> None:
-    """Record the archive's packages, and make it world-readable: the next step runs as another user."""
+    """Write the archive's packages into packages.json; make the archive readable for the user ids of the next step."""
     installed: dict[str, Installed] = {}
     with tarfile.open(archive) as members:
         for member in members:
@@ -158,7 +161,11 @@ def _describe(archive: Path, partial: Path) -> None:
 
 
 def scratch_folder(partial: Path) -> Path:
-    """Return a working folder that the build's user ids can reach, linked from the partial artefact."""
+    """Return a working folder for a build, which subordinate user ids can reach; the partial artefact links to it.
+
+    Raises:
+        RequirementMissing: no candidate has `ROOM_BYTES` of free space.
+    """
     link = partial / cache.SCRATCH
     if os.geteuid() == 0:
         link.mkdir()
@@ -171,6 +178,7 @@ def scratch_folder(partial: Path) -> Path:
             folder.chmod(0o711)
             return folder
     raise RequirementMissing(
-        f"no room to build the guest image in {' or '.join(map(str, dict.fromkeys(candidates)))}",
-        remedy=f"free {ROOM_BYTES // MIB} MiB there, or set TMPDIR",
+        f"no room to build the guest image in {' or '.join(map(str, dict.fromkeys(candidates)))}: "
+        f"{ROOM_BYTES // MIB} MiB are needed",
+        remedy="free space there, or set TMPDIR to a folder with enough free space",
     )

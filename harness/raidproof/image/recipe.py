@@ -1,4 +1,4 @@
-"""The declarations in ``vms/``: kernels, images, and the recipe of an image, raidproof's or a user's."""
+"""TOML declarations: a reader for those in ``vms/``, and the recipes of images, raidproof's or a user's."""
 
 import io
 import tarfile
@@ -12,35 +12,37 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.units import Size
 
 VMS = Path(__file__).resolve().parents[1] / "vms"
+"""The folder with the sources of images, kernels and boxes."""
 
 R = TypeVar("R", bound="Recipe")
 
 RECIPES = VMS / "images"
 FOLDERS_RECIPE = "recipe.toml"
+"""The name of the recipe's file in a user's folder."""
 FIRST = "guest"
-"""The root of all recipes: the files and programs that every guest needs."""
+"""The recipe that all others extend: the files and programs that every guest needs."""
 
 
 class Recipe(BaseModel):
-    """A declaration in a TOML file; an unknown key in it is an error."""
+    """The base class of TOML declarations; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def read(path: Path, model: type[R]) -> R:
-    """Read a TOML file and validate it as a ``model``.
+    """Return the content of a TOML file, validated as a ``model``.
 
     Raises:
-        RequestError: the file cannot be read or is invalid; the message names the file and the key.
+        RequestError: the file cannot be read, is not TOML, or has an invalid key or value.
     """
     return validated(path, tables(path), model)
 
 
 def tables(path: Path) -> dict[str, Any]:
-    """Read a TOML file.
+    """Return the content of a TOML file, without validation of its keys.
 
     Raises:
-        RequestError: it cannot be read, or is not TOML.
+        RequestError: the file cannot be read, or is not TOML.
     """
     try:
         return tomllib.loads(path.read_text())
@@ -49,10 +51,10 @@ def tables(path: Path) -> dict[str, Any]:
 
 
 def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
-    """Return the validated content of a file.
+    """Return the content of a file, validated as a ``model``; ``path`` is the file's name for messages.
 
     Raises:
-        RequestError: it is invalid; says where.
+        RequestError: a key or value is invalid; the message names the file and the first invalid key.
     """
     try:
         return model.model_validate(declared)
@@ -63,40 +65,43 @@ def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
 
 
 class GuestFile(Recipe):
-    """The destination of a file in the guest."""
+    """The destination of a file that is copied into an image."""
 
     to: str = Field(pattern=r"^[^/].*$")
-    """Its path from the guest's root, without the leading slash."""
+    """The path of the file in the image, without the leading slash."""
     mode: int = Field(ge=0, le=0o777)
+    """The permission bits of the file in the image."""
 
 
 class ImageRecipe(Recipe):
-    """The inputs of an image, including those of the recipes that it extends."""
+    """The inputs of an image, including the inputs of the recipes that its recipe extends."""
 
     suite: str | None = None
-    """The Debian suite of its packages; or else ``root``."""
+    """The Debian suite of the packages; None: the root file system is ``root``."""
     root: Path | None = None
-    """A tar archive of a whole root, relative to the recipe."""
+    """A tar archive of a root file system, relative to the recipe's folder; None: the packages of ``suite``."""
     size: Size
+    """The size of the image's file system in bytes."""
     packages: tuple[str, ...] = ()
+    """The names of the Debian packages to install, in addition to the essential ones."""
     programs: tuple[str, ...]
-    """Programs that the image must contain."""
+    """The programs that the image must contain; a build without one of them fails."""
     files: dict[Path, GuestFile]
-    """By their paths on this host."""
+    """The files to copy into the image, by their paths on this host."""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         if (self.suite is None) == (self.root is None):
-            raise ValueError("give either suite (of Debian) or root (a tar archive)")
+            raise ValueError("give either suite (a Debian suite) or root (a tar archive)")
         if self.root is not None and self.packages:
-            raise ValueError("packages are chosen from a suite; a root has what it has")
+            raise ValueError("packages can only be added to a suite, not to a root")
         for file in (*self.files, *([self.root] if self.root else [])):
             if not file.is_file():
                 raise ValueError(f"there is no file {file}")
         return self
 
     def content(self) -> bytes:
-        """Return the files for the tree, as a tar archive that does not depend on their location."""
+        """Return the files as a tar archive with their paths in the image; paths on this host do not change it."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for path, file in sorted(self.files.items(), key=lambda item: item[1].to):
@@ -108,15 +113,15 @@ class ImageRecipe(Recipe):
 
 
 def names() -> list[str]:
-    """Return the images with a recipe of raidproof."""
+    """Return the names of the images whose recipes are in ``vms/images``."""
     return sorted(path.relative_to(RECIPES).with_suffix("").as_posix() for path in RECIPES.glob("*/*.toml"))
 
 
 def find(asked: str) -> Path:
-    """Return the recipe of an image by its name, or by the path of its folder.
+    """Return the path of a recipe; ``asked`` is the name of an image in ``vms/images``, or a user's folder.
 
     Raises:
-        RequestError: there is none.
+        RequestError: neither exists, or the folder has no recipe.toml.
     """
     if asked in names():
         return RECIPES / f"{asked}.toml"
@@ -124,21 +129,24 @@ def find(asked: str) -> Path:
     if folder.is_dir():
         if (folder / FOLDERS_RECIPE).is_file():
             return folder / FOLDERS_RECIPE
-        raise RequestError(f"the folder {asked} holds no {FOLDERS_RECIPE}", remedy="docs/images.md has an example")
-    raise RequestError(f"no image {asked!r}, and no such folder: {nearest(asked, names())}")
+        raise RequestError(f"the folder {asked} has no {FOLDERS_RECIPE}", remedy="docs/images.md has an example")
+    raise RequestError(f"{asked!r} is neither an image nor a folder with a recipe: {nearest(asked, names())}")
 
 
 def load(path: Path) -> ImageRecipe:
-    """Read a recipe together with those that it extends.
+    """Return a recipe, merged with the recipes that it extends.
 
     Raises:
-        RequestError: one of the files is invalid; says which and where.
+        RequestError: one of the files is invalid; the message names the file and the key.
     """
     return validated(path, _merged(path, ()), ImageRecipe)
 
 
 def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
-    """Return the merged tables of a recipe and those that it extends: join lists and tables, replace others."""
+    """Return the tables of a recipe, merged with those of the recipes that it extends.
+
+    Lists and tables are joined; another value replaces that of the extended recipe.
+    """
     own = tables(path)
     home = path.resolve().parent
     if isinstance(files := own.get("files", {}), dict):
@@ -154,7 +162,7 @@ def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
         raise RequestError(f"{path}: extends: {nearest(str(extends), lists)}")
     merged = _merged(first, (*below, path))
     if "suite" in own or "root" in own:
-        # The recipe's own origin replaces the extended one's.
+        # A recipe has one origin: its own suite or root replaces that of the extended recipe.
         merged.pop("suite", None)
         merged.pop("root", None)
     for key, value in own.items():

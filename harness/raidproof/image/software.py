@@ -1,4 +1,4 @@
-"""The software of a machine, as the machine reports it; libraries preloaded into User-mode kernels."""
+"""The software that a machine reports; the libraries that are preloaded into kernels of User-mode Linux."""
 
 import re
 from collections.abc import Sequence
@@ -25,76 +25,76 @@ else
 fi
 echo end
 """
-"""Read by one shell: on User-mode Linux each further command over SSH costs some 10 ms."""
+"""A script that prints a machine's software; one script, as each command over SSH costs about 10 ms on ``uml``."""
 
 
 class Machine(Protocol):
-    """The part of a machine that is needed here."""
+    """The interface of a machine that `software_of` uses."""
 
     @property
     def name(self) -> str:
-        """Its host name."""
+        """The host name of the machine."""
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
-        """Run a command to its end, whatever its status."""
+        """Run a command, and return its output and its status, which may be a failure."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """The kernel and the packages of a machine."""
+    """The kernel and the packages that a machine reports."""
 
     kernel: str
     """The release of the running kernel, as printed by ``uname -r``."""
     packages: dict[str, str]
-    """The installed versions by package; of several versions of one package (rpm keeps kernels), the last."""
+    """The installed versions by package name; if rpm lists several versions of a package, the last of them."""
     manager: str | None
-    """The package manager, ``dpkg`` or ``rpm``. None: there is none, so the versions are unknown."""
+    """The package manager, ``dpkg`` or ``rpm``. None: the machine has neither, so the versions are unknown."""
 
 
 def software_of(machine: Machine) -> Software:
-    """Read the software of a machine, in one command.
+    """Return the kernel and the packages of a machine, read by one command.
 
     Raises:
-        RigError: the answer is not whole.
+        RigError: the command fails, or its output is truncated.
     """
     completed = machine.run(["sh", "-s"], stdin=_QUERY)
     if not completed.ok:
-        raise RigError(f"{machine.name}: cannot list its software: {completed.stderr.strip()[-300:]}")
+        raise RigError(f"{machine.name}: cannot list the installed packages: {completed.stderr.strip()[-300:]}")
     return parse_software(completed.stdout)
 
 
 def parse_software(text: str) -> Software:
-    """Parse the answer of a machine.
+    """Parse the output of the script that prints a machine's software.
 
     Raises:
-        RigError: it is not whole.
+        RigError: the output is truncated.
     """
     match text.splitlines():
         case [kernel, manager, *lines, "end"] if manager in {"dpkg", "rpm", _NO_MANAGER}:
-            # Packages that dpkg lists but that are not installed have no version, or only left their configuration.
+            # dpkg also lists packages that are not installed: removed ones, and names without a version.
             found = (re.fullmatch(r"installed (\S+) (\S+)", line) for line in lines)
             packages = {match.group(1): match.group(2) for match in found if match}
             return Software(kernel, packages, None if manager == _NO_MANAGER else manager)
-    raise RigError(f"the list of a machine's software is not whole: {text[-300:]!r}")
+    raise RigError(f"the list of installed packages of a machine is incomplete; it ends with {text[-300:]!r}")
 
 
 def compile_library(source: Path, library: Path) -> None:
-    """Compile a library that needs no C library of its own.
+    """Compile a C file to a shared library without dependencies, for preloading into any kernel of User-mode Linux.
 
     Raises:
-        RequirementMissing: there is no compiler.
-        CommandFailed: it does not compile.
+        RequirementMissing: this host has no gcc.
+        CommandFailed: gcc fails.
     """
     command.succeed(["gcc", "-O2", "-shared", "-fPIC", "-nostdlib", "-o", library, source])
 
 
 def libraries() -> list[Path]:
-    """Return the libraries to preload into every kernel of the catalogue.
+    """Return the libraries to preload into every kernel of User-mode Linux; compile those that the cache lacks.
 
-    They prevent lost interrupts and alarms, keep the network working when memory is short, and let disks write
-    the page of zeroes.
+    They work around defects of User-mode Linux: lost disk interrupts (epoll), lost alarms (alarm), a network that
+    stops when memory is short (receive), and vhost-user disks that cannot write the kernel's page of zeroes (memory).
     """
     return [_compiled("epoll"), _compiled("memory"), _compiled("receive"), _compiled("alarm")]
 

@@ -1,7 +1,7 @@
-"""QEMU on this host: its program, and its accelerators, which are KVM, if that runs a guest, and emulation.
+"""QEMU on this host: its program, and the choice of its accelerator: KVM if a guest boots under KVM, else emulation.
 
-An existing /dev/kvm that answers is not sufficient: under some hypervisors KVM creates a guest that makes no progress.
-So a kernel is booted under KVM once, and the answer is cached.
+Access to /dev/kvm is not sufficient: under some hypervisors KVM creates a guest that makes no progress. Therefore
+raidproof boots a kernel under KVM once, and caches whether KVM works.
 """
 
 import json
@@ -23,35 +23,42 @@ from raidproof.image.kernel.catalogue import cpu_identity
 
 PROGRAM = "qemu-system-x86_64"
 TRUSTED = (10, 0)
-"""The oldest version without the known emulation error; versions between 7.2 and this one were not tried."""
+"""Oldest QEMU version (major, minor) that is used for emulation.
+
+Emulation by 7.2 crashes kernels at random (docs/findings.md); versions between 7.2 and 10.0 were not tested.
+"""
 SUITE = "trixie"
+"""The Debian suite from which a newer QEMU is downloaded."""
 _PARTS = re.compile(r"qemu-system-(?:x86|common|data)|seabios|lib\S+|zlib1g")
 QEMU_TOOLS = (PROGRAM, "qemu-img", "depmod")
-"""The programs that provider ``qemu`` needs in addition to the common ones."""
+"""The programs of this host that only provider ``qemu`` needs."""
 DEVICE = Path("/dev/kvm")
 TRIAL_S = 8
-"""Seconds; under emulation the same boot takes 3 s, under working KVM less than one."""
+"""Time limit of the trial boot under KVM, in seconds. The same boot takes 3 s emulated, and less than 1 s with KVM."""
 MEMORY = 256 * MIB
+"""Memory of the guest in the trial boot, in bytes."""
 KILLED = 128 + 9
+"""Exit status of timeout(1) when it has ended a command by SIGKILL."""
 BUSY = 0.5
-"""Share of the trial's time in a processor above which a silent guest spins instead of waiting."""
+"""CPU time of the trial boot as a share of `TRIAL_S`; above this share, a guest that makes no progress spins."""
 ERROR = "KVM internal error"
+"""Start of QEMU's message when KVM stops a guest because of an internal error."""
 
 
 class Accelerator(StrEnum):
-    """What executes the guest's instructions."""
+    """The way in which QEMU executes the guest's instructions: on the CPU by KVM, or emulated by TCG."""
 
     KVM = "kvm"
     TCG = "tcg"
 
     @property
     def cpu(self) -> str:
-        """The guest's CPU model: this host's own, or the simplest one, which is the fastest to emulate."""
+        """The guest's CPU model: that of this host with KVM; with TCG the simplest, which is emulated fastest."""
         return "host" if self is Accelerator.KVM else "qemu64,-cx16"
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Kernel arguments: CPU mitigations would flush an emulated processor's translations at each system call."""
+        """Kernel arguments: with TCG, CPU mitigations would discard the translated code at each system call."""
         return () if self is Accelerator.KVM else ("mitigations=off",)
 
 
@@ -62,16 +69,16 @@ def bare_machine(
     arguments: Sequence[str],
     program: Sequence[str] = (PROGRAM,),
 ) -> list[str]:
-    """Return the command of a machine without disks and network; its standard output is the serial console.
+    """Return the QEMU command of a machine without disks and network; its standard output is the serial console.
 
-    ``memory`` is in bytes; ``program`` are the words that start QEMU. QEMU ends when the guest powers off, restarts or
-    panics.
+    ``memory`` is in bytes; ``program`` is the start of the command, from `program_for`. QEMU ends when the guest
+    powers off, restarts or panics.
 
     Raises:
-        RequestError: the kernel is not for PCs.
+        RequestError: the kernel is a User-mode Linux kernel.
     """
     if kernel.initramfs is None:
-        raise RequestError(f"QEMU cannot boot {kernel.name}, a kernel of User-mode Linux")
+        raise RequestError(f"QEMU cannot boot kernel {kernel.name}, which is built for User-mode Linux")
     options = {Accelerator.KVM: "kvm", Accelerator.TCG: "tcg,thread=multi"}
     append = ["console=ttyS0", "panic=1", "net.ifnames=0", *accelerator.arguments, *kernel.arguments, *arguments]
     return [
@@ -91,39 +98,44 @@ def bare_machine(
 
 
 def program_for(accelerator: Accelerator) -> tuple[str, ...]:
-    """Return the words that start QEMU for a machine; fetch one for emulation if this host's is too old."""
+    """Return the start of a machine's QEMU command, before its options: this host's QEMU, or a downloaded one.
+
+    KVM uses this host's QEMU. Raises as `for_emulation`.
+    """
     return (PROGRAM,) if accelerator is Accelerator.KVM else for_emulation()
 
 
 def qemu_lacks() -> str | None:
-    """Return what this host lacks for provider ``qemu``, or None."""
+    """Return a text that names the programs of `QEMU_TOOLS` that this host lacks, or None if it has all."""
     absent = [program for program in QEMU_TOOLS if shutil.which(program) is None]
     return f"not found: {', '.join(absent)}" if absent else None
 
 
 def version() -> tuple[int, ...]:
-    """Return the version of this host's QEMU.
+    """Return the version of this host's QEMU as (major, minor).
 
     Raises:
-        RequirementMissing: there is no QEMU.
+        RequirementMissing: this host has no QEMU.
+        RigError: the output of QEMU has no version number.
     """
-    said = command.succeed([PROGRAM, "--version"])
-    found = re.search(r"version (\d+)\.(\d+)", said)
+    output = command.succeed([PROGRAM, "--version"])
+    found = re.search(r"version (\d+)\.(\d+)", output)
     if found is None:
-        raise RigError(f"{PROGRAM} does not say its version: {said.strip()[:80]}")
+        raise RigError(f"{PROGRAM} --version prints no version number: {output.strip()[:80]}")
     return tuple(map(int, found.groups()))
 
 
 def for_emulation() -> tuple[str, ...]:
-    """Return the words that start a QEMU with correct emulation; fetch one if this host's is too old.
+    """Return the start of the command of a QEMU with correct emulation; download QEMU if this host's is too old.
 
     Raises:
-        RequirementMissing, RigError: it cannot be fetched.
+        RequirementMissing: this host has no QEMU, or lacks a program for downloading one.
+        RigError: the download failed.
     """
     if version() >= TRUSTED:
         return (PROGRAM,)
     folder = cache.build("qemu", cache.digest("1", SUITE, _PARTS.pattern), _fetch)
-    # With its own C library and all other libraries, so that it does not depend on this host's.
+    # The downloaded QEMU runs with its own C library and other libraries: this host's may be too old.
     libraries = folder / "tree" / "usr" / "lib" / "x86_64-linux-gnu"
     share = folder / "tree" / "usr" / "share"
     return (
@@ -134,7 +146,8 @@ def for_emulation() -> tuple[str, ...]:
 
 
 def _fetch(partial: Path) -> None:
-    step(f"fetching QEMU from Debian {SUITE}: the emulation of this host's is not to be trusted")
+    oldest = ".".join(map(str, TRUSTED))
+    step(f"fetching QEMU from Debian {SUITE}: this host's QEMU is older than {oldest}, and its emulation has errors")
     scratch = partial / cache.SCRATCH
     scratch.mkdir()
     for package in apt.download_behind(SUITE, "qemu-system-x86", _PARTS, scratch).values():
@@ -143,31 +156,32 @@ def _fetch(partial: Path) -> None:
 
 @dataclass(frozen=True)
 class KvmAnswer:
-    """Whether KVM works, and the reason."""
+    """Whether KVM can run guests on this host, as found by a trial boot."""
 
     works: bool
     reason: str
+    """The observation that shows whether KVM works, for messages."""
 
     @property
     def accelerator(self) -> Accelerator:
-        """The accelerator for machines."""
+        """The accelerator of the machines: KVM if KVM works, else TCG."""
         return Accelerator.KVM if self.works else Accelerator.TCG
 
 
 def obstacle(device: Path = DEVICE) -> str | None:
-    """Return why KVM cannot be tried, or None."""
+    """Return why a trial boot under KVM is impossible, or None if it is possible."""
     if not device.exists():
         return f"no {device}"
     if not os.access(device, os.R_OK | os.W_OK):
-        return f"{device} may not be opened by this user; its group may be"
+        return f"this user may not open {device}; members of the group of {device} may"
     return None
 
 
 def remembered() -> KvmAnswer | None:
-    """Return the cached answer for this host's kernel, CPU and QEMU, or None if KVM has not been tried.
+    """Return the cached result of the trial boot for this host's kernel, CPU and QEMU; None without a trial boot.
 
     Raises:
-        RequirementMissing: there is no QEMU.
+        RequirementMissing: this host has no QEMU.
     """
     if (reason := obstacle()) is not None:
         return KvmAnswer(works=False, reason=reason)
@@ -176,10 +190,10 @@ def remembered() -> KvmAnswer | None:
 
 
 def find_out(tried: Kernel | None = None) -> KvmAnswer:
-    """Return whether KVM works; if not cached, boot a kernel under KVM (the default kernel if none is given).
+    """Return whether KVM works, from the cache or by a trial boot of the kernel ``tried``; None: the default kernel.
 
     Raises:
-        RequirementMissing: there is no QEMU, or a tool for preparing the kernel.
+        RequirementMissing: this host lacks QEMU, or a program for preparing the kernel.
         RigError: the kernel could not be fetched.
     """
     known = remembered()
@@ -188,7 +202,7 @@ def find_out(tried: Kernel | None = None) -> KvmAnswer:
     guest = tried or kernel.get(provider="qemu")
 
     def boot(partial: Path) -> None:
-        step(f"trying KVM ({TRIAL_S} s at most)")
+        step(f"trying whether KVM boots a kernel ({TRIAL_S} s at most)")
         (partial / "answer.json").write_text(json.dumps(asdict(_boot(guest))))
 
     return KvmAnswer(**json.loads((cache.build("kvm", _address(), boot) / "answer.json").read_text()))
@@ -202,7 +216,7 @@ def _address() -> str:
 def _boot(guest: Kernel) -> KvmAnswer:
     before = _processor_s()
     argv = bare_machine(Accelerator.KVM, MEMORY, guest, [initramfs.TRIAL])
-    # SIGKILL: a QEMU whose guest spins may ignore all other signals.
+    # SIGKILL: a QEMU whose guest spins may not react to other signals.
     completed = command.run(["timeout", "--signal=KILL", str(TRIAL_S), *argv], deadline_s=TRIAL_S + 10)
     return judge(completed, _processor_s() - before)
 
@@ -213,17 +227,17 @@ def _processor_s() -> float:
 
 
 def judge(trial: command.Completed, processor_s: float) -> KvmAnswer:
-    """Return whether KVM works, from the console and the processor time of a trial."""
+    """Return whether KVM works, from the console output of a trial boot and its CPU time in seconds."""
     if initramfs.UP in trial.stdout:
-        return KvmAnswer(works=True, reason="a kernel booted under it")
+        return KvmAnswer(works=True, reason="a kernel booted under KVM")
     complaints = trial.stderr.strip().splitlines()
     if any(ERROR in line for line in complaints):
         detail = next((f" ({line.strip()})" for line in complaints if line.endswith("failure")), "")
-        return KvmAnswer(works=False, reason=f"it is there, and stops a kernel that boots: {ERROR}{detail}")
+        return KvmAnswer(works=False, reason=f"QEMU stopped a kernel during boot under KVM: {ERROR}{detail}")
     last = next((line.strip() for line in reversed(trial.stdout.splitlines()) if line.strip()), None)
     if trial.status != KILLED:
-        said = (complaints or [last or "nothing"])[-1]
-        return KvmAnswer(works=False, reason=f"QEMU ended with status {trial.status} under it: {said}")
+        output = (complaints or [last or "no output"])[-1]
+        return KvmAnswer(works=False, reason=f"QEMU with KVM ended with status {trial.status}: {output}")
     how = "spins" if processor_s > BUSY * TRIAL_S else "hangs"
-    words = f"prints nothing in {TRIAL_S} s" if last is None else f"stays at {last!r}"
-    return KvmAnswer(works=False, reason=f"it is there, and a kernel that boots under it {how} and {words}")
+    progress = f"prints nothing in {TRIAL_S} s" if last is None else f"prints nothing after {last!r}"
+    return KvmAnswer(works=False, reason=f"a kernel that boots under KVM {how} and {progress}")

@@ -1,4 +1,4 @@
-"""A lab in its own namespaces, with machines of a provider, and with the disk engine behind the server's members."""
+"""A lab in its own Linux namespaces: machines of a provider, and the disk engine that serves the server's members."""
 
 import io
 import shlex
@@ -22,13 +22,15 @@ from raidproof.machine.machine import Machine
 from raidproof.provider.provider import Provider, Site
 
 BLOCK_BYTES = 4096
+"""A configuration disk's size is a multiple of this number of bytes."""
 ENGINE_DEADLINE_S = 15.0
+"""Seconds within which the disk engine must open its control socket."""
 QUEUE_DEPTH = 16
 """Requests that qemu-storage-daemon keeps in flight on each member (MAX_NBD_REQUESTS in QEMU's block/nbd.c)."""
 
 
 class NamespaceLab(Lab):
-    """The machines of a provider; when the process that made them ends, for whatever reason, all of them end."""
+    """The lab of a provider in `PROVIDERS`. Its processes end as soon as the process that created it has ended."""
 
     disks: EngineClient
 
@@ -51,23 +53,23 @@ class NamespaceLab(Lab):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the machines ran, as far as a reader of the report must know it."""
+        """What a reader of the report must know about how the machines ran, such as the accelerator."""
         return self.provider.notes
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part, by name, each as the words of its command."""
+        """The programs of this host that run during the lab, by name, each as the start of its command."""
         return self.provider.programs
 
     def _build(self, undo: ExitStack) -> None:
-        # First, because it is the first to fail if there is no place for a lab.
+        # The directory first: if there is no space for it, nothing else is started.
         self.directory = LabDirectory.create()
         undo.callback(self.directory.remove)
         self.provider.prepare(self.topology)
         step("starting the lab: network and disks")
         self.logs = self._logs or self.directory.path
         self.logs.mkdir(parents=True, exist_ok=True)
-        # After the end of the namespace: all machines are gone, and pending logins fail at once.
+        # The stack undoes this after the namespace: once all machines have ended, pending logins fail at once.
         undo.callback(self._disconnect)
         self.namespace = undo.enter_context(self.provider.enclose(self.directory.path))
         self.directory.register(self.namespace.pid, self.topology)
@@ -101,7 +103,7 @@ class NamespaceLab(Lab):
                 socket=self.engine_socket,
                 config=config,
                 control=control,
-                # A request that waits for its disk must not delay requests to other disks.
+                # With simulated latency, a request that waits for its disk must not delay requests to other disks.
                 threads=QUEUE_DEPTH if self.topology.timed else 1,
             ),
             output=self.logs / "disk-engine.log",
@@ -116,24 +118,27 @@ class NamespaceLab(Lab):
 
     @property
     def engine_socket(self) -> Path:
-        """The NBD socket of the disk engine."""
+        """The UNIX socket on which the disk engine serves the members by NBD."""
         return self.directory.path / "nbd.sock"
 
     def listen(self) -> socket.socket:
-        """Listen on the harness's own address in the lab's network."""
+        """Return a socket that listens on a free port of the harness's address in the lab's network."""
         listener = self.namespace.socket()
         listener.bind((str(GATEWAY.ip), 0))
         listener.listen()
         return listener
 
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:  # noqa: ARG002
-        """Return the listener's address, which is the same for all clients."""
+        """Return the host and port of the listener, which are the same for all clients."""
         host, port = listener.getsockname()
         return host, port
 
 
 def config_disk(spec: MachineSpec, topology: Topology, keys: LabKeys) -> bytes:
-    """Return the archive of one machine's configuration, padded to whole disk blocks."""
+    """Return the content of a machine's configuration disk: a tar archive of files for /etc and /root.
+
+    Zeros pad the archive to a multiple of `BLOCK_BYTES`.
+    """
     serials = " ".join(disk.serial for disk in topology.disks) if spec.role is Role.SERVER else ""
     environment = {
         "ADDRESS": str(spec.address),

@@ -1,4 +1,4 @@
-"""The interface of a provider, which makes the machines of a lab, and the base of those that start processes."""
+"""The interface of a provider, which creates the machines of a lab; a base class for machines that are processes."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field
@@ -25,20 +25,21 @@ from raidproof.namespace.network import create_network
 
 @dataclass(frozen=True)
 class Site:
-    """The resources for the machines of one lab."""
+    """What a provider gets to create the machines of one lab: directories, namespace, disk engine and keys."""
 
     topology: Topology
     directory: Path
     """Directory of the lab, with its sockets and copy-on-write files."""
     logs: Path
+    """Directory of the console logs and of the output of the lab's processes."""
     namespace: Namespace
     engine: EngineClient
     engine_socket: Path
-    """The NBD socket of the disk engine: one export per member, by its serial."""
+    """The UNIX socket on which the disk engine serves NBD; an export's name is the serial of a member."""
     keys: LabKeys
 
     def members_of(self, spec: MachineSpec) -> MemberDisks | None:
-        """Return the member disks of a machine; only the server has some."""
+        """Return the member disks of the server; None for a client."""
         if spec.role is not Role.SERVER:
             return None
         return MemberDisks(self.engine, self.engine_socket, tuple(disk.serial for disk in self.topology.disks))
@@ -53,65 +54,69 @@ PROVIDERS: Registry[type["Provider"]] = Registry("provider", "raidproof.provider
 
 
 class Provider(Provenance):
-    """A way of making machines. A subclass with its own name registers itself.
+    """The software that creates the machines of one lab. A subclass with a ``name`` registers itself in `PROVIDERS`.
 
-    Its methods are called in this order: prepare, enclose, furnish, then machine for each machine.
+    `NamespaceLab` calls the methods in this order: `prepare`, `enclose`, `furnish`, then `machine` for each machine.
     """
 
     name: ClassVar[str] = ""
+    """The provider's name in options, plans and records."""
     boots_together: ClassVar[bool] = False
-    """Whether `furnish` boots all machines at once: then their individual boot times are unknown."""
+    """Whether `furnish` boots all machines at once, so that the boot time of a single machine is unknown."""
 
     def __init_subclass__(cls, **_: Any) -> None:
-        """Register the provider."""
+        """Register a subclass that sets ``name``."""
         if "name" in vars(cls):
             PROVIDERS.add(cls.name, cls)
 
     @abstractmethod
     def prepare(self, topology: Topology) -> None:
-        """Fetch and build all that the machines need, before anything is started.
+        """Fetch and build the kernels, images and programs of a lab, before anything of the lab is started.
 
         Raises:
-            RequestError: the provider cannot make such machines.
-            RequirementMissing: this host lacks something for it.
+            RequestError: the provider cannot create a machine with the requested properties.
+            RequirementMissing: this host lacks a program, or space, that the provider needs.
         """
 
     def enclose(self, directory: Path) -> Namespace:
-        """Return the namespaces of the lab, for network and processes; not entered yet."""
+        """Return the namespaces for a lab's network and processes, as a context manager that is not entered yet."""
         return Namespace(directory)
 
     def furnish(self, site: Site) -> None:
-        """Create what all machines share: bridge and taps."""
+        """Create the bridge and the taps that connect the machines of a lab."""
         create_network(site.namespace, site.topology)
 
     @abstractmethod
     def power(self, spec: MachineSpec, site: Site) -> Power:
-        """Return the power switch of a machine, which is off."""
+        """Return the power control of a machine that is switched off."""
 
     def machine(self, spec: MachineSpec, site: Site) -> Machine:
-        """Return a machine, which is off; this default runs raidproof's init and accepts the lab's keys."""
+        """Return a machine that is switched off; this default logs in by the lab's keys."""
         login = LabLogin(str(spec.address.ip), site.keys, site.namespace.socket)
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part, by name, each as the words of its command."""
+        """The programs of this host that run during a lab, by name, each as the start of its command."""
         return {"nbdkit": ("nbdkit",)}
 
 
 class GuestProvider(Provider):
-    """A provider whose machines are processes of the lab, each with a kernel and an image of raidproof."""
+    """A provider whose machines are processes of the lab, which boot a kernel and an image of raidproof."""
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        """By machine name."""
+        """The kernel of each machine, by the machine's name."""
         self.images: dict[str, Image] = {}
+        """The image of each machine, by the machine's name."""
 
     def prepare(self, topology: Topology) -> None:
-        """Fetch kernels and images.
+        """Fetch and build the kernel and the image of each machine.
 
         Raises:
-            RequestError: there is no such kernel or image.
+            RequestError: a requested kernel or image does not exist, or the provider cannot boot the kernel.
+            RequirementMissing: this host lacks a program for building an image or a kernel.
+            RigError: a download or a build failed.
         """
         for machine in topology.machines:
             asked = machine.software
@@ -121,10 +126,10 @@ class GuestProvider(Provider):
 
 @dataclass
 class GuestPower:
-    """The power switch of a machine; a subclass implements `on`, which sets ``_guest``."""
+    """The power control of a machine that is a process. A subclass implements ``on``, which sets ``_guest``."""
 
     program_name: ClassVar[str] = "its kernel"
-    """The process that ends with the machine, for messages."""
+    """The name of the machine's process in messages."""
     raid6 = True
     spec: MachineSpec
     kernel: Kernel
@@ -141,34 +146,34 @@ class GuestPower:
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the current one last."""
+        """The console logs of the machine, one for each boot, the current boot last."""
         return console_logs(self.site.logs, self.spec.name, self.boots)
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Freeze the disks, kill the guest, then apply the cut policy to the disks' caches."""
+        """Cut the power: freeze the disks, kill the guest, then apply the cut policy to the disks' caches."""
         self._running()
         return cut_power(self.disks, self._kill, policy, seed)
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Wait until the guest ends by itself, and remove its remains."""
+        """Wait until the guest ends by itself, then end its helper processes."""
         self._running().wait(deadline)
         self._kill()
 
     def require_on(self) -> None:
         """Raise RigError with the last console output if the guest has ended."""
         if (status := self._running().status) is not None:
-            said = self.consoles[-1].read_text(errors="replace")
+            output = self.consoles[-1].read_text(errors="replace")
             raise RigError(
-                f"{self.spec.name}: {self.program_name} ended with status {status}: {cause_of_death(said)}; "
+                f"{self.spec.name}: {self.program_name} ended with status {status}: {cause_of_death(output)}; "
                 f"see {self.consoles[-1]}"
             )
 
     def _kill(self) -> None:
-        # SIGKILL: an orderly exit of the program may send a flush to its disks.
+        # SIGKILL: on another signal the program may flush its disks before it exits.
         self._running().kill()
         self._guest = None
 
     def _running(self) -> Process:
         if self._guest is None:
-            raise RigError(f"{self.spec.name} is not switched on")
+            raise RigError(f"{self.spec.name} is not switched on: it has not been booted, or its power was cut")
         return self._guest

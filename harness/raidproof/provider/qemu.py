@@ -1,4 +1,4 @@
-"""Provider ``qemu``: virtual PCs with any kernel, KVM or emulated, with the disk engine behind their members."""
+"""Provider ``qemu``: each machine is a virtual PC of QEMU, accelerated by KVM or emulated; it can boot any kernel."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,20 +21,22 @@ from raidproof.provider.provider import GuestPower, GuestProvider, Site
 
 NAME = "qemu"
 CANNOT_PROVE = (
-    "qemu: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
-    "qemu: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
-    "configurations, and prove nothing of a particular drive",
-    "qemu: drivers and firmware of the deployed machine's disks, controllers and network do not run: all is virtio",
-    "qemu: system disks are files of this host, and lose at a cut what QEMU had not written; only member disks lose "
-    "their caches as disks do",
+    "qemu: a machine is a process of this host, so its clock, CPU speed and network vary with the host's load: rates "
+    "are comparable only within one run",
+    "qemu: a member disk has the latency of its profile, or none without a profile: rates compare configurations, "
+    "and do not predict those of a real drive",
+    "qemu: all devices are virtio: drivers and firmware of real disks, controllers and network cards do not run",
+    "qemu: at a power cut a system disk loses only what QEMU has not yet written to its file on this host; only "
+    "member disks have a simulated volatile cache",
 )
+"""What a run with this provider cannot prove; the report lists these sentences."""
 EMULATED = (
-    "qemu: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
-    "with other odds than on hardware"
+    "qemu: CPUs are emulated, at about a tenth of the speed of hardware: measured rates are meaningless, and races "
+    "between CPUs occur with another probability than on hardware"
 )
-"""What emulation cannot prove, in addition."""
+"""What a run cannot prove, in addition to `CANNOT_PROVE`, if KVM does not work."""
 FIRST_SLOT, LAST_SLOT, FUNCTIONS = 1, 0x1E, 8
-"""Slots of q35's root bus: slot 0 is the host bridge, slot 0x1f the chip set."""
+"""The free slots of q35's root bus, and PCI functions per slot. Slot 0 is the host bridge, slot 0x1f the chip set."""
 
 
 def qemu_command(
@@ -47,9 +49,9 @@ def qemu_command(
     disks: MemberDisks | None = None,
     program: Sequence[str] = (PROGRAM,),
 ) -> list[str]:
-    """Return the QEMU command that boots a machine, with the console on standard output.
+    """Return the QEMU command that boots a machine, whose console is QEMU's standard output.
 
-    ``directory`` has its root disk (`overlay_path`) and its configuration disk, ``NAME.config``.
+    ``directory`` contains the machine's root disk (`overlay_path`) and its configuration disk, ``NAME.config``.
 
     Raises:
         RequestError: the PCI bus has too few addresses for the disks, or the kernel is a User-mode Linux kernel.
@@ -78,17 +80,17 @@ def qemu_command(
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    # In QEMU's other option syntax, commas in a path have a meaning.
+    # JSON, because QEMU's KEY=VALUE syntax ends a path at a comma.
     return json.dumps(value, separators=(",", ":"))
 
 
 def _file(path: Path) -> dict[str, Any]:
-    # The host itself does not fail: its page cache outlives the guest.
+    # no-flush: a cut ends only the guest; the host's page cache survives it.
     return {"driver": "file", "filename": str(path), "cache": {"direct": False, "no-flush": True}}
 
 
 def _raw(path: Path) -> dict[str, Any]:
-    # The file is only read, so a lock of another process does not matter.
+    # The file is only read; with locking, QEMU would refuse a file that another process has locked.
     return {"driver": "raw", "read-only": True, "file": {**_file(path), "locking": "off"}}
 
 
@@ -105,17 +107,20 @@ def _member(serial: str, socket: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "drive": name,
         "serial": serial,
         "num-queues": 1,
-        # Otherwise the guest sends no flush.
+        # The guest's kernel sends flushes only to a disk with a write cache.
         "write-cache": "on",
         "logical_block_size": 512,
     }
 
 
 def _placed(devices: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Assign each device its address on the bus, eight to a slot."""
+    """Assign a PCI address to each device, eight devices per slot."""
     room = (LAST_SLOT - FIRST_SLOT + 1) * FUNCTIONS
     if len(devices) > room:
-        raise RequestError(f"a machine has room for {room} devices, not for {len(devices)}")
+        raise RequestError(
+            f"provider qemu: the PCI bus of a machine has room for {room} devices, not for {len(devices)}",
+            remedy="request fewer member disks",
+        )
     for number, device in enumerate(devices):
         slot, function = divmod(number, FUNCTIONS)
         place = {"addr": f"{slot + FIRST_SLOT:#x}.{function}", "multifunction": function == 0}
@@ -128,7 +133,7 @@ def _processors(spec: MachineSpec) -> list[str]:
         return words
     cpus, memory = spec.cpus // spec.numa_nodes, spec.memory // MIB // spec.numa_nodes
     for node in range(spec.numa_nodes):
-        # The last node gets the remainder, so that the sum is the whole memory.
+        # The last NUMA node gets the memory that remains after an equal division.
         size = memory if node < spec.numa_nodes - 1 else spec.memory // MIB - memory * node
         words += ["-object", _json({"qom-type": "memory-backend-ram", "id": f"ram{node}", "size": size * MIB})]
         words += ["-numa", f"node,nodeid={node},memdev=ram{node},cpus={node * cpus}-{(node + 1) * cpus - 1}"]
@@ -136,26 +141,26 @@ def _processors(spec: MachineSpec) -> list[str]:
 
 
 def overlay_path(directory: Path, machine: str) -> Path:
-    """Return the file with a machine's writes to its root; it exists as long as the lab."""
+    """Return the path of the file that stores a machine's writes to its root disk until the lab ends."""
     return directory / f"{machine}.qcow2"
 
 
 def overlay_command(image: Path, overlay: Path) -> list[str]:
-    """Return the command that makes a machine's root: an empty overlay above a read-only image."""
+    """Return the command that creates a machine's root disk: an empty qcow2 overlay on a read-only image."""
     return ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(image), str(overlay)]
 
 
 @dataclass
 class QemuPower(GuestPower):
-    """The power of a machine that is a QEMU process."""
+    """The power control of a machine that is a QEMU process."""
 
     program_name: ClassVar[str] = "QEMU"
     accelerator: Accelerator
     program: tuple[str, ...]
-    """The words that start QEMU, from `program_for`."""
+    """The start of the QEMU command, from `program_for`."""
 
     def on(self) -> None:
-        """Switch the disks on, then start QEMU."""
+        """Switch the machine on: first its member disks, then QEMU."""
         overlay = overlay_path(self.site.directory, self.spec.name)
         if not overlay.exists():
             command.succeed(overlay_command(self.image.path, overlay))
@@ -170,7 +175,7 @@ class QemuPower(GuestPower):
 
 
 class Qemu(GuestProvider):
-    """Makes the machines of one lab."""
+    """Provider ``qemu``: creates the machines of one lab as QEMU processes."""
 
     name = NAME
 
@@ -180,11 +185,12 @@ class Qemu(GuestProvider):
         self._program: tuple[str, ...] = ()
 
     def prepare(self, topology: Topology) -> None:
-        """Fetch kernels and images, and find out whether KVM works.
+        """Fetch and build the kernel and the image of each machine, and determine whether KVM works.
 
         Raises:
-            RequestError: there is no such kernel or image.
-            RequirementMissing: this host has no QEMU.
+            RequestError: a requested kernel or image does not exist.
+            RequirementMissing: this host lacks QEMU, or a program for building an image or a kernel.
+            RigError: a download or a build failed.
         """
         if (lacks := qemu_lacks()) is not None:
             raise RequirementMissing(f"provider qemu: {lacks}", remedy=install_list(QEMU))
@@ -193,7 +199,7 @@ class Qemu(GuestProvider):
         self._program = program_for(self._kvm.accelerator)
 
     def power(self, spec: MachineSpec, site: Site) -> QemuPower:
-        """Return the power switch of a machine."""
+        """Return the power control of a machine that is switched off."""
         name = spec.name
         return QemuPower(spec, self.kernels[name], self.images[name], site, self._kvm.accelerator, self._program)
 
@@ -204,14 +210,13 @@ class Qemu(GuestProvider):
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part, with the QEMU that runs the machines."""
+        """The programs of this host that run during a lab, by name: nbdkit, and the QEMU that runs the machines."""
         return {**super().programs, "qemu": self._program}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The accelerator with which the machines ran."""
-        how = "KVM" if self._kvm.works else "emulated processors (TCG): KVM does not work here"
-        said = f"qemu with {how}: {self._kvm.reason}"
-        # Not requested by the user, so it must be reported.
+        """Sentences for the report: the accelerator, the reason for it, and kernel arguments that emulation adds."""
+        how = "KVM" if self._kvm.works else "emulated CPUs (TCG), because KVM does not work on this host"
+        accelerator = f"qemu with {how}: {self._kvm.reason}"
         words = " ".join(self._kvm.accelerator.arguments)
-        return (said, f"emulated kernels are booted with {words}") if words else (said,)
+        return (accelerator, f"emulated kernels are booted with {words}") if words else (accelerator,)

@@ -1,4 +1,4 @@
-"""Finds the provider of a topology, or the one that ``auto`` selects on this host, and makes its lab."""
+"""Returns the provider that a topology names, or that ``auto`` selects on this host; creates the lab of a topology."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,43 +17,45 @@ from raidproof.provider.uml import Uml, uml_lacks
 from raidproof.provider.vagrant.lab import Vagrants
 
 AUTO = "auto"
+"""The value of the option ``--provider`` that lets `decide` select the provider."""
 OURS = (Uml, Qemu, Vagrants)
-"""Built-in providers, registered on import; those of other distributions are registered by entry points."""
+"""The providers of raidproof, registered on import; other distributions register theirs by entry points."""
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all providers, including that of existing machines."""
+    """Return the names of all providers, including ``hosts``, which uses existing machines."""
     return (*PROVIDERS, hosts.NAME)
 
 
 def provider_of(topology: Topology) -> Provider:
-    """Return the provider of a topology.
+    """Return a new instance of the provider that a topology names.
 
     Raises:
-        RequestError: there is no such provider.
+        RequestError: no provider has this name.
     """
     return PROVIDERS[topology.provider]()
 
 
 def prepare(topology: Topology) -> None:
-    """Fetch and build what a lab needs, so that a failure occurs before anything has begun.
+    """Fetch and build what a lab needs before the lab starts; do nothing for provider ``hosts``.
 
     Raises:
-        RequestError: there is no such kernel, image or provider, or the provider cannot make such machines.
-        RequirementMissing: this host lacks something for it.
-        RigError: something could not be fetched or built.
+        RequestError: a requested kernel, image or provider does not exist, or the provider cannot create the machines.
+        RequirementMissing: this host lacks a program, or space, that the provider needs.
+        RigError: a download or a build failed.
     """
     if topology.provider != hosts.NAME:
         provider_of(topology).prepare(topology)
 
 
 def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
-    """Return the lab of a topology, a context manager; nothing exists before it is entered.
+    """Return the lab of a topology as a context manager; entering it creates and boots the machines.
 
-    Console logs go to ``logs``. With ``keep`` the lab outlives the process that made it.
+    Console logs are written to ``logs``; None: to the lab's directory. With ``keep`` the machines run on when the
+    context is left.
 
     Raises:
-        RequestError: there is no such provider.
+        RequestError: no provider has the name that the topology requests.
     """
     if topology.provider == hosts.NAME:
         return hosts.HostsLab(topology, keep=keep)
@@ -62,20 +64,22 @@ def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) 
 
 @dataclass(frozen=True)
 class Choice:
-    """A provider and the reason for it."""
+    """The provider that ``auto`` selects."""
 
     name: str
+    """The provider's name."""
     reason: str
+    """Why the provider was selected, for messages."""
 
 
 def choose(*, qemu_lacks: str | None, uml_lacks: str | None, answer: KvmAnswer | None) -> Choice:
-    """Choose a provider: QEMU if KVM works, else User-mode Linux, else QEMU with emulation.
+    """Choose a provider: ``qemu`` if KVM works, else ``uml``, else ``qemu`` with emulation.
 
-    ``qemu_lacks`` and ``uml_lacks`` are the reasons why the provider cannot run here at all; None means that it can.
-    ``answer`` is None if KVM was not tried, because there is no QEMU.
+    ``qemu_lacks`` and ``uml_lacks`` are the reasons why the provider cannot run on this host; None: it can run.
+    ``answer`` is the result of the trial boot under KVM; None: there was no trial boot, as this host has no QEMU.
 
     Raises:
-        RequirementMissing: neither can run.
+        RequirementMissing: neither ``qemu`` nor ``uml`` can run on this host.
     """
     if qemu_lacks is None and answer is not None and answer.works:
         return Choice(Qemu.name, f"KVM works: {answer.reason}")
@@ -83,20 +87,21 @@ def choose(*, qemu_lacks: str | None, uml_lacks: str | None, answer: KvmAnswer |
     if qemu_lacks is None and answer is not None:
         without = f"KVM does not work ({answer.reason})"
     if uml_lacks is None:
-        return Choice(Uml.name, f"{without}; kernels as processes are some ten times faster than emulated ones")
+        return Choice(Uml.name, f"{without}; User-mode Linux runs about ten times faster than an emulated CPU")
     if qemu_lacks is None:
-        return Choice(Qemu.name, f"{without}, and no User-mode Linux ({uml_lacks}): processors are emulated")
+        return Choice(Qemu.name, f"{without}, and provider uml cannot run ({uml_lacks}): CPUs are emulated")
     raise RequirementMissing(
-        f"no provider can run here: uml: {uml_lacks}; qemu: {qemu_lacks}", remedy=install_list(QEMU)
+        f"neither provider uml nor provider qemu can run on this host: uml: {uml_lacks}; qemu: {qemu_lacks}",
+        remedy=install_list(QEMU),
     )
 
 
 def decide() -> Choice:
-    """Choose for this host; try KVM if its answer is not cached.
+    """Choose a provider for this host; boot a kernel under KVM if the cache has no result of such a trial.
 
     Raises:
-        RequirementMissing: no provider can run here.
-        RigError: the kernel for the trial of KVM could not be fetched.
+        RequirementMissing: neither ``qemu`` nor ``uml`` can run on this host.
+        RigError: the kernel for the trial boot could not be fetched.
     """
     lacks = qemu_lacks()
     return choose(qemu_lacks=lacks, uml_lacks=uml_lacks(), answer=kvm.find_out() if lacks is None else None)

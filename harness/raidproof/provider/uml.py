@@ -1,4 +1,4 @@
-"""Provider ``uml``, the default: User-mode Linux, where a machine is a process."""
+"""Provider ``uml``, the default: User-mode Linux; each machine is a process of this host."""
 
 import platform
 import shutil
@@ -22,20 +22,25 @@ from raidproof.provider.provider import GuestPower, GuestProvider, Site
 
 NAME = "uml"
 CANNOT_PROVE = (
-    "uml: one CPU a machine; races that need several CPUs do not show",
-    "uml: the guest's clock, CPU speed and network are those of a process: MB/s compare only within a run",
-    "uml: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
-    "configurations, and prove nothing of a particular drive",
-    "uml: the kernel is the architecture um, with Debian's configuration for it, not that of the deployed machine",
-    "uml: each server's system disk survives a cut as the host's page cache; only member disks lose their caches",
+    "uml: each machine has one CPU, so races that need several CPUs do not occur",
+    "uml: a machine is a process of this host, so its clock, CPU speed and network vary with the host's load: rates "
+    "are comparable only within one run",
+    "uml: a member disk has the latency of its profile, or none without a profile: rates compare configurations, "
+    "and do not predict those of a real drive",
+    "uml: the kernel is built for the architecture um, in Debian's configuration for um; the deployed machine runs "
+    "another kernel",
+    "uml: a system disk loses nothing at a power cut, because its data is in this host's page cache; only member "
+    "disks have a simulated volatile cache",
 )
+"""What a run with this provider cannot prove; the report lists these sentences."""
 WITHOUT_RAID6 = "initcall_blacklist=raid6_select_algo"
-"""Skips the benchmark of RAID6 algorithms (lib/raid6/algos.c), which takes 1 s of the 2.2 s of a boot.
+"""Kernel argument that skips the benchmark of RAID6 algorithms (lib/raid6/algos.c): 1 s of the 2.2 s of a boot.
 
-Without the benchmark the kernel has no RAID6 algorithm, and an array of level 6 causes an oops.
+Without the benchmark the kernel selects no RAID6 algorithm, and an array of level 6 causes an oops.
 """
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 SOCKET_DEADLINE_S = 10.0
+"""Seconds within which the storage daemon must open the sockets of all member disks."""
 
 
 def uml_command(
@@ -48,7 +53,11 @@ def uml_command(
     *,
     raid6: bool = False,
 ) -> list[str]:
-    """Return the command that boots a machine; its standard output is the console."""
+    """Return the command that boots a machine, whose console is the command's standard output.
+
+    ``directory`` contains the machine's copy-on-write file (``NAME.cow``) and configuration disk (``NAME.config``).
+    ``disk_sockets`` are the vhost-user sockets of the member disks. ``raid6``: whether arrays of level 6 are possible.
+    """
     return [
         str(kernel.binary),
         f"mem={spec.memory // MIB}M",
@@ -71,45 +80,49 @@ def uml_command(
 
 
 def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
-    """Return the environment of the kernels' processes, for machines with this much memory in all (bytes)."""
+    """Return the environment of a kernel's process; ``memory`` is the total memory of the lab's machines in bytes."""
     preload = [*map(str, libraries()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
     return {**kernel.environment, "LD_PRELOAD": ":".join(preload), "TMPDIR": str(memory_folder(memory))}
 
 
 def memory_folder(memory: int, candidates: Sequence[Path] | None = None) -> Path:
-    """Return the folder for the machines' memory: files that disappear with them, preferably in a tmpfs.
+    """Return the first folder of ``candidates`` with more than ``memory`` bytes free: /dev/shm, or else TMPDIR.
 
-    A kernel that finds no room for a page there is killed by SIGBUS at some later time.
+    User-mode Linux keeps the memory of a machine in a deleted file of this folder. If the folder becomes full, the
+    host kills the machine's kernel by SIGBUS.
 
     Raises:
-        RequirementMissing: there is no room; names the folders that were tried.
+        RequirementMissing: no folder has enough free space.
     """
-    looked = candidates or (SHARED_MEMORY, Path(tempfile.gettempdir()))
-    for folder in looked:
+    tried = candidates or (SHARED_MEMORY, Path(tempfile.gettempdir()))
+    for folder in tried:
         if folder.is_dir() and shutil.disk_usage(folder).free > memory:
             return folder
     raise RequirementMissing(
-        f"no room for the memory of the machines, {memory // MIB} MiB, in {' or '.join(map(str, looked))}",
-        remedy=f"in a container: start it with --shm-size={memory // MIB + 64}m; or set TMPDIR",
+        f"no room for the memory of the machines, {memory // MIB} MiB, in {' or '.join(map(str, tried))}",
+        remedy=f"in a container: start the container with --shm-size={memory // MIB + 64}m; or set TMPDIR to a folder "
+        "with more free space",
     )
 
 
 def uml_lacks() -> str | None:
-    """Return why provider ``uml`` cannot run on this host, or None."""
+    """Return why provider ``uml`` cannot run on this host, or None if it can run."""
     machine = platform.machine()
-    return None if machine == "x86_64" else f"no kernels for {machine}"
+    return None if machine == "x86_64" else f"no User-mode Linux kernels for {machine}"
 
 
 @dataclass
 class UmlPower(GuestPower):
-    """The power of a machine that is a kernel as a process, with a storage daemon in front of its disks."""
+    """The power control of a User-mode Linux machine, which reaches its member disks by qemu-storage-daemon."""
 
     environment: Mapping[str, str]
+    """Environment variables of the kernel's process."""
     raid6: bool = field(default=False, init=False)
+    """Whether the kernel is booted with RAID6 algorithms, see `WITHOUT_RAID6`."""
     _storage: Process | None = field(default=None, init=False)
 
     def on(self) -> None:
-        """Start the storage daemon, then the kernel."""
+        """Switch the machine on: first the storage daemon of its member disks, then the kernel."""
         self.boots += 1
         sockets: list[Path] = []
         if self.disks is not None:
@@ -145,7 +158,7 @@ class UmlPower(GuestPower):
 
 
 class Uml(GuestProvider):
-    """Makes the machines of one lab."""
+    """Provider ``uml``: creates the machines of one lab as processes of User-mode Linux."""
 
     name = NAME
 
@@ -154,23 +167,25 @@ class Uml(GuestProvider):
         self._environment: dict[str, Mapping[str, str]] = {}
 
     def prepare(self, topology: Topology) -> None:
-        """Fetch kernels and images.
+        """Fetch and build the kernel and the image of each machine, and find space for the machines' memory.
 
         Raises:
-            RequestError: several CPUs are requested for a machine, or something that cannot run.
-            RequirementMissing: there is no room for the machines' memory.
+            RequestError: a machine is to have several CPUs, or a requested kernel or image does not exist.
+            RequirementMissing: this host lacks space for the machines' memory, or a program for building an image.
+            RigError: a download or a build failed.
         """
         for machine in topology.machines:
             if machine.cpus > 1:
                 raise RequestError(
-                    f"{machine.name}: User-mode Linux has one CPU, not {machine.cpus}", remedy="use provider qemu"
+                    f"{machine.name}: {machine.cpus} CPUs are requested, and provider uml has one CPU per machine",
+                    remedy="use provider qemu",
                 )
         super().prepare(topology)
         memory = sum(machine.memory for machine in topology.machines)
         self._environment = {name: uml_environment(found, memory) for name, found in self.kernels.items()}
 
     def power(self, spec: MachineSpec, site: Site) -> UmlPower:
-        """Return the power switch of a machine."""
+        """Return the power control of a machine that is switched off."""
         name = spec.name
         return UmlPower(spec, self.kernels[name], self.images[name], site, self._environment[name])
 
@@ -181,11 +196,11 @@ class Uml(GuestProvider):
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part."""
+        """The programs of this host that run during a lab, by name, each as the start of its command."""
         return {**super().programs, "qemu-storage-daemon": ("qemu-storage-daemon",)}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The kernels that needed a work-around for this CPU."""
+        """Sentences for the report: which kernels ran with the XSTATE work-around (docs/kernels.md)."""
         helped = dict.fromkeys(one.name for one in self.kernels.values() if one.preload is not None)
         return tuple(f"{name} ran with the XSTATE work-around, which this CPU needs" for name in helped)

@@ -31,7 +31,7 @@ def test_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no such kernel"):
+    with pytest.raises(RequestError, match="no kernel file"):
         kernel.get(str(tmp_path / "linux-image.deb"), provider="qemu")
 
 

@@ -51,9 +51,9 @@ def test_only_the_named_function_is_changed() -> None:
     [
         (Substitution("gone", "flush(", ""), "a.c has 0 functions gone, not 1"),
         (Substitution("flush", "file", ""), "a.c has 0 functions flush, not 1"),
-        (Substitution("sync", "fsync(", ""), r"sync has 'fsync\(' 0 times, not 1"),
-        (Substitution("answer", "flush(", ""), r"answer has 'flush\(' 2 times, not 1"),
-        (Substitution("sync", "flush(", "", 2), r"sync has 'flush\(' 1 times, not 2"),
+        (Substitution("sync", "fsync(", ""), r"sync contains 'fsync\(' 0 times, not 1"),
+        (Substitution("answer", "flush(", ""), r"answer contains 'flush\(' 2 times, not 1"),
+        (Substitution("sync", "flush(", "", 2), r"sync contains 'flush\(' 1 times, not 2"),
     ],
 )
 def test_what_does_not_fit_fails(one: Substitution, says: str) -> None:

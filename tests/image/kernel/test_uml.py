@@ -99,7 +99,7 @@ def test_a_kernel_is_fetched_once_and_bound_to_its_own_libc(host: FakeHost) -> N
 @pytest.mark.parametrize("missing", LAYOUT)
 def test_a_package_of_another_layout_is_refused(host: FakeHost, own_cache: Path, missing: str) -> None:
     host.layout = tuple(name for name in LAYOUT if name != missing)
-    with pytest.raises(RigError, match="not laid out as expected"):
+    with pytest.raises(RigError, match=r"packages .* of Debian .* lack"):
         kernel.get("debian/sid")
     assert list((own_cache / "kernel").iterdir()) == []
 
@@ -152,7 +152,7 @@ def test_modules_that_do_not_belong_to_the_kernel_are_refused(own: Path) -> None
         kernel.get("debian/sid", modules=str(own))
     (own / "nfsd.ko").rename(own / "raid456.ko")
     (own / "raid456.ko").write_bytes(module("7.2.7"))
-    with pytest.raises(RequestError, match=r"no module raid456\.ko that could be replaced"):
+    with pytest.raises(RequestError, match=r"no module raid456\.ko that .* could replace"):
         kernel.get("debian/sid", modules=str(own))
     (own / "raid456.ko").unlink()
     with pytest.raises(RequestError, match="no modules in"):
@@ -195,7 +195,7 @@ def test_the_work_around_is_used_only_where_it_is_needed(
 
 def test_the_error_about_a_kernel_that_does_not_run_has_its_last_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "boot", lambda *_: "Checking\nKernel panic - not syncing: no such luck\n")
-    with pytest.raises(RigError, match=r"debian/sid does not run here: Kernel panic - not syncing: no such luck"):
+    with pytest.raises(RigError, match=r"debian/sid does not run on this host: Kernel panic - .*no such luck"):
         catalogue.preload_for("debian/sid", BINARY, ())
     assert not list(cache.root().glob("probe/*"))
 

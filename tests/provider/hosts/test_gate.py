@@ -56,31 +56,34 @@ def foreign(kind: str, **more: str) -> dict[str, object]:
 
 
 FOREIGN: dict[str, tuple[dict[str, object], str]] = {
-    "a partition": ({"kind": "part"}, "is no whole disk: part"),
-    "a mapping": ({"kind": "crypt"}, "is no whole disk: crypt"),
+    "a partition": ({"kind": "part"}, "not a whole disk: lsblk reports type 'part'"),
+    "a mapping": ({"kind": "crypt"}, "not a whole disk: lsblk reports type 'crypt'"),
     "mounted": ({"mounts": ("/srv",)}, "mounted on /srv"),
-    "the system": ({"mounts": ("/boot/efi", "/")}, "the system runs from it"),
+    "the system": ({"mounts": ("/boot/efi", "/")}, "contains the running system"),
     "swap": ({"swaps": ("sdb2",)}, "used as swap: sdb2"),
     "a member of a running array": ({"holders": ("md127",)}, "in use by md127"),
     "open": ({"openers": ("qemu-system-x86 (4711)",)}, "open in qemu-system-x86 (4711)"),
-    "claimed": ({"claimed": True}, "the kernel does not give it exclusively"),
+    "claimed": ({"claimed": True}, "the kernel refuses to open the disk exclusively"),
     "read-only": ({"read_only": True}, "read-only"),
     "partitioned": ({"partitions": ("sdb1",)}, "has partitions: sdb1"),
-    "GPT": (foreign("gpt"), "carries gpt on sdb"),
-    "MBR": (foreign("dos"), "carries dos on sdb"),
-    "ext4": (foreign("ext4", label="photos"), "carries ext4 named 'photos' on sdb"),
-    "LVM": (foreign("LVM2_member"), "carries LVM2_member on sdb"),
-    "LUKS": (foreign("crypto_LUKS"), "carries crypto_LUKS on sdb"),
-    "ZFS": (foreign("zfs_member"), "carries zfs_member on sdb"),
-    "bcache": (foreign("bcache"), "carries bcache on sdb"),
-    "a foreign array": (foreign("linux_raid_member", label="nas:0"), "carries linux_raid_member named 'nas:0' on sdb"),
-    "an array without a name": (foreign("linux_raid_member"), "carries linux_raid_member on sdb"),
-    "an array named after us": (foreign("linux_raid_member", label="0"), "carries linux_raid_member"),
-    "a foreign log": (foreign("xfs_external_log", uuid="11111111-2222"), "carries xfs_external_log"),
-    "a foreign journal": (foreign("jbd"), "carries jbd"),
-    "a type that nobody knows": (foreign("new_fs_2040"), "carries new_fs_2040"),
-    "unknown": ({"unknown": ("wipefs: status 1",)}, "not all of it could be found out: wipefs: status 1"),
-    "too small": ({"size": 1 << 20}, "is too small"),
+    "GPT": (foreign("gpt"), "has the signature gpt on sdb"),
+    "MBR": (foreign("dos"), "has the signature dos on sdb"),
+    "ext4": (foreign("ext4", label="photos"), "has the signature ext4 named 'photos' on sdb"),
+    "LVM": (foreign("LVM2_member"), "has the signature LVM2_member on sdb"),
+    "LUKS": (foreign("crypto_LUKS"), "has the signature crypto_LUKS on sdb"),
+    "ZFS": (foreign("zfs_member"), "has the signature zfs_member on sdb"),
+    "bcache": (foreign("bcache"), "has the signature bcache on sdb"),
+    "a foreign array": (
+        foreign("linux_raid_member", label="nas:0"),
+        "has the signature linux_raid_member named 'nas:0' on sdb",
+    ),
+    "an array without a name": (foreign("linux_raid_member"), "has the signature linux_raid_member on sdb"),
+    "an array named after us": (foreign("linux_raid_member", label="0"), "has the signature linux_raid_member"),
+    "a foreign log": (foreign("xfs_external_log", uuid="11111111-2222"), "has the signature xfs_external_log"),
+    "a foreign journal": (foreign("jbd"), "has the signature jbd"),
+    "a type that nobody knows": (foreign("new_fs_2040"), "has the signature new_fs_2040"),
+    "unknown": ({"unknown": ("wipefs: status 1",)}, "the survey of the disk is incomplete: wipefs: status 1"),
+    "too small": ({"size": 1 << 20}, "too small"),
 }
 Judge = Callable[..., Permission | Refusal]
 
@@ -191,7 +194,7 @@ def test_whatever_is_permitted_is_ours_or_blank_and_unused(facts: DiskFacts, inv
 
 def test_a_blank_disk_may_be_adopted_and_not_used() -> None:
     assert isinstance(adopt(survey(BLANK)), Permission)
-    assert "not adopted: it carries no mark" in reasons(use(survey(BLANK)))
+    assert "not adopted: the disk has no mark" in reasons(use(survey(BLANK)))
 
 
 @pytest.mark.parametrize("facts", [ADOPTED, ADOPTED.model_copy(update={"signatures": (MEMBER,), "blank": False})])
@@ -213,13 +216,13 @@ def test_our_own_log_may_be_wiped() -> None:
 @pytest.mark.parametrize("signatures", [(), (MEMBER,)])
 def test_a_disk_with_only_its_last_mark_has_foreign_data(signatures: tuple[Signature, ...]) -> None:
     found = ADOPTED.model_copy(update={"signatures": signatures, "blank": False, "first_mark": False})
-    assert "the mark at its beginning was overwritten" in reasons(use(survey(found)))
+    assert "has overwritten the mark at the beginning" in reasons(use(survey(found)))
     assert "not zero" in reasons(adopt(survey(found)))
 
 
 def test_our_array_without_our_mark_is_not_blank() -> None:
     lost = BLANK.model_copy(update={"signatures": (MEMBER,), "blank": False})
-    assert "carries linux_raid_member" in reasons(adopt(survey(lost)))
+    assert "has the signature linux_raid_member" in reasons(adopt(survey(lost)))
     assert "no mark" in reasons(use(survey(lost)))
 
 
@@ -234,7 +237,7 @@ def test_unknown_content_is_not_blank() -> None:
         (MARK.model_copy(update={"serial": "disk1"}), "adopted as disk1"),
         (
             MARK.model_copy(update={"identity": IDENTITY.model_copy(update={"serial": "A0"})}),
-            "adopted was another disk",
+            "adopted disk was another disk",
         ),
         (MARK.model_copy(update={"identity": IDENTITY.model_copy(update={"size": 2 * GIB})}), "another disk"),
         (MARK.model_copy(update={"identity": IDENTITY.model_copy(update={"id": ALIAS})}), "another disk"),
@@ -256,9 +259,9 @@ def test_a_changing_name_is_refused_even_if_it_leads_to_a_permitted_disk(path: s
 
 
 def test_missing_and_dangling_names_are_refused() -> None:
-    assert f"missing: nothing is called {ID}" in reasons(use(survey(links={})))
-    assert "leads to no disk" in reasons(use(survey(links={}, dangling=(ID,))))
-    assert "not found among" in reasons(use(survey(links={ID: "8:99"})))
+    assert f"missing: server has no {ID}" in reasons(use(survey(links={})))
+    assert "does not lead to a block device" in reasons(use(survey(links={}, dangling=(ID,))))
+    assert "does not list" in reasons(use(survey(links={ID: "8:99"})))
 
 
 def test_one_disk_by_two_names_is_refused_for_both() -> None:
@@ -275,7 +278,7 @@ def test_two_paths_to_one_disk_are_refused() -> None:
 
 
 def test_an_incomplete_survey_permits_nothing() -> None:
-    assert "could be found out: /proc/swaps" in reasons(use(survey(unknown=("/proc/swaps",))))
+    assert "is incomplete: /proc/swaps" in reasons(use(survey(unknown=("/proc/swaps",))))
 
 
 def test_a_disk_of_another_size_than_asked_is_refused() -> None:

@@ -46,7 +46,7 @@ def test_an_inventory_is_read() -> None:
         ('"client1"', '"server"', "machine name used twice: server"),
         ('"192.0.2.21"', '"nas"', "host used twice: nas"),
         ("wwn-0x5000c500b2", "ata-DRIVE_A1", "disk used twice"),
-        ("[power.server]", "[power.sever]", "power of sever, which is no machine"),
+        ("[power.server]", "[power.sever]", "[power.sever]: no machine has this name"),
         ('kind = "sysrq"', 'kind = "sysreq"', "did you mean 'sysrq'"),
         (
             'kind = "sysrq"',
@@ -57,7 +57,7 @@ def test_an_inventory_is_read() -> None:
         ('host = "nas"', 'host = "a b"', "host"),
         ('"server"\n', '"Server"\n', "name"),
         ("[[client]]", "[[cleint]]", "did you mean 'client'"),
-        ("[server]", "[server", "no TOML"),
+        ("[server]", "[server", "not TOML"),
     ],
 )
 def test_a_wrong_inventory_is_refused_with_its_reason(old: str, new: str, reason: str) -> None:
@@ -68,30 +68,30 @@ def test_a_wrong_inventory_is_refused_with_its_reason(old: str, new: str, reason
 
 
 def test_an_inventory_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no inventory at"):
+    with pytest.raises(RequestError, match="cannot be read"):
         load_inventory(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("/dev/sdb", "changes at boot"),
-        ("/dev/vda", "changes at boot"),
-        ("/dev/nvme0n1", "changes at boot"),
+        ("/dev/sdb", "is a kernel name"),
+        ("/dev/vda", "is a kernel name"),
+        ("/dev/nvme0n1", "is a kernel name"),
         ("/dev/md0", "made of disks"),
         ("/dev/mapper/vg-lv", "made of disks"),
         ("/dev/disk/by-path/pci-0000:00:1f.2-ata-1", "names a slot"),
-        ("/dev/disk/by-uuid/1234", "written on a disk"),
-        ("/dev/disk/by-label/data", "written on a disk"),
-        (f"{BY_ID}raidproof-disk0", "raidproof itself"),
+        ("/dev/disk/by-uuid/1234", "content of a disk"),
+        ("/dev/disk/by-label/data", "content of a disk"),
+        (f"{BY_ID}raidproof-disk0", "raidproof creates"),
         (f"{BY_ID}md-uuid-1", "made of disks"),
-        (f"{BY_ID}lvm-pv-uuid-1", "written on one"),
+        (f"{BY_ID}lvm-pv-uuid-1", "content of a disk"),
         (f"{BY_ID}../../sdb", "udev"),
         (f"{BY_ID}..", "udev"),
         (BY_ID, "udev"),
-        ("ata-DRIVE", "no path in"),
+        ("ata-DRIVE", "not a path in"),
         ("/dev/disk/by-id/../../sdb", "udev"),
-        ("", "no path in"),
+        ("", "not a path in"),
     ],
 )
 def test_a_name_that_is_not_one_disk_for_ever_is_refused(path: str, reason: str) -> None:

@@ -38,7 +38,7 @@ def test_a_cut_ends_when_the_bmc_reports_power_off(control: IpmiControl) -> None
     cut = power.cut(CutPolicy.DROP, 0)
     assert begun < cut.at_ns < now_ns()
     assert not switch.state()
-    with pytest.raises(RigError, match="server has no power according to its ipmi"):
+    with pytest.raises(RigError, match=r"server has no power, .*ipmi"):
         power.require_on()
     power.on()
     assert switch.state()

@@ -55,7 +55,7 @@ def test_a_bmc_without_force_off_is_refused_beforehand(control: RedfishControl) 
     switch = RedfishSwitch(control)
     switch.state()
     switch._found.get_allowed_reset_system_values = lambda: {switch._sushy.ResetType.GRACEFUL_SHUTDOWN}
-    with pytest.raises(RigError, match="offers no ForceOff"):
+    with pytest.raises(RigError, match="does not offer reset type ForceOff"):
         switch.prepare()
 
 

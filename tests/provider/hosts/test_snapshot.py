@@ -85,8 +85,8 @@ def test_the_keeper_is_brought_whole(tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_put_back_is_in_the_way(tmp_path: Path) -> None:
     machine = Fake(runs=["r0"], take={"unrestored": ["r0"]})
-    with pytest.raises(RequestError, match=r"not been put back since run r0 \(\./raidproof hosts restore INVENTORY\)"):
-        take(machine, config(), tmp_path)
+    with pytest.raises(RequestError, match=r"not been restored since run r0 \(\./raidproof hosts restore my\.toml\)"):
+        take(machine, config(), tmp_path, "my.toml")
     assert "restore" not in machine.asked
     assert not copy_of(tmp_path, "r1", "server").exists()
 
@@ -94,7 +94,7 @@ def test_a_run_that_was_not_put_back_is_in_the_way(tmp_path: Path) -> None:
 def test_queues_of_the_owners_own_are_in_the_way(tmp_path: Path) -> None:
     link = {"qdiscs": [{"kind": "htb", "handle": "1:"}, {"kind": "fq", "handle": "0:"}]}
     machine = Fake(take={"snapshot": {"version": 1, "link": link}})
-    with pytest.raises(RequestError, match="qdiscs of its own on eth0, which link conditions would end: htb 1:"):
+    with pytest.raises(RequestError, match="qdiscs of its own on eth0, which link conditions would remove: htb 1:"):
         take(machine, config(interface="eth0"), tmp_path)
     assert machine.asked == ["take", "restore"]
     assert unrestored(machine) == ()
@@ -147,8 +147,8 @@ def test_all_machines_are_tried_and_failures_are_reported(tmp_path: Path) -> Non
         Fake("client1", ["r1"], restore=left),
         Fake("client2", ["r1"], restore=1),
     ]
-    with pytest.raises(RigError, match=r"(?s)client2: .*no room.*client1: umount: busy.*repeat: \./raidproof hosts"):
-        restore_all(machines, tmp_path)
+    with pytest.raises(RigError, match=r"(?s)client2: .*no room.*client1: umount: busy.*hosts restore my\.toml"):
+        restore_all(machines, tmp_path, "my.toml")
     assert unrestored(machines[0]) == ()
 
 
@@ -182,12 +182,12 @@ def test_a_machine_that_lost_its_snapshot_is_put_back_by_the_copy(tmp_path: Path
         restore_from_copy(Fake(), "r1", tmp_path)
     machine = Fake()
     take(machine, config(), tmp_path)
-    with pytest.raises(RequestError, match="server has its own snapshot of run r1"):
+    with pytest.raises(RequestError, match="server still has its own snapshot of run r1"):
         restore_from_copy(machine, "r1", tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"), [(1, CommandFailed, "no room"), ('{"fai', RigError, "answer is not whole")]
+    ("answer", "error", "said"), [(1, CommandFailed, "no room"), ('{"fai', RigError, "keeper restore.* is not JSON")]
 )
 def test_a_keeper_that_does_not_answer_is_an_error(answer: object, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):

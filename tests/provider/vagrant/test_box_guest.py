@@ -124,14 +124,14 @@ def test_a_box_whose_user_is_not_root_is_refused() -> None:
 def test_a_server_that_cannot_be_stopped_is_refused() -> None:
     box = Box()
     box.files[THREADS] = "16\n"
-    with pytest.raises(RigError, match="16 nfsd threads of its own"):
+    with pytest.raises(RigError, match="still runs 16 nfsd threads"):
         prepared(box)
 
 
 def test_a_member_that_gets_no_flushes_is_refused() -> None:
     box = Box()
     box.cache = "write through"
-    with pytest.raises(RigError, match="disk0 has its cache write through"):
+    with pytest.raises(RigError, match="cache of disk disk0 is 'write through'"):
         prepared(box)
 
 

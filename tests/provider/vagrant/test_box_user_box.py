@@ -98,5 +98,5 @@ def test_only_vagrant_has_boxes(home: Path, provider: str) -> None:
 @pytest.mark.parametrize("also", [{"kernel": "debian/sid"}, {"modules": "lib"}, {"packages": ("a.deb",)}])
 def test_a_box_takes_no_other_kernel_or_packages(home: Path, also: dict[str, str]) -> None:
     add(home, "example-VAGRANTSLASH-stock/0/libvirt")
-    with pytest.raises(RequestError, match=f"asked for besides: {next(iter(also))}"):
+    with pytest.raises(RequestError, match=f"cannot be combined with the requested {next(iter(also))}"):
         refuse(software(**also), "vagrant")

@@ -1,4 +1,4 @@
-"""The kernels that a machine can run. A name means the kernel of a Debian suite that the provider can boot."""
+"""The kernels that machines boot: those of Debian suites, or the user's own; built for PCs or for User-mode Linux."""
 
 from pathlib import Path
 
@@ -9,33 +9,36 @@ from raidproof.image.kernel.catalogue import CATALOGUE, DEFAULT, Kernel
 __all__ = ["CATALOGUE", "DEFAULT", "Kernel", "get", "is_path"]
 
 USER_MODE = "uml"
-"""The only provider that boots kernels of the architecture um."""
+"""The name of the provider whose kernels have the architecture um; all others boot kernels for PCs."""
 
 
 def get(name: str | None = None, *, modules: str | None = None, provider: str = USER_MODE) -> Kernel:
-    """Return a kernel that a provider can boot; fetch and prepare it if needed.
+    """Return a kernel that a provider can boot; fetch and prepare the kernel if the cache lacks it.
 
-    ``name`` is a name of the catalogue (None: its default). For a PC it may also be the path of a linux-image ``.deb``
-    or of a bzImage, whose modules are in the folder ``modules``. For User-mode Linux ``modules`` is a folder of
-    modules that replace the kernel's own.
+    ``name`` is a name in the catalogue (None: the default). For a PC ``name`` may also be the path of a linux-image
+    ``.deb``, or of a bzImage, whose modules are in the folder ``modules``. For User-mode Linux ``modules`` is a folder
+    of modules that replace the kernel's own.
 
     Raises:
-        RequestError: there is no such kernel, or the provider cannot boot it.
-        RequirementMissing: a host tool is missing.
-        RigError: it could not be fetched, or does not run here.
+        RequestError: the kernel does not exist, or the provider cannot boot it.
+        RequirementMissing: this host lacks a program for preparing the kernel.
+        RigError: the kernel cannot be fetched, or a User-mode kernel does not run on this host.
     """
     name = name or DEFAULT
     if provider == USER_MODE:
         if is_path(name):
-            raise RequestError(f"User-mode Linux cannot boot {name}", remedy="a kernel of one's own runs on qemu")
+            raise RequestError(
+                f"provider {USER_MODE} cannot boot {name}: it boots only the kernels of the catalogue",
+                remedy="use provider qemu for your own kernel",
+            )
         return uml.get(name, modules)
     if is_path(name):
         return pc.get(Path(name).expanduser(), modules)
     if modules is not None:
-        raise RequestError(f"modules beside {name!r}, which has its own", remedy="leave out the modules")
+        raise RequestError(f"kernel {name!r} has its own modules", remedy=f"leave out modules={modules}")
     return pc.named(name)
 
 
 def is_path(name: str) -> bool:
-    """Return whether this is the path of a file, not a name of the catalogue."""
+    """Return whether ``name`` is the path of a kernel's file, not a name in the catalogue."""
     return name.startswith(("/", "./", "../", "~")) or name.endswith(".deb") or Path(name).is_file()

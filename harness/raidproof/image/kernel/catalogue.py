@@ -1,4 +1,4 @@
-"""The kernels in ``vms/kernels.toml``, and a trial boot that shows whether this CPU runs a User-mode kernel."""
+"""The catalogue of kernels, ``vms/kernels.toml``; a trial boot that shows whether this CPU runs a User-mode kernel."""
 
 import os
 import re
@@ -14,77 +14,87 @@ from raidproof.image import cache, recipe
 from raidproof.image.software import compile_library
 
 PROBE_DEADLINE_S = 30.0
+"""Time limit of a trial boot in seconds."""
 SCRATCH_PREFIX = "raidproof-probe-"
-"""Prefix of the temporary folders of trials."""
+"""Prefix of the names of temporary folders of trial boots."""
 XSTATE = "ptrace set fp regs failed"
+"""The kernel's message on a CPU whose XSAVE area is larger than the kernel expects (docs/kernels.md)."""
 _INIT_ENDED = "Attempted to kill init"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel, with all that is needed to boot a machine with it."""
+    """A kernel that is ready to boot a machine: its binary, modules, arguments and environment."""
 
     name: str
+    """The name in the catalogue, or the path of the user's file."""
     release: str
-    """As printed by ``uname -r``."""
+    """The release of the kernel, as printed by ``uname -r``."""
     binary: Path
-    """A program of this host (User-mode Linux), or a bzImage."""
+    """A bzImage, or for User-mode Linux a program of this host."""
     modules_image: Path
-    """A read-only ext4 image to mount on /lib/modules."""
+    """A read-only ext4 image of the modules, which a machine mounts on /lib/modules."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Environment variables of the process, in addition to the harness's own."""
+    """Environment variables of a User-mode kernel's process, in addition to those of the harness."""
     arguments: tuple[str, ...] = ()
-    """Arguments for its command line, on every machine."""
+    """Arguments for the kernel's command line, on every machine."""
     packages: dict[str, str] = field(default_factory=dict)
-    """The versions of the packages that contain it."""
+    """The versions, by name, of the Debian packages that contain the kernel."""
     initramfs: Path | None = None
-    """Finds and mounts the root; None for a User-mode kernel, which needs none."""
+    """The initramfs, which mounts the root file system; None for a User-mode kernel, which needs none."""
 
     @property
     def preload(self) -> Path | None:
-        """The library with the XSTATE work-around, if the trial boot showed that it is needed."""
+        """The library with the XSTATE work-around; None if the kernel runs on this CPU without it."""
         path = self.environment.get("LD_PRELOAD")
         return Path(path) if path else None
 
 
 class KernelRecipe(recipe.Recipe):
-    """The declared kernels of a suite; series and arguments are those of its User-mode Linux."""
+    """The declaration of a Debian suite's kernels."""
 
     suite: str
+    """The suite of the packages, such as ``trixie``."""
     series: str
+    """The series of the suite's User-mode Linux, such as ``6.12``."""
     arguments: tuple[str, ...] = ()
+    """Arguments for the command line of the suite's User-mode Linux."""
 
 
 class Catalogue(recipe.Recipe):
     """The content of ``vms/kernels.toml``."""
 
     default: str
+    """The name of the kernel of a machine for which none is requested."""
     default_flavour: str
+    """The flavour that a name without a flavour means, for kernels of PCs."""
     flavours: dict[str, str]
     """The metapackage of each flavour of Debian's kernels for PCs."""
     kernels: dict[str, KernelRecipe]
+    """The suites, by the names of their kernels, such as ``debian/trixie``."""
 
 
 CATALOGUE = recipe.read(recipe.VMS / "kernels.toml", Catalogue)
 DEFAULT = CATALOGUE.default
+"""The name of the kernel of a machine for which none is requested."""
 
 
 def user_mode(name: str) -> KernelRecipe:
-    """Return the User-mode kernel of this name.
+    """Return the declaration of a User-mode kernel, such as ``debian/trixie``.
 
     Raises:
-        RequestError: there is none.
+        RequestError: the catalogue has no kernel of this name.
     """
     if name not in CATALOGUE.kernels:
-        raise RequestError(f"no kernel {name!r} for User-mode Linux: {nearest(name, CATALOGUE.kernels)}")
+        raise RequestError(f"provider uml has no kernel {name!r}: {nearest(name, CATALOGUE.kernels)}")
     return CATALOGUE.kernels[name]
 
 
 def metapackage(name: str) -> tuple[str, str]:
-    """Return the suite and the metapackage of a kernel for PCs, by ``debian/SUITE`` or ``debian/SUITE/FLAVOUR``.
+    """Return the suite and the metapackage of a kernel for PCs, named ``debian/SUITE`` or ``debian/SUITE/FLAVOUR``.
 
     Raises:
-        RequestError: there is none.
+        RequestError: the catalogue has no kernel of this name.
     """
     known = {
         label: (declared.suite, package)
@@ -94,40 +104,47 @@ def metapackage(name: str) -> tuple[str, str]:
     }
     if name not in known:
         raise RequestError(
-            f"no kernel {name!r}: {nearest(name, known)}; or the path of a .deb or of a bzImage, with a slash in it"
+            f"no kernel {name!r}: {nearest(name, known)}; or the path of a .deb or of a bzImage, such as ./bzImage"
         )
     return known[name]
 
 
 def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | None:
-    """Return the library that this kernel needs preloaded on this CPU, or None if it needs none.
+    """Return the library with the XSTATE work-around; None if a User-mode kernel runs on this CPU without it.
+
+    A trial boot shows whether the kernel needs the work-around; the cache keeps the result.
 
     Raises:
-        RigError: it runs neither with nor without the library; with its last console output.
-        RequirementMissing: the work-around is needed and there is no compiler.
+        RigError: the kernel runs neither with nor without the library.
+        RequirementMissing: the kernel needs the work-around, and this host has no compiler.
     """
     source = (recipe.VMS / "xstate.c").read_bytes()
     address = cache.digest(str(binary), *arguments, source, cpu_identity(Path("/proc/cpuinfo").read_text()))
 
     def find_out(partial: Path) -> None:
-        step(f"trying kernel {name} on this CPU")
+        step(f"trying whether kernel {name} runs on this CPU")
         console = boot(binary, arguments, {})
         if reached_user_space(console):
             return
         if XSTATE not in console:
-            raise RigError(f"kernel {name} does not run here: {last_words(console)}")
+            raise RigError(f"kernel {name} does not run on this host: {last_words(console)}")
         library = partial / "xstate.so"
         compile_library(recipe.VMS / "xstate.c", library)
         console = boot(binary, arguments, {"LD_PRELOAD": str(library)})
         if not reached_user_space(console):
-            raise RigError(f"kernel {name} does not run here, with the work-around either: {last_words(console)}")
+            raise RigError(
+                f"kernel {name} does not run on this host, even with the XSTATE work-around: {last_words(console)}"
+            )
 
     library = cache.build("probe", address, find_out) / "xstate.so"
     return library if library.exists() else None
 
 
 def cpu_identity(cpuinfo: str) -> str:
-    """Return what determines the size of the XSAVE area: the CPU's model and features, and the host's kernel."""
+    """Return the CPU's model and features, and the release of the host's kernel: they determine the XSAVE area's size.
+
+    ``cpuinfo`` is the content of /proc/cpuinfo.
+    """
     wanted: dict[str, str] = {}
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
@@ -137,7 +154,10 @@ def cpu_identity(cpuinfo: str) -> str:
 
 
 def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) -> str:
-    """Boot a kernel with the host's files, read-only, as its root and /bin/true as init; return its console."""
+    """Boot a User-mode kernel with this host's files as read-only root, and with /bin/true as init.
+
+    Return the console output, and standard error.
+    """
     with TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
         argv: list[str | Path] = [
             "setpriv",
@@ -158,17 +178,17 @@ def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) ->
         try:
             completed = command.run(argv, environment=environment, deadline_s=PROBE_DEADLINE_S)
         except DeadlineExceeded:
-            return f"no end within {PROBE_DEADLINE_S:g} s"
+            return f"the kernel did not end within {PROBE_DEADLINE_S:g} s"
     return completed.stdout + completed.stderr
 
 
 def reached_user_space(console: str) -> bool:
-    """Return whether init ended successfully: /bin/true ends with status 0."""
+    """Return whether a trial boot started init: whether the kernel panicked because /bin/true ended with status 0."""
     return re.search(rf"{_INIT_ENDED}! exitcode=0x00000000", console) is not None
 
 
 def last_words(console: str) -> str:
-    """Return the console line with the likely reason of the end: the panic, or else the last line."""
+    """Return the console line that shows why a kernel ended: the last one with a panic or failure, or the last."""
     lines = [line.strip() for line in console.splitlines() if line.strip()]
-    told = [line for line in lines if "panic" in line.lower() or "failed" in line]
-    return (told or lines or ["no output"])[-1]
+    failures = [line for line in lines if "panic" in line.lower() or "failed" in line]
+    return (failures or lines or ["no output"])[-1]

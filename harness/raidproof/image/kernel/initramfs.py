@@ -1,4 +1,4 @@
-"""The initramfs of a kernel and the image of its modules."""
+"""Builds the initramfs of a kernel for PCs, and the image of a kernel's modules."""
 
 import gzip
 import lzma
@@ -16,26 +16,33 @@ from raidproof.core.units import MIB
 from raidproof.image import apt, cache, recipe
 
 SUFFIXES = (".ko", ".ko.xz", ".ko.gz", ".ko.zst")
+"""The suffixes of the files of modules."""
 
 INIT = recipe.VMS / "initramfs" / "init"
+"""The script that is the first process of the initramfs."""
 SUITE = "trixie"
-"""The suite of the static busybox, which needs no library and so suits every kernel."""
+"""The Debian suite from which the static busybox of the initramfs is downloaded."""
 REQUIRED = ("virtio_pci", "virtio_blk", "ext4")
+"""The modules without which the initramfs cannot mount the root; they may be built into the kernel."""
 WANTED = (
-    *("crc32c_generic", "crc32c_intel", "crc32c_cryptoapi"),  # ext4 requests them by an alias
+    *("crc32c_generic", "crc32c_intel", "crc32c_cryptoapi"),  # ext4 requests these by an alias
     *("virtio_net", "virtio_rng"),
 )
 """Further modules that the initramfs loads, if they exist."""
 UP = "raidproof-initramfs: the kernel is up"
-"""The first line of the initramfs on the console."""
+"""The first line that the initramfs prints on the console."""
 TRIAL = "raidproof.trial"
-"""Option on the kernel's command line: print that line, and power off."""
+"""Argument on the kernel's command line: the initramfs prints `UP` and powers the machine off."""
 
 
 def make_image(tree: Path, image: Path) -> None:
-    """Make an image of a folder that contains a folder for each release.
+    """Make an ext4 image of the folder ``tree``, which has a folder of modules for each kernel release.
 
-    The image is just larger than the modules; it is read-only, so it needs no journal.
+    The image is read-only: it has little free space and no journal.
+
+    Raises:
+        RequirementMissing: this host has no mkfs.ext4.
+        RigError: the file system of ``image`` is full, or mkfs.ext4 fails.
     """
     used = sum(path.lstat().st_size + 4096 for path in tree.rglob("*"))
     size = used + used // 16 + 8 * MIB
@@ -48,22 +55,22 @@ def make_image(tree: Path, image: Path) -> None:
 
 
 def index(tree: Path, release: str) -> None:
-    """Write modules.dep and similar files for ``tree/lib/modules/release``, which packages do not contain.
+    """Write modules.dep and the other files of depmod(8) for ``tree/lib/modules/release``; packages lack these files.
 
     Raises:
-        RequirementMissing: the host has no depmod.
+        RequirementMissing: this host has no depmod.
     """
     command.succeed(["depmod", "--basedir", tree, release], deadline_s=300)
 
 
 def plain_name(path: str | Path) -> str:
-    """Return the name of a module from its file name: the kernel uses no hyphens."""
+    """Return the name of a module from the name of its file, with underscores for hyphens as the kernel does."""
     return Path(path).name.partition(".ko")[0].replace("-", "_")
 
 
 @dataclass
 class ModuleFolder:
-    """The modules of one release (``lib/modules/RELEASE``)."""
+    """A folder with the modules of one kernel release (``lib/modules/RELEASE``)."""
 
     path: Path
     _files: dict[str, Path] = field(default_factory=dict)
@@ -74,23 +81,23 @@ class ModuleFolder:
         self.builtin = set(map(plain_name, builtin.read_text().split())) if builtin.exists() else set[str]()
 
     def has(self, name: str) -> bool:
-        """Return whether the kernel has it, as a module or built in."""
+        """Return whether the kernel has the module ``name``, as a file or built in."""
         return plain_name(name) in self._files or plain_name(name) in self.builtin
 
     def file_of(self, name: str) -> Path | None:
-        """Return the file of a module; None if there is none, or if it is built in."""
+        """Return the file of the module ``name``; None if the module does not exist or is built into the kernel."""
         return self._files.get(plain_name(name))
 
     def inside(self, folders: Iterable[str]) -> list[str]:
-        """Return the names of the modules in these folders and below."""
+        """Return the names of the modules in ``folders``, such as ``kernel/fs``, and in their subfolders."""
         above = tuple(self.path / folder for folder in folders)
         return sorted(name for name, file in self._files.items() if any(file.is_relative_to(one) for one in above))
 
     def needed(self, names: Iterable[str]) -> list[Path]:
-        """Return the files of these modules and of their dependencies, each after its dependencies.
+        """Return the files of the modules ``names`` and of their dependencies, each after its own dependencies.
 
-        Modules that are built in or do not exist are left out. Each file is decompressed in place, because an emulated
-        processor would take seconds for it.
+        Modules that are built in or do not exist are left out. Each file is decompressed in place, because
+        decompression takes an emulated CPU seconds.
         """
         found: dict[str, Path] = {}
         for name in names:
@@ -107,7 +114,7 @@ class ModuleFolder:
 
 
 def unpack(path: Path) -> Path:
-    """Replace a compressed module by its decompressed content, and return its path."""
+    """Replace the compressed file of a module by a decompressed one; return the path of the decompressed file."""
     plain = path.with_name(path.name.partition(".ko")[0] + ".ko")
     match path.suffix:
         case ".xz":
@@ -123,7 +130,7 @@ def unpack(path: Path) -> Path:
 
 
 def dependencies(module: bytes) -> Iterator[str]:
-    """Yield the dependencies in a module's section .modinfo, required and recommended ones."""
+    """Yield the names of the modules on which a module depends: ``depends`` and ``softdep=pre`` in its .modinfo."""
     for found in re.finditer(rb"(?<=\0)(?:depends=([^\0]*)|softdep=pre: ([^\0]*))(?=\0)", b"\0" + module):
         for name in re.split(rb"[, ]+", (found[1] or found[2] or b"").partition(b" post:")[0]):
             if name:
@@ -131,16 +138,17 @@ def dependencies(module: bytes) -> Iterator[str]:
 
 
 def release_of(module: bytes) -> str | None:
-    """Return the release of the kernel for which a module was built; None if this is not a module."""
+    """Return the release of the kernel for which a module was built; None if the bytes are not a module."""
     found = re.search(rb"\0vermagic=([^ \0]+)", b"\0" + module)
     return found[1].decode() if found else None
 
 
 def busybox() -> Path:
-    """Return a busybox that needs no library; it runs here and in every guest.
+    """Return the path of a static busybox, which runs on this host and in every guest; download it if needed.
 
     Raises:
-        RequirementMissing, RigError: as `raidproof.image.apt.download`.
+        RequirementMissing: Debian's archive keys are not installed on this host.
+        RigError: the download failed.
     """
 
     def fetch(partial: Path) -> None:
@@ -151,27 +159,29 @@ def busybox() -> Path:
         apt.unpack(package, scratch / "tree")
         found = next((path for path in (scratch / "tree").rglob("busybox") if path.parent.name == "bin"), None)
         if found is None:
-            raise RigError(f"{package.name} has no busybox")
+            raise RigError(f"package {package.name} contains no program busybox")
         found.rename(partial / "busybox")
 
     return cache.build("busybox", cache.digest("1", SUITE), fetch) / "busybox"
 
 
 def address() -> str:
-    """Return the digest of the inputs of an initramfs, without the kernel's own modules."""
+    """Return a digest of the inputs that all initramfs have in common, which do not include the kernel's modules."""
     return cache.digest(INIT.read_bytes(), SUITE, *REQUIRED, *WANTED)
 
 
 def make(name: str, modules: ModuleFolder, scratch: Path, target: Path) -> None:
-    """Make the initramfs of a kernel. ``name`` is for messages, ``scratch`` an existing folder to work in.
+    """Write the initramfs of a kernel into the file ``target``.
+
+    ``name`` is the kernel's name for messages, ``scratch`` an existing working folder.
 
     Raises:
-        RequestError: the kernel has no driver for the disks or the root file system.
+        RequestError: the kernel has no driver for virtio disks, or no ext4.
     """
     if absent := [module for module in REQUIRED if not modules.has(module)]:
         raise RequestError(
             f"kernel {name} has no {', '.join(absent)}, built in or as a module",
-            remedy="a bzImage needs the folder of its modules too",
+            remedy="if the kernel is a bzImage, name the folder of its modules too",
         )
     tree, files = scratch / "initramfs", modules.needed([*REQUIRED, *WANTED])
     for folder in ("bin", "dev", "modules", "proc", "root", "sys"):
@@ -184,12 +194,12 @@ def make(name: str, modules: ModuleFolder, scratch: Path, target: Path) -> None:
         shutil.copy(file, tree / "modules" / file.name)
     (tree / "modules" / "order").write_text("".join(f"{file.name}\n" for file in files))
     _pack(tree, scratch / "initramfs.cpio")
-    # Fast decompression matters more than size: an emulated processor unpacks it at each boot.
+    # gzip, because its decompression is fast: at each boot an emulated CPU unpacks the initramfs.
     target.write_bytes(gzip.compress((scratch / "initramfs.cpio").read_bytes(), compresslevel=6, mtime=0))
 
 
 def _pack(tree: Path, archive: Path) -> None:
-    """Pack a folder in the format that kernels read (cpio), owned by root."""
+    """Pack a folder into a cpio archive in the format newc, which kernels read; root is the owner of all files."""
     names = sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))
     words: list[str | Path] = [
         "env",

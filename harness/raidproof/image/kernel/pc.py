@@ -1,4 +1,4 @@
-"""Kernels of PCs, which boot in QEMU: Debian's of any suite and flavour, a package file, or the user's bzImage."""
+"""Kernels for PCs, which boot in QEMU: those of Debian's suites and flavours, a linux-image .deb, or a bzImage."""
 
 import json
 import re
@@ -13,26 +13,27 @@ from raidproof.image.kernel import catalogue, initramfs
 from raidproof.image.kernel.catalogue import Kernel
 
 RECIPE_VERSION = "1"
-"""Part of the cache address: increase it when the build changes."""
+"""Part of the cache address: increase it when the result of `_build` changes."""
 PARTS = re.compile(r"linux-(?:image|binary|modules|base)-\d.*")
-"""The packages of a kernel: one in trixie; in sid three, for the kernel, the modules and what is built in."""
+"""The names of the packages that contain a kernel: one package in trixie; several in sid, with kernel and modules."""
 NAMES = ("virtio_blk", "virtio_net", "rpcsec_gss_krb5", "sch_netem")
 FOLDERS = ("kernel/fs", "kernel/drivers/md")
-"""Modules that guests may load, by name and by folder: every file system, NFS and RAID level.
+"""The modules that guests may load, by name (`NAMES`) and by folder: every file system, NFS and RAID level.
 
-They are decompressed once here, not each time by an emulated processor.
+The build decompresses these modules, because decompression takes an emulated CPU seconds.
 """
 
 Unpacked = tuple[Path, Path | None, dict[str, str]]
-"""A bzImage, its folder of modules, and the versions of the packages that contain them."""
+"""The path of a bzImage, the folder of its modules, and the versions, by name, of the packages that contain both."""
 
 
 def named(name: str) -> Kernel:
-    """Return Debian's kernel ``debian/SUITE`` or ``debian/SUITE/FLAVOUR``.
+    """Return Debian's kernel ``debian/SUITE`` or ``debian/SUITE/FLAVOUR``; fetch and prepare it if the cache lacks it.
 
     Raises:
-        RequestError: there is no such kernel.
-        RequirementMissing, RigError: it cannot be fetched or prepared.
+        RequestError: the catalogue has no kernel of this name.
+        RequirementMissing: this host lacks a program for preparing the kernel.
+        RigError: the kernel cannot be fetched, or its packages are incomplete.
     """
     suite, package = catalogue.metapackage(name)
 
@@ -45,25 +46,29 @@ def named(name: str) -> Kernel:
 
 
 def at_hand() -> bool:
-    """Return whether the default kernel is cached already."""
+    """Return whether the cache has the default kernel for PCs."""
     return cache.place("kernel", _address(catalogue.metapackage(catalogue.DEFAULT))).is_dir()
 
 
 def get(path: Path, modules_folder: str | None = None) -> Kernel:
-    """Return a kernel by the path of a linux-image ``.deb``, or of a bzImage with a folder of modules.
+    """Return the kernel in a linux-image ``.deb``, or a bzImage with the modules in ``modules_folder``.
 
     Raises:
-        RequestError: there is no such file, or it is something else.
-        RequirementMissing, RigError: it cannot be prepared.
+        RequestError: the file does not exist, or is neither a .deb with a kernel nor a bzImage; or the modules are of
+            another release.
+        RequirementMissing: this host lacks a program for preparing the kernel.
+        RigError: the kernel cannot be prepared.
     """
     if not path.is_file():
         raise RequestError(
-            f"no such kernel: {path}",
-            remedy=f"it takes a linux-image .deb, a bzImage, or a name as {catalogue.DEFAULT}/rt",
+            f"there is no kernel file {path}",
+            remedy=f"name a linux-image .deb, a bzImage, or a kernel of the catalogue such as {catalogue.DEFAULT}/rt",
         )
     if path.suffix == ".deb":
         if modules_folder is not None:
-            raise RequestError(f"modules beside {path.name}, which has its own", remedy="leave out the modules")
+            raise RequestError(
+                f"package {path.name} has its own modules", remedy=f"leave out modules={modules_folder}"
+            )
         return _ready(str(path), [path.read_bytes()], lambda scratch: _unpack([path], scratch))
     release = release_of(path)
     folder = None if modules_folder is None else find_modules(Path(modules_folder).expanduser(), release)
@@ -76,7 +81,7 @@ def _unpack(packages: list[Path], scratch: Path) -> Unpacked:
         apt.unpack(package, tree)
     binary = next((path for path in sorted(tree.rglob("vmlinuz*")) if path.is_file() and not path.is_symlink()), None)
     if binary is None:
-        raise RequestError(f"no kernel in {', '.join(package.name for package in packages)}")
+        raise RequestError(f"no vmlinuz in {', '.join(package.name for package in packages)}")
     folder = next((path for path in tree.glob(f"**/lib/modules/{release_of(binary)}") if path.is_dir()), None)
     return binary, folder, {package.name.partition("_")[0]: apt.version(package) for package in packages}
 
@@ -87,13 +92,13 @@ def _address(parts: Sequence[str | bytes]) -> str:
 
 def _ready(name: str, parts: Sequence[str | bytes], fetch: Callable[[Path], Unpacked]) -> Kernel:
     folder = cache.build("kernel", _address(parts), lambda partial: _build(name, partial, fetch))
-    said = json.loads((folder / "kernel.json").read_text())
+    stored = json.loads((folder / "kernel.json").read_text())
     return Kernel(
         name=name,
-        release=said["release"],
+        release=stored["release"],
         binary=folder / "vmlinuz",
         modules_image=folder / "modules.ext4",
-        packages=said["packages"],
+        packages=stored["packages"],
         initramfs=folder / "initramfs",
     )
 
@@ -120,7 +125,7 @@ def _copy_modules(source: Path | None, target: Path) -> None:
     target.mkdir(parents=True)
     if source is None:
         return
-    # A folder that `make modules_install` has filled contains links to the sources, which are not needed.
+    # Without symbolic links: `make modules_install` creates links to the kernel's sources.
     for path in source.rglob("*"):
         if path.is_file() and not path.is_symlink():
             copy = target / path.relative_to(source)
@@ -132,31 +137,37 @@ def release_of(binary: Path) -> str:
     """Return the release of a bzImage (Documentation/arch/x86/boot.rst: header, kernel_version).
 
     Raises:
-        RequestError: this is not a bzImage.
+        RequestError: the file is not a bzImage.
+        RigError: the bzImage contains an empty version string.
     """
     data = binary.read_bytes()[: 1 << 16]
     if data[0x202:0x206] != b"HdrS" or not (offset := struct.unpack_from("<H", data, 0x20E)[0]):
-        raise RequestError(f"not a bzImage: {binary}", remedy="it is arch/x86/boot/bzImage in a built kernel tree")
+        raise RequestError(
+            f"not a bzImage: {binary}", remedy="in a built kernel tree the bzImage is arch/x86/boot/bzImage"
+        )
     words = data[0x200 + offset :].partition(b"\0")[0].split()
     if not words:
-        raise RigError(f"{binary} does not say its release")
+        raise RigError(f"the header of bzImage {binary} contains no kernel release")
     return words[0].decode(errors="replace")
 
 
 def find_modules(folder: Path, release: str) -> Path:
-    """Return the folder of a release's modules: this one, or below it in the layout of ``make modules_install``.
+    """Return the folder with the modules of a release: ``folder``, or ``lib/modules/RELEASE`` or ``RELEASE`` below it.
 
     Raises:
-        RequestError: the modules are not there.
+        RequestError: ``folder`` has no modules of this release.
     """
     for candidate in (folder / "lib" / "modules" / release, folder / release, folder):
         if candidate.is_dir() and (candidate.name == release or (candidate / "modules.order").exists()):
             return candidate
-    raise RequestError(f"no modules of {release} in {folder}", remedy="make modules_install INSTALL_MOD_PATH=DIR")
+    raise RequestError(
+        f"no modules of {release} in {folder}",
+        remedy="install them there: make modules_install INSTALL_MOD_PATH=DIR",
+    )
 
 
 def fingerprint(folder: Path | None) -> str:
-    """Return a digest that changes with a folder of modules, from sizes and times, without reading the files."""
+    """Return a digest of the names, sizes and modification times of the files in a folder; empty for None."""
     if folder is None:
         return ""
     files = ((path.relative_to(folder), path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())

@@ -1,4 +1,4 @@
-"""A module of a kernel, rebuilt from modified source of the same series."""
+"""Builds a module of a User-mode kernel from Debian's source of the same series, with edits of one C file."""
 
 import gzip
 import os
@@ -20,42 +20,49 @@ UNNEEDED = (
     *("drivers/*.[ch]", "sound/*.[ch]", "arch/[!ux]*/*.[chS]", "arch/*.dts*"),
     *("Documentation/*.rst", "Documentation/*.yaml", "Documentation/*.txt", "tools/testing/*", "tools/perf/*"),
 )
-"""Three quarters of the source's files; unpacking and removing them takes longer than building the module."""
+"""Patterns of source files that no module of the kernel needs: three quarters of all files.
+
+Unpacking and removing these files would take longer than building a module.
+"""
 BUILD_DEADLINE_S = 1800.0
 
 
 @dataclass(frozen=True)
 class Substitution:
-    """A replacement in the body of one function."""
+    """A replacement of text in the body of one C function."""
 
     function: str
+    """The name of the function."""
     old: str
+    """The text to replace."""
     new: str
+    """The text that replaces each occurrence of ``old``."""
     count: int = 1
-    """How often ``old`` must occur; each occurrence is replaced."""
+    """How often ``old`` must occur in the function; any other number is an error."""
 
 
 @dataclass(frozen=True)
 class SourceEdit:
-    """The changes of one C file."""
+    """The changes of one C file of the kernel."""
 
     file: str
-    """Its path in the kernel's source."""
+    """The path of the file in the kernel's source."""
     inserted: str
-    """Text to insert after its last ``#include``."""
+    """Text to insert after the last ``#include`` of the file."""
     substitutions: tuple[Substitution, ...]
 
     def apply(self, source: str) -> str:
         """Return the changed text of the file.
 
         Raises:
-            RigError: a function, or the text to replace in it, does not occur as often as expected.
+            RigError: a function does not occur exactly once, the text to replace does not occur `Substitution.count`
+                times, or the file has no unconditional last ``#include``.
         """
         for one in self.substitutions:
             source = self._substituted(source, one)
         includes = list(re.finditer(r"^#include .*\n", source, re.MULTILINE))
         if not includes:
-            raise RigError(f"{self.file} has no #include")
+            raise RigError(f"{self.file} has no #include, after which the edit could insert text")
         end = includes[-1].end()
         begun, ended = (len(re.findall(rf"^#\s*{word}", source[:end], re.MULTILINE)) for word in ("if", "endif"))
         if begun != ended:
@@ -70,21 +77,22 @@ class SourceEdit:
             raise RigError(f"{self.file} has {len(bodies)} functions {one.function}, not 1")
         body = bodies[0]
         if (found := body[0].count(one.old)) != one.count:
-            raise RigError(f"{self.file}: {one.function} has {one.old!r} {found} times, not {one.count}")
+            raise RigError(f"{self.file}: function {one.function} contains {one.old!r} {found} times, not {one.count}")
         return f"{source[: body.start()]}{body[0].replace(one.old, one.new)}{source[body.end() :]}"
 
 
 def rebuilt(name: str, module: str, edit: SourceEdit) -> Path:
-    """Return a folder with one module of a User-mode kernel, built from modified source.
+    """Return a folder with one module of a User-mode kernel, built from edited source; build it if the cache lacks it.
 
-    ``name`` is the kernel's in the catalogue, ``module`` the path of the module in the kernel's source. The source is
-    of the kernel's series, but may have a later patch level, because Debian keeps few. It is built with the kernel's
-    own configuration and release string, so that the kernel loads it.
+    ``name`` is the kernel's name in the catalogue, ``module`` the path of the module in the kernel's source, such as
+    ``fs/nfsd/nfsd.ko``. The source is of the kernel's series, but may have a later patch level, because Debian keeps
+    few patch levels. The module is built with the kernel's configuration and release string, so that the kernel loads
+    the module.
 
     Raises:
-        RequestError: there is no such kernel.
-        RequirementMissing: a program of this host is missing.
-        RigError: the source could not be fetched, the edit does not fit, or the compiler fails.
+        RequestError: the catalogue has no kernel of this name.
+        RequirementMissing: this host lacks a program for building a module.
+        RigError: the source cannot be fetched, the edit does not match the source, or the compiler fails.
     """
     require_tools()
     release = uml.get(name).release
@@ -94,15 +102,15 @@ def rebuilt(name: str, module: str, edit: SourceEdit) -> Path:
 
 
 def require_tools() -> None:
-    """Check that this host can build a module.
+    """Check that this host has the programs for building a kernel module.
 
     Raises:
-        RequirementMissing: it cannot.
+        RequirementMissing: a program of vms/host-packages-kernel.txt is missing.
     """
     needed = parse_host_packages(KERNEL.read_text())
     if absent := [one for one in needed if one.command is not None and shutil.which(one.command) is None]:
         raise RequirementMissing(
-            f"no {', '.join(str(one.command) for one in absent)}, which building a kernel's module takes",
+            f"building a kernel module needs {', '.join(str(one.command) for one in absent)}, which this host lacks",
             remedy=install_line(absent),
         )
 
@@ -135,37 +143,37 @@ def _build(declared: catalogue.KernelRecipe, release: str, module: str, edit: So
 
 
 def unneeded(module: str) -> list[str]:
-    """Return the patterns of the files that building a module does not need."""
+    """Return the patterns of `UNNEEDED` outside the top folder of ``module``, which is ``fs`` for ``fs/nfsd/x.ko``."""
     top = module.partition("/")[0]
     return [pattern for pattern in UNNEEDED if pattern.partition("/")[0] != top]
 
 
 def _config(tree: Path, release: str) -> bytes:
-    """Return the configuration of the unpacked User-mode kernel.
+    """Return the configuration in the unpacked package user-mode-linux.
 
     Raises:
-        RigError: its release is not that of the cached kernel, or the package is not laid out as expected.
+        RigError: the package contains another release than ``release``, or lacks an expected file.
     """
     found = next((tree / "usr/lib/uml/modules").glob("*"), None)
     config = tree / "usr/share/doc/user-mode-linux/config.gz"
     if found is None or not config.is_file():
-        raise RigError("the package user-mode-linux is not laid out as expected")
+        raise RigError(f"package user-mode-linux lacks usr/lib/uml/modules/* or {config.relative_to(tree)}")
     if found.name != release:
         raise RigError(
-            f"Debian has User-mode Linux {found.name} now, and the cache {release}",
-            remedy=f"remove {cache.root() / 'kernel'}: it is fetched again",
+            f"Debian now has User-mode Linux {found.name}, and raidproof's cache has {release}",
+            remedy=f"remove {cache.root() / 'kernel'}, so that the new release is fetched",
         )
     return gzip.decompress(config.read_bytes())
 
 
 def make_words(release: str) -> list[str]:
-    """Return the arguments for make that build a source of the same series for exactly this release.
+    """Return the arguments for make(1) that build a module for exactly this release from source of the same series.
 
     Raises:
-        RigError: the release does not have the form of Debian's User-mode kernels.
+        RigError: the release does not have the form of Debian's User-mode kernels, ``6.12.101``.
     """
     found = re.fullmatch(r"\d+\.\d+\.(\d+)", release)
     if found is None:
-        raise RigError(f"a User-mode kernel of release {release!r}: not of the form 6.12.101")
-    # modpost has no vmlinux here for resolving symbols; modprobe resolves them in the guest, or fails.
+        raise RigError(f"the release {release!r} of a User-mode kernel is not of the form 6.12.101")
+    # KBUILD_MODPOST_WARN: without vmlinux, modpost cannot resolve symbols; modprobe in the guest does, or fails.
     return ["ARCH=um", f"SUBLEVEL={found[1]}", "EXTRAVERSION=", "LOCALVERSION=", "KBUILD_MODPOST_WARN=1"]

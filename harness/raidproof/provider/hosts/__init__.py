@@ -1,1 +1,1 @@
-"""Existing machines: surveyed, used only with their owner's consent, and restored after use."""
+"""Provider ``hosts``: existing machines, restored after each run; their disks are used only after a confirmation."""

@@ -1,4 +1,4 @@
-"""The member disks of an existing server: real disks, of which only those that the gate permits are touched."""
+"""The member disks of an existing server: real disks, which raidproof writes to only with a permission of the gate."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -7,42 +7,47 @@ from pathlib import Path
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import Machine, read_files
 from raidproof.core.log import step
-from raidproof.core.units import SECTOR
+from raidproof.core.units import SECTOR, format_size
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disk_fault import DiskFault
 from raidproof.disk.messages import Counters, Description, LogClosed, Power, Use
-from raidproof.provider.hosts.gate import Permission, Refusal, blank, digest, judge, require_adopted
+from raidproof.provider.hosts.gate import ENDS, Permission, Refusal, blank, digest, judge, require_adopted
 from raidproof.provider.hosts.inventory import BY_ID, OURS, Inventory
 from raidproof.provider.hosts.survey import Survey, survey
 
 _FIELDS = 17
-"""Fields of /sys/block/*/stat since Linux 5.5 (Documentation/block/stat.rst); its sectors have 512 bytes."""
+"""Number of fields in /sys/block/*/stat since Linux 5.5 (Documentation/block/stat.rst); its sectors have 512 bytes."""
 CANNOT_PROVE = (
-    "hosts: what the disks' volatile caches lose at a power cut is theirs: it is neither chosen nor recorded",
-    "hosts: no write log is kept, so no other crash state than the one that happened is checked",
+    "hosts: what the volatile cache of a real disk loses at a power cut can be neither chosen nor recorded",
+    "hosts: real disks have no write log, so only the crash state that occurred is checked",
 )
-"""What these disks cannot prove; repeated in the report."""
+"""What a run with real disks cannot prove; the report lists these sentences."""
+_SIMULATED = "use provider uml, qemu or vagrant, whose disks are simulated"
 
 
 class HostDisks:
-    """The disks of an inventory, under the names that commands use: /dev/disk/by-id/raidproof-disk0, ..."""
+    """The disks of an inventory, which commands on the server find as /dev/disk/by-id/raidproof-disk0, ...
+
+    The interface is that of simulated disks. Methods that real disks do not support raise RequirementMissing.
+    """
 
     def __init__(self, inventory: Inventory, server: Machine, on: Callable[[], bool] = lambda: True) -> None:
-        """Take ``on``, which returns whether the server has power: without power its disks cannot be queried."""
+        """Store the arguments; ``on`` returns whether the server is running: otherwise its disks cannot be read."""
         self._on = on
         self._inventory = inventory
         self._server = server
         self._names: dict[str, str] = {}
-        """Kernel names by serial, as of this boot."""
+        """The kernel names of the disks in the server's present boot, such as ``sdb``, by serial."""
 
     def __repr__(self) -> str:
         return f"HostDisks({', '.join(disk.id for disk in self._inventory.disk)})"
 
     def link(self) -> tuple[Permission, ...]:
-        """Judge the disks, and create the links to them, which each boot removes from /dev; kernel names may change.
+        """Let the gate judge the disks, then create the links /dev/disk/by-id/raidproof-*, which a reboot removes.
 
         Raises:
-            RequestError: one of them may not be used; nothing was written, and no link made.
+            RequestError: the gate refuses a disk. Nothing has been written, and no link created.
+            RigError: a path leads to another device than the one that the gate judged.
         """
         permissions = require_adopted(self._inventory, self._server)
         links = [f"{BY_ID}{OURS}{one.serial}" for one in permissions]
@@ -56,12 +61,12 @@ class HostDisks:
         return permissions
 
     def stop_arrays(self) -> tuple[str, ...]:
-        """Stop raidproof's arrays that the machine assembled at boot; return their names.
+        """Stop the arrays of raidproof that the server assembled at boot; return their kernel names.
 
-        Only arrays that are not in use, and all of whose members would be permitted without the array.
+        An array is stopped only if nothing uses it, and if the gate would permit all its members without the array.
 
         Raises:
-            RigError: one of them does not stop.
+            RigError: an array does not stop.
         """
         found = survey(self._server, [disk.id for disk in self._inventory.disk])
         arrays = ours_only(self._inventory, found)
@@ -75,105 +80,111 @@ class HostDisks:
         }
         mine = {facts.name for facts in found.disks.values() if facts.number in found.links.values()} | set(arrays)
         stopped = [name for name in arrays if slaves[name] and slaves[name] <= mine]
-        # A nested array before its legs.
+        # An array of arrays stops before the arrays that are its members.
         for name in sorted(stopped, key=lambda one: any(one in below for below in slaves.values())):
             self._server.succeed(["mdadm", "--stop", f"/dev/{name}"])
         return tuple(stopped)
 
     def _require_same(self, permissions: Iterable[Permission], links: list[str]) -> None:
-        said = self._server.succeed(["stat", "--dereference", "--format=%t:%T", *links]).split()
-        for one, number in zip(permissions, said, strict=True):
+        numbers = self._server.succeed(["stat", "--dereference", "--format=%t:%T", *links]).split()
+        for one, number in zip(permissions, numbers, strict=True):
             major, minor = (int(part, 16) for part in number.split(":"))
             if one.number != f"{major}:{minor}":
                 self.unlink()
-                raise RigError(f"{one.path} leads to another device than when it was judged")
+                raise RigError(
+                    f"{one.path} leads to device {major}:{minor}, and raidproof checked another device, {one.number}"
+                )
 
     def unlink(self) -> None:
-        """Remove the links."""
+        """Remove the links /dev/disk/by-id/raidproof-* of the inventory's disks."""
         links = [f"{BY_ID}{OURS}{serial}" for serial in self._inventory.disks]
         self._server.succeed(["rm", "--force", *links])
         self._names = {}
 
-    def reset(self, old: Iterable[str] = ()) -> None:  # noqa: ARG002  real disks have old data of their own
-        """Judge the disks again, then erase raidproof's data. Without discard, the middle of a disk is not zero.
+    def reset(self, old: Iterable[str] = ()) -> None:  # noqa: ARG002  the old data of real disks is not simulated
+        """Let the gate judge the disks again, then erase raidproof's data at both ends of each, and discard the rest.
 
         Raises:
-            RequestError: one of them may not be used; nothing was written.
-            RigError: one of them changed meanwhile.
+            RequestError: the gate refuses a disk. Nothing has been written.
+            RigError: a disk has changed since the gate judged it.
         """
         permissions = self.link()
         discarded = blank(self._server, permissions)
         if len(discarded) < len(permissions):
-            step(f"{len(permissions) - len(discarded)} disks cannot discard: their middle keeps its old content")
+            step(
+                f"{len(permissions) - len(discarded)} of {len(permissions)} disks cannot discard: they keep old data "
+                f"between their first and last {format_size(ENDS)}"
+            )
 
     zeroed = False
-    """Many disks do not guarantee zeroes after a discard, and others cannot discard."""
+    """Whether a disk reads as zero after `reset`: real disks need not, and some cannot discard."""
 
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
         """Refuse cache modes and cut policies that real disks do not support.
 
         Raises:
-            RequirementMissing: a cache mode other than the disks', or a cut policy other than the plain cut, is
-                requested.
+            RequirementMissing: the requested cache mode is not ``volatile``, or the cut policy is not ``drop``.
         """
         self.set_mode(mode)
         if policy is not CutPolicy.DROP:
             raise RequirementMissing(
-                f"hosts: what a real disk keeps at a cut cannot be chosen: {policy.value}",
-                remedy="uml and qemu have disks that can",
+                f"hosts: cut policy {policy.value}: what a real disk loses at a cut cannot be chosen",
+                remedy=_SIMULATED,
             )
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
-        """Accept the disk's own cache mode only.
+        """Accept only ``volatile``, the cache mode of real disks.
 
         Raises:
-            RequirementMissing: another mode is requested.
+            RequirementMissing: another cache mode is requested.
         """
         del serials
         if mode is not CacheMode.VOLATILE:
             raise RequirementMissing(
-                f"hosts: a real disk's cache cannot be made {mode.value}", remedy="uml and qemu have disks that can"
+                f"hosts: cache mode {mode.value}: raidproof cannot change a real disk's cache", remedy=_SIMULATED
             )
 
     def set_timing(self, on: bool) -> None:
-        """Accept the disk's own timing only.
+        """Accept only disks with latency.
 
         Raises:
-            RequirementMissing: a disk without delay is requested.
+            RequirementMissing: disks without latency are requested.
         """
         if not on:
-            raise RequirementMissing("hosts: a real disk takes its time", remedy="uml and qemu have disks that do not")
+            raise RequirementMissing(
+                "hosts: disks without latency are requested, and real disks have latency", remedy=_SIMULATED
+            )
 
     def set_disk_fault(self, serial: str, disk_fault: DiskFault) -> None:
-        """Refuse: raidproof cannot make a real drive fail.
+        """Refuse a disk fault: raidproof cannot make a real disk fail.
 
         Raises:
             RequirementMissing: always.
         """
-        raise _unharmed(f"{serial} cannot be made to fail: {disk_fault.kind.value}")
+        raise _needs_simulated_disks(f"disk fault {disk_fault.kind.value} of {serial}")
 
     def clear_disk_faults(self, serials: Iterable[str] | None = None) -> None:
-        """Do nothing: no disk fault was set."""
+        """Do nothing: a real disk never has a simulated disk fault."""
 
     def corrupt(self, serial: str, offset: int, length: int, seed: int = 0) -> None:
-        """Refuse: raidproof cannot write to a real disk without its machine.
+        """Refuse to corrupt a disk: only the server can write to a real disk.
 
         Raises:
             RequirementMissing: always.
         """
         del offset, length, seed
-        raise _unharmed(f"{serial} cannot be corrupted behind the back of its machine")
+        raise _needs_simulated_disks(f"corruption of {serial}")
 
     def swap(self, one: str, other: str) -> None:
-        """Refuse: raidproof cannot exchange real disks.
+        """Refuse to exchange two disks: raidproof cannot exchange real disks.
 
         Raises:
             RequirementMissing: always.
         """
-        raise _unharmed(f"cannot exchange {one} and {other}")
+        raise _needs_simulated_disks(f"exchange of {one} and {other}")
 
     def use(self) -> Use:
-        """Refuse: there is no disk engine that counts.
+        """Refuse to return utilization: no disk engine measures that of real disks.
 
         Raises:
             RequirementMissing: always.
@@ -181,16 +192,16 @@ class HostDisks:
         raise RequirementMissing("hosts: no disk engine measures the utilization of disks and controllers")
 
     def describe(self) -> Description:
-        """Return that nothing is served: there is no disk engine between the machine and its disks."""
+        """Return the description of a disk engine that serves no disk: real disks have no disk engine."""
         return Description(Power.ON, (), connections=0, log=None, log_error=None, pid=0)
 
     def counters(self) -> dict[str, Counters]:
-        """Return the I/O counters of each disk since boot. The amount of data in its cache is unknown: 0.
+        """Return the I/O counters of each disk since boot, by serial; empty while the server is not running.
 
-        After a power cut the result is empty until the machine is back.
+        The amount of data in the disk's cache is unknown, and given as 0.
 
         Raises:
-            RigError: the counters could not be read.
+            RigError: /sys/block/*/stat of a disk cannot be read, or has too few fields.
         """
         if not self._on():
             return {}
@@ -201,21 +212,25 @@ class HostDisks:
         return {serial: parse_stat(serial, content.get(path, "")) for serial, path in paths.items()}
 
     def log_start(self, path: Path, *, data: bool = True) -> None:
-        """Record nothing: the writes to a real disk cannot be observed."""
+        """Report that there is no write log: the writes to a real disk cannot be observed."""
         del path, data
-        step("no write log: the disks are real ones")
+        step("no write log: writes to real disks cannot be recorded")
 
     def log_stop(self) -> LogClosed | None:
-        """Return None: nothing was recorded."""
+        """Return None: there is no write log."""
         return None
 
 
-def _unharmed(what: str) -> RequirementMissing:
-    return RequirementMissing(f"hosts: {what}", remedy="uml and qemu have disks that can be harmed")
+def _needs_simulated_disks(what: str) -> RequirementMissing:
+    return RequirementMissing(f"hosts: {what}: raidproof cannot do this to real disks", remedy=_SIMULATED)
 
 
 def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:
-    """Return the md devices on the disks; empty unless each disk would be permitted without them; pure."""
+    """Return the kernel names of the arrays on the disks of an inventory.
+
+    The result is empty if the gate would refuse a disk even without its arrays, or if a device other than an array
+    uses a disk.
+    """
     arrays: dict[str, None] = {}
     digested = digest(inventory, found.machine_id)
     for serial, disk in inventory.disks.items():
@@ -231,14 +246,14 @@ def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:
 
 
 def parse_stat(serial: str, text: str) -> Counters:
-    """Parse /sys/block/*/stat.
+    """Return the I/O counters in the content of /sys/block/*/stat.
 
     Raises:
-        RigError: it does not have the fields of Linux 5.5 or later.
+        RigError: the content does not have the 17 numbers of Linux 5.5 or later.
     """
     words = text.split()
     if len(words) < _FIELDS or not all(word.isdecimal() for word in words):
-        raise RigError(f"{serial}: no counters of a disk: {text!r}")
+        raise RigError(f"{serial}: /sys/block/*/stat lacks some of the {_FIELDS} numbers of Linux 5.5: {text!r}")
     numbers = list(map(int, words))
     return Counters(
         serial=serial,

@@ -1,4 +1,4 @@
-"""Provider ``hosts``: existing machines. They are restored after use, and only adopted disks are touched."""
+"""The lab of provider ``hosts``: the existing machines of an inventory, which are restored after the run."""
 
 import socket
 from contextlib import ExitStack
@@ -20,14 +20,22 @@ from raidproof.provider.hosts.gate import require_adopted
 from raidproof.provider.hosts.inventory import HostSpec, Inventory, load_inventory
 from raidproof.provider.hosts.login import login_of, require_root
 from raidproof.provider.hosts.power import HostPower, NoPower, switch_of
-from raidproof.provider.hosts.snapshot import KeeperConfig, copies, left_as_found, require_restored
+from raidproof.provider.hosts.snapshot import (
+    KeeperConfig,
+    copies,
+    left_as_found,
+    require_restored,
+    restore_command,
+)
 
 NAME = "hosts"
 PROGRAMS = {
     "server": ("python3", "mdadm", "exportfs", "rpc.nfsd", "rpc.mountd", "wipefs", "blkid", "lsblk"),
     "client": ("python3", "mount.nfs"),
 }
+"""The programs that a machine must have, by its role."""
 RUNTIME = "/run/raidproof"
+"""The folder on a machine for raidproof's agents."""
 
 
 class HostsLab(Lab):
@@ -37,24 +45,25 @@ class HostsLab(Lab):
 
     def __init__(self, topology: Topology, *, keep: bool = False) -> None:
         if topology.inventory is None:
-            raise RequestError("provider hosts needs to know its machines", remedy="name them with --inventory FILE")
+            raise RequestError("provider hosts needs an inventory of its machines", remedy="pass --inventory FILE")
+        self._inventory_path = topology.inventory
         self.inventory = load_inventory(Path(topology.inventory))
         super().__init__(of_inventory(topology, self.inventory), keep=keep)
 
     def _leave(self) -> None:
         self._directory.remove()
-        step(f"the machines are left as they are: raidproof hosts restore {self.topology.inventory} puts them back")
+        step(f"the machines stay in their present state; to restore them: {restore_command(self._inventory_path)}")
 
     @property
     def cannot_prove(self) -> tuple[str, ...]:
-        """What a run in this lab cannot prove."""
+        """What a run in this lab cannot prove, because of its disks and its power controls."""
         powers = [machine.power for machine in self.machines.values()]
-        switches = [said for power in powers if isinstance(power, HostPower) for said in power.cannot_prove]
-        return (*CANNOT_PROVE, *dict.fromkeys(switches))
+        limits = [limit for power in powers if isinstance(power, HostPower) for limit in power.cannot_prove]
+        return (*CANNOT_PROVE, *dict.fromkeys(limits))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the power of each machine is cut."""
+        """Sentences for the report: how the power of each machine is cut."""
         return tuple(
             f"{name}: {power.switch.name}: {power.switch.strength}"
             for name, machine in self.machines.items()
@@ -69,20 +78,20 @@ class HostsLab(Lab):
         side_by_side([machine.attach for machine in self.machines.values()])
         for machine in self.machines.values():
             require_root(machine)
-            # Otherwise its disks would be refused because of arrays that an unfinished run has left.
-            require_restored(machine)
+            # Before the disks are judged: the gate would refuse them because of arrays of an unfinished run.
+            require_restored(machine, self._inventory_path)
             for program in PROGRAMS[machine.spec.role]:
                 machine.require(program)
         self.disks = HostDisks(self.inventory, self.server, lambda: self.server.boot_id is not None)
-        # Before any change: if disks are refused, nothing has changed.
+        # Before the first change of a machine: if the gate refuses a disk, the machines are unchanged.
         self._require_sizes()
-        # In the folder of all labs, where `gc` finds what a killed run leaves.
+        # In the folder of all labs, so that `./raidproof gc` finds the directory of a killed run.
         self._directory = LabDirectory.create()
         undo.callback(self._directory.remove)
         run = f"{wall_clock():%Y%m%d-%H%M%S}-{self._directory.name}"
-        step("noting what the machines are like")
+        step("saving the configuration of the machines, which is restored after the run")
         kept = [(machine, self._config(machine, run)) for machine in (self.server, *self.clients)]
-        undo.enter_context(left_as_found(kept, copies()))
+        undo.enter_context(left_as_found(kept, copies(), self._inventory_path))
         undo.callback(self._bring_back)
         for machine in self.machines.values():
             self._prepare(machine)
@@ -103,20 +112,20 @@ class HostsLab(Lab):
         return machine
 
     def _bring_back(self) -> None:
-        """Switch on and log in to machines that an interrupted run left off: otherwise they could not be restored."""
+        """Switch on each machine without a connection, and log in to it, so that it can be restored."""
         for machine in self.machines.values():
             if not machine.transport.alive:
-                step(f"bringing back {machine.name}")
+                step(f"switching {machine.name} on, to restore it")
                 machine.power.on()
                 machine.attach()
 
     def _prepare(self, machine: Machine) -> None:
-        """Redo what a reboot undoes."""
+        """Prepare a machine after a boot: the runtime folder, the power control and the links to the disks."""
         machine.succeed(["mkdir", "--parents", RUNTIME])
         if isinstance(machine.power, HostPower):
             machine.power.prepare()
         if machine is self.server:
-            # The machine assembles the arrays that it finds at boot.
+            # At boot the server assembles the arrays that it finds on the disks.
             self.disks.stop_arrays()
             self.disks.link()
 
@@ -127,22 +136,22 @@ class HostsLab(Lab):
         return KeeperConfig(run, "server", disks, stop_nfs=self.inventory.server.stop_nfs)
 
     def _require_sizes(self) -> None:
-        """Check that the disks are adopted, and as large as requested.
+        """Check that the disks are adopted, and not smaller than requested.
 
         Raises:
-            RequestError: one may not be used.
-            RequirementMissing: one is too small.
+            RequestError: the gate refuses a disk.
+            RequirementMissing: a disk is too small.
         """
         found = {one.serial: one.identity.size for one in require_adopted(self.inventory, self.server)}
         for disk in self.topology.disks:
             if found[disk.serial] < disk.size:
                 raise RequirementMissing(
-                    f"{disk.serial} has {format_size(found[disk.serial])}, and {format_size(disk.size)} are asked for",
-                    remedy="name larger disks in the inventory",
+                    f"{disk.serial} has {format_size(found[disk.serial])}, and {format_size(disk.size)} are requested",
+                    remedy=f"name larger disks in {self._inventory_path}, or request smaller ones",
                 )
 
     def listen(self) -> socket.socket:
-        """Listen on a UNIX socket of this host: the clients' reports come through their SSH connections."""
+        """Return a UNIX socket that listens for the reports of clients, which SSH forwards to it."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = self._directory.path / "ear"
         path.unlink(missing_ok=True)
@@ -151,7 +160,7 @@ class HostsLab(Lab):
         return listener
 
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return a port on the client's own loopback."""
+        """Return the host and port, on the client's loopback interface, that SSH forwards to the listener."""
         path: str = listener.getsockname()
 
         def connect() -> socket.socket:
@@ -163,14 +172,14 @@ class HostsLab(Lab):
 
 
 def of_inventory(topology: Topology, inventory: Inventory) -> Topology:
-    """Return a topology with the machines of an inventory in its roles; properties of real disks are not configurable.
+    """Return a topology with the addresses of an inventory's machines, and without settings of simulated disks.
 
     Raises:
         RequirementMissing: the inventory has fewer clients or disks than requested.
-        RequestError: a name does not resolve to an address.
+        RequestError: the host name of a machine does not resolve to an address.
     """
     lacks = [
-        f"{asked} {what}, and it has {len(found)}"
+        f"{asked} {what} are requested, and the inventory has {len(found)}"
         for what, asked, found in (
             ("clients", len(topology.clients), inventory.client),
             ("disks", len(topology.disks), inventory.disk),
@@ -178,7 +187,7 @@ def of_inventory(topology: Topology, inventory: Inventory) -> Topology:
         if asked > len(found)
     ]
     if lacks:
-        raise RequirementMissing(f"{topology.inventory} is asked for {'; for '.join(lacks)}")
+        raise RequirementMissing(f"{topology.inventory}: {'; '.join(lacks)}")
     hosts = iter(inventory.client)
     machines = tuple(
         spec.model_copy(update={"address": address_of(inventory.server if spec.role is Role.SERVER else next(hosts))})
@@ -189,22 +198,22 @@ def of_inventory(topology: Topology, inventory: Inventory) -> Topology:
 
 
 def address_of(host: HostSpec) -> IPv4Interface:
-    """Return the address of a machine for other machines.
+    """Return the IPv4 address by which the other machines of a lab reach a machine of the inventory.
 
     Raises:
-        RequestError: its name does not resolve to an IPv4 address.
+        RequestError: the machine's host name does not resolve to an IPv4 address.
     """
     name = host.address or login_of(host).hostname
     try:
         return IPv4Interface(socket.gethostbyname(name))
     except OSError as error:
         raise RequestError(
-            f"{host.name}: {name} leads to no IPv4 address: {error.strerror}",
-            remedy="write its address into the inventory",
+            f"{host.name}: {name} does not resolve to an IPv4 address: {error.strerror}",
+            remedy=f'add address = "..." to {host.name} in the inventory',
         ) from error
 
 
 def with_memory(machine: Machine) -> MachineSpec:
-    """Return a machine's specification with its actual memory."""
+    """Return the specification of a machine with the size of its memory, read from the machine."""
     total = found_in(r"^MemTotal:\s+(\d+) kB", machine.get("/proc/meminfo"), "MemTotal")
     return machine.spec.model_copy(update={"memory": int(total) * KIB})

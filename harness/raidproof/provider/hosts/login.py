@@ -1,4 +1,4 @@
-"""The login to existing machines, according to the user's SSH configuration and known_hosts."""
+"""SSH logins to existing machines, according to the user's ~/.ssh/config and known_hosts."""
 
 import shlex
 import socket
@@ -19,17 +19,19 @@ from raidproof.machine.transport import Transport
 from raidproof.provider.hosts.inventory import HostSpec
 
 CONFIG = Path("~/.ssh/config")
+"""The user's SSH configuration (ssh_config(5))."""
 KNOWN_HOSTS = (
     Path("~/.ssh/known_hosts"),
     Path("~/.ssh/known_hosts2"),
     Path("/etc/ssh/ssh_known_hosts"),
     Path("/etc/ssh/ssh_known_hosts2"),
 )
-"""OpenSSH's default files (ssh_config(5))."""
+"""The files with the host keys that OpenSSH accepts by default: the user's two, then the system's (ssh_config(5))."""
 CONNECT_S = 3.0
-"""Seconds; an existing machine may be far away, or behind a proxy that must log in first."""
+"""Seconds for one attempt to connect; a machine may be far away, or behind a proxy that must log in first."""
 
 REACH_DEADLINE_S = 30.0
+"""Seconds within which a machine must accept a login."""
 
 
 class Runs(Protocol):
@@ -40,45 +42,48 @@ class Runs(Protocol):
         """The name of the machine in messages."""
 
     def run(self, argv: Sequence[str], *, deadline_s: float = DEFAULT_DEADLINE_S) -> Completed:
-        """Run a command to its end, whatever its status."""
+        """Run a command, and return its output and its status, which may be a failure."""
 
 
 class _Unknown(paramiko.RejectPolicy):
-    """Raises an error with a remedy for a host key that is not in known_hosts."""
+    """Refuses a machine whose host key is not in known_hosts, by an error with a remedy."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
 
     def missing_host_key(self, _client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:
         raise RequestError(
-            f"{hostname} is in no known_hosts; it shows the {key.get_name()} key {key.fingerprint}",
-            remedy=f"log in once by hand and compare it, or: ssh-keyscan -p {self._port} {self._host}",
+            f"the host key of {hostname} is not in known_hosts: {key.get_name()} {key.fingerprint}",
+            remedy="compare this key with the machine's, and accept it by a login with ssh; or add the output of: "
+            f"ssh-keyscan -p {self._port} {self._host}",
         )
 
 
 class HostLogin:
-    """The login to a machine, from its alias."""
+    """The SSH login to one machine, with the settings of the user's SSH configuration."""
 
     def __init__(self, host: str, user: str | None = None, *, sudo: bool = False, config: Path = CONFIG) -> None:
-        """Resolve ``host``, an alias, a name, or an address; ``user`` overrides the configuration's.
+        """Read the settings for ``host``, an alias, a host name or an address.
+
+        ``user`` overrides the user of the configuration. With ``sudo``, commands run as root by sudo.
 
         Raises:
-            RequestError: the configuration cannot be read.
+            RequestError: ``config`` cannot be read, or contains an invalid port.
         """
         self._sudo = sudo
         self._options = _options(config.expanduser(), host)
         self.hostname = str(self._options["hostname"])
-        """The host name or address, with the alias resolved."""
+        """The host name or address that the configuration gives for ``host``."""
         self.user = user or self._options.get("user")
-        """User of the login; None: the user who runs the harness."""
+        """The user to log in as; None: the user who runs the harness."""
         try:
             self.port = int(self._options.get("port", 22))
         except ValueError as error:
-            raise RequestError(f"{config}: port {self._options['port']!r} of {host} is no number") from error
+            raise RequestError(f"{config}: port {self._options['port']!r} of {host} is not a number") from error
 
     @property
     def proxy(self) -> str | None:
-        """The command whose input and output are the connection; None for a direct connection."""
+        """The proxy command, whose input and output are the connection; None for a direct connection."""
         command, jump = self._options.get("proxycommand"), self._options.get("proxyjump")
         if command and command.lower() != "none":
             return str(command)
@@ -91,24 +96,24 @@ class HostLogin:
         return shlex.join(["ssh", *strict, *hops, "-W", f"[{self.hostname}]:{self.port}", destination])
 
     def connect(self) -> Way:
-        """Connect to the SSH port, or start the proxy that does.
+        """Return a connection to the machine's SSH port, direct or by the proxy command.
 
         Raises:
-            OSError: the machine does not answer now.
+            OSError: the machine does not accept a connection.
         """
         if proxy := self.proxy:
             return paramiko.ProxyCommand(proxy)
         connection = socket.create_connection((self.hostname, self.port), timeout=CONNECT_S)
-        # Otherwise each command waits for the other side's delayed acknowledgement.
+        # Without TCP_NODELAY each command waits for a delayed acknowledgement of the machine.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in with the keys of the configuration, of the agent, or the default ones.
+        """Log in with the keys of the configuration, of the SSH agent, or OpenSSH's default keys.
 
         Raises:
             RequestError: the machine's host key is not in known_hosts.
-            paramiko.SSHException: the host key has changed, or the login is refused.
+            paramiko.SSHException: known_hosts has another host key of the machine, or the machine refuses the login.
         """
         for path in self.known_hosts:
             with suppress(FileNotFoundError):
@@ -119,10 +124,10 @@ class HostLogin:
         try:
             client.connect(
                 alias or self.hostname,
-                # known_hosts lists an alias without a port.
+                # known_hosts has a HostKeyAlias without a port.
                 port=22 if alias else self.port,
                 username=self.user,
-                key_filename=identities or None,  # type: ignore[arg-type]  # its types know of no list
+                key_filename=identities or None,  # type: ignore[arg-type]  # the stubs lack the list of files
                 sock=way,
                 look_for_keys=self._options.get("identitiesonly") != "yes",
                 allow_agent=str(self._options.get("identityagent", "")).lower() != "none",
@@ -137,16 +142,16 @@ class HostLogin:
 
     @property
     def known_hosts(self) -> tuple[Path, ...]:
-        """The files of confirmed host keys."""
+        """The files with accepted host keys: those of UserKnownHostsFile or else OpenSSH's, and the system's."""
         named = shlex.split(self._options.get("userknownhostsfile", ""))
         return tuple(map(_expanded, named)) + KNOWN_HOSTS[2:] if named else tuple(map(_expanded, KNOWN_HOSTS))
 
     def command(self, argv: Sequence[str]) -> str:
-        """Return the command for the login shell, whatever shell that is, as root."""
+        """Return the line that the user's login shell must execute to run a command as root."""
         return as_root(argv) if self._sudo else shlex.join(argv)
 
     def answers(self) -> bool:
-        """Return whether an SSH server sends its greeting: an open connection may be only the proxy's."""
+        """Return whether the machine's SSH server sends its greeting; a connection alone may be that of the proxy."""
         try:
             way = self.connect()
         except OSError:
@@ -161,10 +166,10 @@ class HostLogin:
 
 
 def require_root(machine: Runs) -> None:
-    """Check that commands run as root.
+    """Check that commands on a machine run as root.
 
     Raises:
-        RequestError: they do not; with a remedy.
+        RequestError: commands run as another user, or sudo needs a password.
     """
     who = machine.run(["id", "-u"])
     if who.ok and who.stdout.strip() == "0":
@@ -172,11 +177,11 @@ def require_root(machine: Runs) -> None:
     if "password is required" in who.stderr or "a terminal is required" in who.stderr:
         raise RequestError(
             f"{machine.name}: sudo asks for a password",
-            remedy="give the user a line in /etc/sudoers.d: USER ALL=(ALL) NOPASSWD: ALL",
+            remedy="add a line for the user to a file in /etc/sudoers.d: USER ALL=(ALL) NOPASSWD: ALL",
         )
-    said = who.stderr.strip() or f"user {who.stdout.strip()}"
+    answer = who.stderr.strip() or f"they run with user id {who.stdout.strip()}"
     raise RequestError(
-        f"{machine.name}: commands are not run as root: {said}", remedy="log in as root, or write sudo = true"
+        f"{machine.name}: commands do not run as root: {answer}", remedy="log in as root, or write sudo = true"
     )
 
 
@@ -185,8 +190,8 @@ def _options(path: Path, host: str) -> paramiko.SSHConfigDict:
         config = paramiko.SSHConfig.from_path(str(path)) if path.exists() else paramiko.SSHConfig()
         return config.lookup(host)
     except (OSError, UnicodeDecodeError, paramiko.SSHException, ImportError) as error:
-        # ImportError: `Match exec` needs a library that is not installed.
-        raise RequestError(f"{path} cannot be understood: {error}") from error
+        # ImportError: `Match exec` in the configuration needs a library that is not installed.
+        raise RequestError(f"the SSH configuration {path} cannot be read: {error}") from error
 
 
 def _expanded(path: str | Path) -> Path:
@@ -195,15 +200,17 @@ def _expanded(path: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Reached(Remote):
-    """An existing machine, over an open connection."""
+    """An existing machine with an open SSH connection, outside of a lab."""
 
     name: str
+    """The name of the machine in the inventory."""
     address: str
+    """The host name or address of the machine."""
     transport: Transport
 
 
 def login_of(host: HostSpec) -> HostLogin:
-    """Return the login of a machine of an inventory.
+    """Return the login to a machine of an inventory.
 
     Raises:
         RequestError: ~/.ssh/config cannot be read.
@@ -213,12 +220,12 @@ def login_of(host: HostSpec) -> HostLogin:
 
 @contextmanager
 def reached(hosts: Sequence[HostSpec], deadline_s: float = REACH_DEADLINE_S) -> Iterator[tuple[Reached, ...]]:
-    """Log in to machines, in order, and check that commands run as root there.
+    """Log in to machines of an inventory, in order, and check that commands run as root; log out at the end.
 
     Raises:
-        DeadlineExceeded: one does not answer.
-        RequestError: its host key is unknown, or its user is not root and cannot become root.
-        RigError: one refuses the login.
+        DeadlineExceeded: a machine accepts no connection within ``deadline_s`` seconds.
+        RequestError: a machine's host key is not in known_hosts, or commands do not run as root.
+        RigError: a machine refuses the login.
     """
     with ExitStack() as undo:
         machines = []

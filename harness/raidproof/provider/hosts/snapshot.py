@@ -1,4 +1,8 @@
-"""The state of a machine before its use, saved on the machine and on this host, and its restoration."""
+"""Snapshots of existing machines: saved before a run changes a machine, on the machine and on this host, and restored.
+
+A snapshot has the machine's configuration and runtime state, not the content of disks. The program that saves and
+restores is `raidproof.guest.keeper`, called the keeper; it runs on the machine.
+"""
 
 import io
 import json
@@ -16,18 +20,20 @@ from raidproof.core.log import logger
 from raidproof.guest import keeper
 
 ROOT = "/var/lib/raidproof"
-"""Folder on the machine."""
+"""The folder on a machine for snapshots."""
 PREFIX = "snapshot."
+"""Start of the name of a snapshot's folder; the name of the run follows."""
 DIRECTORIES = ("/srv/raidproof", "/mnt/raidproof")
-"""Mount points of the layers."""
+"""The folders on a machine in which raidproof mounts file systems."""
 RUNTIME = "/run/raidproof"
-"""Folder of the agents and their config."""
+"""The folder on a machine for raidproof's agents and their configuration."""
 DEADLINE_S = 300.0
-REMEDY = "./raidproof hosts restore INVENTORY"
+UNNAMED = "INVENTORY"
+"""Stands for the path of the inventory in the command of a remedy, where the path is unknown."""
 
 
 class Remote(Protocol):
-    """The part of a machine that is needed here: running a command as root."""
+    """The interface of a machine that this module uses; commands run as root."""
 
     @property
     def name(self) -> str:
@@ -36,57 +42,70 @@ class Remote(Protocol):
     def run(
         self, argv: Sequence[str], *, stdin: str | bytes | None = None, deadline_s: float = DEADLINE_S
     ) -> Completed:
-        """Run a command to its end, whatever its status."""
+        """Run a command, and return its output and its status, which may be a failure."""
 
 
 @dataclass(frozen=True)
 class KeeperConfig:
-    """What a run may change on a machine."""
+    """What a run may change on a machine; the keeper reads these fields as JSON."""
 
     run: str
+    """The name of the run, which is part of the name of the snapshot's folder."""
     role: Literal["server", "client"]
     disks: tuple[str, ...] = ()
-    """Paths in /dev/disk/by-id; arrays on these disks belong to raidproof."""
+    """Paths in /dev/disk/by-id; the run may create arrays on these disks."""
     interface: str | None = None
-    """Interface whose queues are changed, if any."""
+    """The network interface whose queues the run changes; None: the run changes no queues."""
     stop_nfs: bool = False
-    """Whether the owner has agreed that the machine's own NFS server is stopped meanwhile."""
+    """Whether the inventory permits that raidproof stops the machine's own NFS server during the run."""
     directories: tuple[str, ...] = DIRECTORIES
+    """The folders in which the run mounts file systems."""
     runtime: str = RUNTIME
+    """The folder of the run's agents."""
+
+
+def restore_command(inventory: str) -> str:
+    """Return the shell command that restores the machines of an inventory, for messages; ``inventory`` is its path."""
+    return f"./raidproof hosts restore {inventory}"
 
 
 def unrestored(machine: Remote) -> tuple[str, ...]:
-    """Return the runs whose changes on a machine have not been undone."""
-    # If the folder does not exist, find fails, and the result is empty.
+    """Return the names of the runs whose snapshots are on a machine, because the machine has not been restored."""
+    # Without the folder, find fails and prints nothing: there is no snapshot.
     argv = ["find", ROOT, "-maxdepth", "1", "-type", "d", "-name", f"{PREFIX}*", "-not", "-name", "*.new"]
     listed = machine.run([*argv, "-printf", "%f\\n"])
     return tuple(sorted(name.removeprefix(PREFIX) for name in listed.stdout.split()))
 
 
-def require_restored(machine: Remote) -> None:
-    """Check that no earlier run has left a machine changed.
+def require_restored(machine: Remote, inventory: str = UNNAMED) -> None:
+    """Check that a machine has been restored after each earlier run. The remedy names the file ``inventory``.
 
     Raises:
-        RequestError: one has; with the command that restores the machine.
+        RequestError: the machine has a snapshot of an earlier run.
     """
     if runs := unrestored(machine):
-        raise RequestError(f"{machine.name} has not been put back since run {', '.join(runs)}", remedy=REMEDY)
+        raise _not_restored(machine, runs, inventory)
 
 
-def take(machine: Remote, config: KeeperConfig, folder: Path) -> None:
-    """Save all that a run may change, before its first change; the copy goes to ``folder / run``.
+def _not_restored(machine: Remote, runs: Sequence[str], inventory: str) -> RequestError:
+    return RequestError(
+        f"{machine.name} has not been restored since run {', '.join(runs)}", remedy=restore_command(inventory)
+    )
+
+
+def take(machine: Remote, config: KeeperConfig, folder: Path, inventory: str = UNNAMED) -> None:
+    """Save all that a run may change on a machine, before the first change; store a copy in ``folder / run``.
 
     Raises:
-        RequestError: an earlier run was not undone, or the interface has settings that could not be restored.
+        RequestError: the machine has not been restored after an earlier run; or the network interface has queueing
+            disciplines that raidproof could not restore.
         RigError: the state cannot be saved.
     """
     brought = f"{ROOT}/gone.keeper.{config.run}"
     bring(machine, brought)
     answer = ask(machine, brought, "take", config.run, stdin=json.dumps(asdict(config)))
     if runs := answer.get("unrestored"):
-        raise RequestError(
-            f"{machine.name} has not been put back since {', '.join(f'run {run}' for run in runs)}", remedy=REMEDY
-        )
+        raise _not_restored(machine, runs, inventory)
     keep(copy_of(folder, config.run, machine.name), answer["snapshot"])
     set_up = [one for one in (answer["snapshot"]["link"] or {}).get("qdiscs", ()) if one["handle"] != "0:"]
     if set_up:
@@ -94,39 +113,39 @@ def take(machine: Remote, config: KeeperConfig, folder: Path) -> None:
         copy_of(folder, config.run, machine.name).unlink()
         kinds = ", ".join(f"{one['kind']} {one['handle']}" for one in set_up)
         raise RequestError(
-            f"{machine.name} has qdiscs of its own on {config.interface}, which link conditions would end: {kinds}",
+            f"{machine.name} has qdiscs of its own on {config.interface}, which link conditions would remove: {kinds}",
             remedy="request no link conditions, or remove these qdiscs from the interface",
         )
 
 
 def settle(machine: Remote, run: str) -> None:
-    """Stop the machine's own NFS server, after `take` and before the first layer is activated.
+    """Stop the machine's own NFS server, after `take` and before the run changes the machine.
 
     Raises:
-        RequestError: the machine serves NFS, and its owner has not agreed to stop that.
-        RigError: its server does not stop.
+        RequestError: the machine runs an NFS server, and the inventory does not permit raidproof to stop it.
+        RigError: the NFS server does not stop.
     """
     answer = ask(machine, place(run), "settle", run)
     if "serving" in answer:
         daemons = ", ".join(answer["serving"]) or "nfsd"
         raise RequestError(
-            f"{machine.name} is an NFS server already ({daemons}), which would have to stop for the time of the run",
-            remedy="if it is not needed meanwhile, write stop_nfs = true into the inventory",
+            f"{machine.name} is an NFS server already ({daemons}), which raidproof would have to stop during the run",
+            remedy="if this NFS server is not needed during the run, write stop_nfs = true into the inventory",
         )
     if answer["failed"]:
         raise RigError(f"{machine.name}: its own NFS server does not stop: {'; '.join(answer['failed'])}")
 
 
 def place(run: str) -> str:
-    """Return the folder of a run's snapshot on the machine."""
+    """Return the path of the folder of a run's snapshot on a machine."""
     return f"{ROOT}/{PREFIX}{run}"
 
 
 def bring(machine: Remote, where: str) -> None:
-    """Copy the keeper into a folder of a machine.
+    """Copy the keeper into the folder ``where`` of a machine; create the folder if needed.
 
     Raises:
-        CommandFailed: it cannot be written there.
+        CommandFailed: the machine cannot write into the folder.
     """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
@@ -145,13 +164,15 @@ def bring(machine: Remote, where: str) -> None:
 
 
 def ask(machine: Remote, where: str, command: str, run: str, stdin: str | None = None) -> dict[str, Any]:
-    """Run a command of the keeper, and return its answer.
+    """Run the keeper in the folder ``where`` of a machine, and return its answer.
+
+    ``command`` is ``take``, ``settle`` or ``restore``; ``run`` is the name of the run.
 
     Raises:
-        CommandFailed: the command failed.
-        RigError: its answer is not whole.
+        CommandFailed: the keeper failed.
+        RigError: the answer is not JSON, for instance because the output is truncated.
     """
-    # In its folder, because python3 -m looks there first.
+    # With the working directory ``where``, in which python3 -m looks for the package first.
     argv = ["env", f"--chdir={where}", "python3", "-B", "-s", "-m", "keeper", command, run]
     ended = machine.run(argv, stdin=stdin, deadline_s=DEADLINE_S)
     if not ended.ok:
@@ -159,12 +180,15 @@ def ask(machine: Remote, where: str, command: str, run: str, stdin: str | None =
     try:
         answer: dict[str, Any] = json.loads(ended.stdout)
     except ValueError as error:
-        raise RigError(f"{machine.name}: the keeper's answer is not whole: {ended.stdout[-200:]!r}") from error
+        raise RigError(
+            f"{machine.name}: the output of the program that saves and restores the machine (keeper {command}) is not "
+            f"JSON; it ends with {ended.stdout[-200:]!r}"
+        ) from error
     return answer
 
 
 def copies() -> Path:
-    """Return the user's folder on this host with the copies of snapshots, which are kept until a restore succeeds."""
+    """Return the folder on this host with copies of snapshots; a copy is removed when its machine is restored."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state").absolute() / "raidproof"
 
 
@@ -174,7 +198,7 @@ def copy_of(folder: Path, run: str, machine: str) -> Path:
 
 
 def keep(path: Path, content: object) -> None:
-    """Write a file durably (fsync), readable by its owner only."""
+    """Write ``content`` as JSON into a file that only its owner can read, and make the file durable (fsync)."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     aside = path.with_name(f"{path.name}.new")
     with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -194,25 +218,29 @@ class Restored:
     """The result of restoring one machine."""
 
     machine: str
+    """The name of the machine."""
     run: str
+    """The name of the run whose snapshot was restored."""
     failed: tuple[str, ...] = ()
-    """Steps that failed."""
+    """The steps that failed, each with the reason."""
     differences: tuple[str, ...] = ()
-    """Differences from the saved state."""
+    """What still differs from the snapshot, such as ``/etc/fstab: other content``."""
     replaced: dict[str, Any] = field(default_factory=dict)
-    """Configuration that another program changed since, by path, with its replaced content; no layer writes it."""
+    """The files that another program or user changed during the run: the changed content, by path below /etc."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing differs from the saved state; only then the snapshot is removed."""
+        """Whether nothing differs from the snapshot; only then the snapshot is removed."""
         return not self.failed and not self.differences
 
 
 def restore(machine: Remote, run: str, folder: Path) -> Restored:
-    """Restore one machine. Idempotent: repeat an interrupted restore.
+    """Restore one machine from its snapshot of a run. An interrupted restore can be repeated.
+
+    ``folder`` has the copies of snapshots on this host.
 
     Raises:
-        RigError: the machine does not answer, or cannot run the keeper that lies beside its snapshot.
+        RigError: the machine does not answer, or the keeper in the snapshot's folder fails.
     """
     answer = ask(machine, place(run), "restore", run)
     replaced = {path: entry for path, entry in answer["replaced"].items() if path.startswith("/etc/")}
@@ -222,36 +250,41 @@ def restore(machine: Remote, run: str, folder: Path) -> Restored:
     if restored.clean:
         copy = copy_of(folder, run, machine.name)
         copy.unlink(missing_ok=True)
-        with suppress(OSError):  # not empty: copies of other machines, or replaced files
+        with suppress(OSError):  # the folder still has copies of other machines, or replaced files
             copy.parent.rmdir()
     return restored
 
 
 def restore_from_copy(machine: Remote, run: str, folder: Path) -> Restored:
-    """Restore a machine that has lost its own snapshot, from the copy on this host. Raises as `restore`.
+    """Restore a machine that has lost its snapshot, from the copy of the snapshot in ``folder`` on this host.
 
     Raises:
-        RequestError: there is no copy, or the machine still has its own.
+        RequestError: this host has no copy, or the machine still has its snapshot.
+        RigError: the machine does not answer, or the keeper fails.
     """
     path = copy_of(folder, run, machine.name)
     if run in unrestored(machine):
-        raise RequestError(f"{machine.name} has its own snapshot of run {run}", remedy=REMEDY)
+        raise RequestError(
+            f"{machine.name} still has its own snapshot of run {run}", remedy=f"use it: {restore_command(UNNAMED)}"
+        )
     try:
         snapshot = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise RequestError(f"no copy of {machine.name}'s snapshot of run {run}: {error}") from error
+        raise RequestError(f"no copy of {machine.name}'s snapshot of run {run} on this host: {error}") from error
     bring(machine, place(run))
     written = machine.run(["dd", f"of={place(run)}/snapshot.json", "status=none"], stdin=json.dumps(snapshot))
     if not written.ok:
-        raise RigError(f"{machine.name}: the snapshot cannot be written: {written.stderr.strip()}")
+        raise RigError(f"{machine.name}: {place(run)}/snapshot.json cannot be written: {written.stderr.strip()}")
     return restore(machine, run, folder)
 
 
-def restore_all(machines: Sequence[Remote], folder: Path) -> list[Restored]:
-    """Restore every machine that any run has left changed, in reverse order, so clients before their server.
+def restore_all(machines: Sequence[Remote], folder: Path, inventory: str = UNNAMED) -> list[Restored]:
+    """Restore each machine that has snapshots, the last machine first, so clients before their server.
+
+    ``folder`` has the copies of snapshots on this host; ``inventory`` is the path of the inventory, for the remedy.
 
     Raises:
-        RigError: a machine could not be restored; lists what is left, after all have been tried.
+        RigError: a machine could not be restored. All machines have been tried; the message lists what failed.
     """
     restored: list[Restored] = []
     failed: list[str] = []
@@ -261,13 +294,13 @@ def restore_all(machines: Sequence[Remote], folder: Path) -> list[Restored]:
             left += [(machine, run) for run in unrestored(machine)]
         except RaidproofError as error:
             failed.append(f"{machine.name}: {error}")
-    if failed := [*failed, *_put_back(left, folder, restored)]:
-        raise _left(failed)
+    if failed := [*failed, *_restore_each(left, folder, restored)]:
+        raise _incomplete(failed, inventory)
     return restored
 
 
-def _put_back(used: Sequence[tuple[Remote, str]], folder: Path, restored: list[Restored]) -> list[str]:
-    """Try to restore all machines, the last one first; return what is left to do."""
+def _restore_each(used: Sequence[tuple[Remote, str]], folder: Path, restored: list[Restored]) -> list[str]:
+    """Try to restore all machines, the last first; add the results to ``restored``; return messages about failures."""
     failed: list[str] = []
     for machine, run in reversed(used):
         try:
@@ -278,35 +311,44 @@ def _put_back(used: Sequence[tuple[Remote, str]], folder: Path, restored: list[R
     return failed
 
 
-def _left(failed: Sequence[str]) -> RigError:
-    return RigError("not all is as it was found:\n" + "\n".join(failed), remedy=f"see to it, and repeat: {REMEDY}")
+def _incomplete(failed: Sequence[str], inventory: str) -> RigError:
+    return RigError(
+        "machines differ from their state before the run:\n" + "\n".join(failed),
+        remedy=f"remove the causes, and repeat: {restore_command(inventory)}",
+    )
 
 
 def complaints(restored: Restored) -> list[str]:
-    """Return what is left to do on one machine."""
-    return [f"{restored.machine}: {said}" for said in (*restored.failed, *restored.differences)]
+    """Return messages about the failed steps and the remaining differences of one machine."""
+    return [f"{restored.machine}: {what}" for what in (*restored.failed, *restored.differences)]
 
 
 @contextmanager
-def left_as_found(kept: Sequence[tuple[Remote, KeeperConfig]], folder: Path) -> Iterator[None]:
-    """Save machines, run the body, and restore them, whatever happens; the server comes first in ``kept``.
+def left_as_found(
+    kept: Sequence[tuple[Remote, KeeperConfig]], folder: Path, inventory: str = UNNAMED
+) -> Iterator[None]:
+    """Save machines, run the body, and restore the machines, even if the body fails.
+
+    ``kept`` has the server first. ``folder`` gets the copies of snapshots on this host; ``inventory`` is the path of
+    the inventory, for remedies.
 
     Raises:
-        RequestError: a machine has not been restored since an earlier run, or has an NFS server that may not stop.
-        RigError: a machine could not be restored; names the command that tries it again.
+        RequestError: a machine has not been restored after an earlier run, or runs an NFS server that raidproof may
+            not stop.
+        RigError: a machine could not be restored; the remedy is the command that restores it.
     """
     used: list[tuple[Remote, str]] = []
     try:
         for machine, config in kept:
-            take(machine, config, folder)
+            take(machine, config, folder, inventory)
             used.append((machine, config.run))
             settle(machine, config.run)
         yield
     except BaseException as error:
-        if failed := _put_back(used, folder, []):
-            # The error of the body is raised; add this one to it, so that it is not lost.
-            logger.error("%s", _left(failed))
-            error.add_note(str(_left(failed)))
+        if failed := _restore_each(used, folder, []):
+            # The body's error is raised, so this one becomes a note of it.
+            logger.error("%s", _incomplete(failed, inventory))
+            error.add_note(str(_incomplete(failed, inventory)))
         raise
-    if failed := _put_back(used, folder, []):
-        raise _left(failed)
+    if failed := _restore_each(used, folder, []):
+        raise _incomplete(failed, inventory)

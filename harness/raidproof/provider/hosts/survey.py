@@ -1,4 +1,4 @@
-"""A read-only survey of a machine's disks: marks of adoption, and the facts on which the gate decides."""
+"""A read-only survey of a machine's disks: their marks of adoption, and the facts by which the gate judges them."""
 
 import json
 import zlib
@@ -14,54 +14,59 @@ from raidproof.core.layer import HOMEHOST, UUID_PREFIX, Machine, State
 from raidproof.guest import disk_probe as probe
 
 BLOCK = 4096
-"""Bytes of each copy of a mark."""
+"""Size in bytes of a mark; a disk has one copy at its beginning and one at its end."""
 MAGIC = b"raidproof mark 1\n"
-"""Not mistaken for a signature by any tool: none has one at these bytes."""
+"""The first bytes of a mark; no signature that wipefs or blkid finds begins with them."""
 
 _COLUMNS = "KNAME,MAJ:MIN,TYPE,SIZE,RO,MODEL,SERIAL,WWN,MOUNTPOINT"
 _TRUE = {"1", "true"}
 NOTHING_FOUND = 2
-"""Status of blkid if no device has a signature (blkid(8))."""
+"""Exit status of blkid if no device has a signature (blkid(8))."""
 
 
 class Identity(State):
-    """Identity of a disk, independent of its kernel name."""
+    """The properties by which raidproof recognises a disk, whatever its kernel name."""
 
     id: str
-    """The path in /dev/disk/by-id by which the disk was requested."""
+    """The disk's path in /dev/disk/by-id, as in the inventory."""
     size: int
-    """Bytes."""
+    """The size of the disk in bytes."""
     model: str | None = None
     serial: str | None = None
     """The manufacturer's serial number."""
     wwn: str | None = None
+    """The World Wide Name of the disk."""
 
     def __str__(self) -> str:
         return f"{self.id} (model {self.model}, serial number {self.serial}, WWN {self.wwn}, {self.size} bytes)"
 
 
 class Mark(State):
-    """Marks a disk as adopted by raidproof: by which inventory, and as which disk."""
+    """The mark that adoption writes on a disk: it names the inventory and the disk."""
 
     inventory: str
-    """Digest of the confirmed inventory, and of the machine on which it was confirmed."""
+    """A digest of the inventory, and of the machine-id of the server, at the adoption."""
     serial: str
     """The name of the disk in scenarios: disk0, disk1, ..."""
     identity: Identity
 
 
 def encode(mark: Mark) -> bytes:
-    """Return the block that is written for a mark."""
+    """Return the bytes of a mark, as written on a disk.
+
+    Raises:
+        ValueError: the mark is longer than `BLOCK`.
+    """
     body = mark.model_dump_json().encode()
     block = MAGIC + b"%08x %d\n" % (zlib.crc32(body), len(body)) + body
-    # The block must not look like a partition table (signature at bytes 510 and 511) or ext4 (at 1080).
+    # A mark is text and zeros: no tool takes it for a partition table (bytes 510 and 511) or an ext4 (byte 1080).
     if len(block) > BLOCK:
         raise ValueError(f"a mark of {len(block)} bytes does not fit into {BLOCK}")
     return block.ljust(BLOCK, b"\0")
 
 
 def decode(block: bytes) -> Mark | None:
-    """Parse a block; return None if it is not a mark, or a damaged one."""
+    """Return the mark in the bytes of a disk; None if they are no mark, or a damaged one."""
     head, _, rest = block.removeprefix(MAGIC).partition(b"\n")
     if not block.startswith(MAGIC):
         return None
@@ -76,19 +81,19 @@ def decode(block: bytes) -> Mark | None:
 
 
 class Signature(State):
-    """A signature on a disk, or on a partition of it, which identifies its content."""
+    """A signature that wipefs or blkid finds on a disk or partition, and that identifies its content."""
 
     device: str
     """The kernel name of the device with the signature: ``sdb`` or ``sdb1``."""
     kind: str
-    """As libblkid names it: ext4, xfs, linux_raid_member, LVM2_member, crypto_LUKS, zfs_member, gpt, dos, ..."""
+    """The type in libblkid: ext4, xfs, linux_raid_member, LVM2_member, crypto_LUKS, zfs_member, gpt, dos, ..."""
     label: str | None = None
-    """For a RAID member the array's name, prefixed with its home host."""
+    """The label of the file system; of an array's member the array's name, HOMEHOST:NAME (mdadm(8))."""
     uuid: str | None = None
 
     @property
     def owned(self) -> bool:
-        """Whether only raidproof can have written it."""
+        """Whether only raidproof can have written the signature: the home host or the UUID is raidproof's."""
         if self.kind == "linux_raid_member":
             return self.label is not None and self.label.startswith(f"{HOMEHOST}:")
         return self.kind in {"xfs_external_log", "jbd"} and (self.uuid or "").startswith(UUID_PREFIX)
@@ -99,103 +104,113 @@ class Signature(State):
 
 
 class DiskFacts(State):
-    """One block device as found, including the uses of its partitions."""
+    """The survey's findings about one block device and its partitions."""
 
     name: str
-    """Its kernel name in this boot."""
+    """The kernel name of the device in the present boot, such as ``sdb``."""
     number: str
-    """Major and minor number, as ``8:16``."""
+    """The major and minor number of the device, as ``8:16``."""
     kind: str
-    """As lsblk names it: disk, part, lvm, raid5, crypt, mpath, loop, rom, ..."""
+    """The type of the device in lsblk: disk, part, lvm, raid5, crypt, mpath, loop, rom, ..."""
     size: int
-    """Bytes."""
+    """The size of the device in bytes."""
     read_only: bool
     model: str | None = None
     serial: str | None = None
+    """The manufacturer's serial number."""
     wwn: str | None = None
+    """The World Wide Name of the disk."""
     partitions: tuple[str, ...] = ()
+    """The kernel names of the partitions."""
     mounts: tuple[str, ...] = ()
-    """Mount points of the device, or of devices stacked on it."""
+    """The mount points of the device, and of devices stacked on the device."""
     swaps: tuple[str, ...] = ()
+    """The device or partitions that are used as swap."""
     holders: tuple[str, ...] = ()
-    """Block devices that are stacked on it: md0, dm-3, bcache0, loop2."""
+    """The kernel names of block devices stacked on the device: md0, dm-3, bcache0, loop2."""
     openers: tuple[str, ...] = ()
-    """Processes that have it open, by name and number."""
+    """The processes that have the device open, as ``NAME (PID)``."""
     claimed: bool = False
-    """Whether the kernel refuses an exclusive open, without a known holder."""
+    """Whether the kernel refuses to open the device exclusively, although no holder is known."""
     signatures: tuple[Signature, ...] = ()
     blank: bool = False
-    """Whether its first and last MiB are zero, except for raidproof's mark."""
+    """Whether the first and the last MiB of the device are zero, except for raidproof's mark."""
     mark: Mark | None = None
-    """The mark in its first 4 KiB, or else in its last."""
+    """The mark in the first 4 KiB of the device, or else in the last 4 KiB; None: there is no mark."""
     first_mark: bool = False
-    """Whether the first 4 KiB contain the mark."""
+    """Whether the first 4 KiB of the device contain a mark."""
     unknown: tuple[str, ...] = ()
-    """Facts that could not be determined."""
+    """Descriptions of the facts about the device that could not be determined."""
 
 
 class Survey(State):
-    """The disks of one machine, as found at one time."""
+    """The disks of one machine, as found by one survey."""
 
     machine: str
+    """The name of the machine in messages."""
     machine_id: str
-    """From /etc/machine-id, which differs between installations."""
+    """The content of /etc/machine-id, which differs between installations."""
     links: dict[str, str]
-    """Number of the block device behind each requested name."""
+    """The number of the block device to which each requested path leads, as ``8:16``."""
     dangling: tuple[str, ...] = ()
-    """Names that exist, but lead to nothing or to no block device."""
+    """The requested paths that exist, but do not lead to a block device."""
     disks: dict[str, DiskFacts]
-    """By number."""
+    """The block devices of the machine, by number (``8:16``)."""
     unknown: tuple[str, ...] = ()
-    """Facts that could not be determined at all."""
+    """Descriptions of the facts about the machine that could not be determined."""
 
 
 def probe_command(paths: Iterable[str]) -> list[str]:
-    """Return the command that inspects the disks behind paths; the program is its standard input."""
+    """Return the command that inspects the disks to which paths lead.
+
+    The program `raidproof.guest.disk_probe` is the command's standard input.
+    """
     return ["python3", "-I", "-", *paths]
 
 
 def lsblk_command() -> list[str]:
-    """Return the command that lists all block devices with the devices stacked on them."""
+    """Return the lsblk command that lists all block devices, with the devices stacked on each."""
     return ["lsblk", "--json", "--bytes", "--output", _COLUMNS]
 
 
 def wipefs_command(names: Iterable[str]) -> list[str]:
-    """Return the command that lists every signature on devices."""
+    """Return the wipefs command that lists every signature on devices, given by kernel name."""
     return ["wipefs", "--no-act", "--json", *(f"/dev/{name}" for name in names)]
 
 
 def blkid_command(names: Iterable[str]) -> list[str]:
-    """Return the command that reads the signatures of devices directly, without blkid's cache."""
+    """Return the blkid command that reads the signatures of devices, given by kernel name, without blkid's cache."""
     return ["blkid", "--probe", "--output", "export", *(f"/dev/{name}" for name in names)]
 
 
 class BlockDevice(State):
-    """One block device from lsblk; ``mounts`` includes those of devices stacked on it."""
+    """One block device in the output of lsblk; the fields have the same meaning as in `DiskFacts`."""
 
     name: str
     number: str
     kind: str
     size: int
+    """The size of the device in bytes."""
     read_only: bool
     model: str | None
     serial: str | None
     wwn: str | None
     mounts: tuple[str, ...]
+    """The mount points of the device, and of devices stacked on the device."""
 
 
 def parse_lsblk(text: str) -> dict[str, BlockDevice]:
-    """Parse all devices, by number.
+    """Return the block devices in the output of lsblk, by number (``8:16``).
 
     Raises:
-        RigError: the output is not whole.
+        RigError: the output is truncated or lacks a column.
     """
     try:
         found: dict[str, BlockDevice] = {}
         for device in json.loads(text)["blockdevices"]:
             _flatten(device, found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RigError(f"lsblk: not what it should print: {error!r}: {text.strip()[-200:]}") from error
+        raise RigError(f"the output of lsblk is incomplete: {error!r}: {text.strip()[-200:]}") from error
     return found
 
 
@@ -208,7 +223,7 @@ def _flatten(device: Mapping[str, Any], found: dict[str, BlockDevice]) -> tuple[
         name=device["kname"],
         number=device["maj:min"],
         kind=device["type"],
-        # Before 2.33 every value is a string.
+        # In lsblk before 2.33 every value is a string.
         size=int(device["size"]),
         read_only=str(device["ro"]).lower() in _TRUE,
         model=_word(device["model"]),
@@ -224,10 +239,10 @@ def _word(value: str | None) -> str | None:
 
 
 def parse_wipefs(text: str) -> tuple[Signature, ...]:
-    """Parse every signature.
+    """Return the signatures in the output of wipefs.
 
     Raises:
-        RigError: the output is not whole.
+        RigError: the output is truncated or lacks a key.
     """
     try:
         return tuple(
@@ -235,23 +250,23 @@ def parse_wipefs(text: str) -> tuple[Signature, ...]:
             for one in json.loads(text)["signatures"]
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise RigError(f"wipefs: not what it should print: {error!r}: {text.strip()[-200:]}") from error
+        raise RigError(f"the output of wipefs is incomplete: {error!r}: {text.strip()[-200:]}") from error
 
 
 def parse_blkid(text: str) -> tuple[Signature, ...]:
-    """Parse signatures in export format: one paragraph per device.
+    """Return the signatures in the output of blkid in the format ``export``: one paragraph per device.
 
     Raises:
-        RigError: a line has another form.
+        RigError: a line is not KEY=VALUE, or a paragraph names no device.
     """
     found = []
     for paragraph in filter(None, text.split("\n\n")):
         lines = paragraph.strip().splitlines()
         if wrong := next((line for line in lines if "=" not in line), None):
-            raise RigError(f"blkid: not KEY=VALUE: {wrong!r}")
+            raise RigError(f"a line in the output of blkid is not KEY=VALUE: {wrong!r}")
         tags = dict(line.split("=", 1) for line in lines)
         if "DEVNAME" not in tags:
-            raise RigError(f"blkid: a device without a name: {paragraph.strip()[-200:]}")
+            raise RigError(f"a paragraph in the output of blkid has no DEVNAME: {paragraph.strip()[-200:]}")
         device = tags["DEVNAME"].rpartition("/")[2]
         uuid = tags.get("UUID") or tags.get("LOGUUID")
         found += [
@@ -263,25 +278,31 @@ def parse_blkid(text: str) -> tuple[Signature, ...]:
 
 
 class Probed(State):
-    """The findings of the probe."""
+    """The output of `raidproof.guest.disk_probe`, the program that inspects disks on a machine."""
 
     machine_id: str
+    """The content of /etc/machine-id; empty if it could not be read."""
     links: dict[str, str]
+    """The number of the block device to which each requested path leads, as ``8:16``."""
     dangling: tuple[str, ...]
+    """The requested paths that exist, but do not lead to a block device."""
     facts: dict[str, dict[str, tuple[str, ...]]]
-    """By number and word."""
+    """The values of each fact (``size``, ``mount``, ...), by the number of the device and the name of the fact."""
     incomplete: tuple[str, ...]
+    """The files and folders that could not be read."""
 
 
 def parse_probe(text: str) -> Probed:
-    """Parse the output of the probe.
+    """Return the findings in the output of the program that inspects disks.
 
     Raises:
-        RigError: the output is not whole.
+        RigError: the output is truncated, or a line has an unknown form.
     """
     lines = [line.split("\t") for line in text.splitlines()]
     if not lines or lines[-1] != ["end"]:
-        raise RigError(f"the output of the disk probe was cut off: {text.strip()[-200:] or 'nothing'}")
+        raise RigError(
+            f"the output of the program that inspects the disks is truncated; it ends with {text.strip()[-200:]!r}"
+        )
     facts: dict[str, dict[str, tuple[str, ...]]] = {}
     links, dangling, incomplete, machine_id = {}, [], [], ""
     for line in lines[:-1]:
@@ -298,7 +319,7 @@ def parse_probe(text: str) -> Probed:
                 of = facts.setdefault(number, {})
                 of[word] = (*of.get(word, ()), value)
             case _:
-                raise RigError(f"the output of the disk probe is invalid: {line!r}")
+                raise RigError(f"the output of the program that inspects the disks has an invalid line: {line!r}")
     if not machine_id:
         incomplete.append("/etc/machine-id")
     return Probed(
@@ -311,15 +332,17 @@ def parse_probe(text: str) -> Probed:
 
 
 def survey(machine: Machine, paths: Sequence[str]) -> Survey:
-    """Collect all that a machine reports about the disks behind paths, with four commands that do not write.
+    """Return a survey of a machine's block devices, made by four commands that do not write.
+
+    ``paths`` are paths in /dev/disk/by-id. The disks to which they lead are inspected in detail.
 
     Raises:
-        RigError: the machine has no Python, or the output of the probe was cut off.
+        RigError: the machine has no Python, or the output of the program that inspects disks is truncated.
     """
     source = Path(probe.__file__).read_text()
     seen = machine.run(probe_command(paths), stdin=source)
     if not seen.ok:
-        raise RigError(f"{machine.name}: the disks could not be looked at: {seen.stderr.strip()[-500:]}")
+        raise RigError(f"{machine.name}: the disks could not be inspected: {seen.stderr.strip()[-500:]}")
     probed = parse_probe(seen.stdout)
     names = sorted(
         {name for of in probed.facts.values() for word in ("disk", "partition") for name in of.get(word, ())}
@@ -333,7 +356,11 @@ def survey(machine: Machine, paths: Sequence[str]) -> Survey:
 def assemble(
     machine: str, probed: Probed, listed: Completed, signed: Completed | None, carried: Completed | None
 ) -> Survey:
-    """Combine the findings; pure. A failed command or an invalid output makes the survey incomplete."""
+    """Return the survey of the machine ``machine``, from the outputs of the four commands.
+
+    ``listed``, ``signed`` and ``carried`` are the results of lsblk, wipefs and blkid; None: there was no disk to read.
+    A failed command or an invalid output makes the survey incomplete, and is described in `Survey.unknown`.
+    """
     unknown = list(probed.incomplete)
     devices: dict[str, BlockDevice] = {}
     signatures: list[Signature] = []
@@ -343,7 +370,7 @@ def assemble(
             signatures = [*parse_wipefs(_output(signed, {0})), *parse_blkid(_output(carried, {0, NOTHING_FOUND}))]
     except RigError as error:
         unknown.append(str(error))
-    # Devices that were not requested matter, too: one of them may be another path to a disk.
+    # The survey has all devices: one that was not requested may be another path to a requested disk.
     disks = {number: DiskFacts(**_common(device)) for number, device in devices.items() if number not in probed.facts}
     for number, facts in probed.facts.items():
         disks[number] = _facts(number, facts, devices.get(number), signatures)
@@ -381,13 +408,13 @@ def _facts(
 
     name, size, read_only, blank = one("disk"), one("size"), one("ro"), one("blank")
     if device is None:
-        unknown.append("lsblk does not list it")
+        unknown.append(f"lsblk does not list device {number}")
     elif (device.name, str(device.size)) != (name, size):
-        unknown.append(f"lsblk has another device: {device.name}, {device.size} bytes")
+        unknown.append(f"lsblk lists another device as {number}: {device.name}, {device.size} bytes")
     mine = {name, *facts.get("partition", ())}
     first, last = (_mark(facts.get(word, ())) for word in ("first", "last"))
     if first is not None:
-        # An array of raidproof extends to the end of its members, and the parity of their marks can look like a mark.
+        # The last block may be data of an array: the parity of its members' marks can look like a mark.
         last = None
     return DiskFacts(
         name=name,
@@ -417,7 +444,7 @@ def _mark(blocks: Sequence[str]) -> Mark | None:
 
 
 def _merged(signatures: Iterable[Signature]) -> Iterator[Signature]:
-    """Yield each signature once: two tools report it, and a superblock may have several copies."""
+    """Yield each signature once: wipefs and blkid report the same ones, and a superblock may have several copies."""
     known = list(dict.fromkeys(signatures))
     for one in known:
         # wipefs reports no UUID of an XFS log; blkid does.

@@ -1,1 +1,1 @@
-"""Provider ``vagrant``: machines that Vagrant makes."""
+"""Provider ``vagrant``: Vagrant creates the machines from boxes, by libvirt."""

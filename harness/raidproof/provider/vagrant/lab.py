@@ -1,4 +1,4 @@
-"""Provider ``vagrant``: machines that Vagrant makes with the lab's own libvirt, on the disk engine."""
+"""Provider ``vagrant``: Vagrant creates the machines, with a libvirt that runs inside the lab."""
 
 from pathlib import Path
 
@@ -30,32 +30,35 @@ from raidproof.provider.vagrant.machine import (
 )
 
 HOST_KEY_DEADLINE_S = 60.0
+"""Seconds within which a machine of a user's box must present its host key."""
 
 
 class Vagrants(Provider):
-    """Makes the machines of one lab."""
+    """Provider ``vagrant``: creates the machines of one lab by Vagrant and libvirt."""
 
     name = NAME
     boots_together = True
 
     def __init__(self) -> None:
         self.kernels: dict[str, Kernel] = {}
-        """By machine name; a user's box has its own kernel."""
+        """The kernel of each machine, by the machine's name; a machine of a user's box has no entry."""
         self.boxes: dict[str, Box | UserBox] = {}
+        """The box of each machine, by the machine's name."""
         self.answer = KvmAnswer(works=False, reason="not tried")
-        """Whether KVM boots a guest here."""
+        """Whether KVM can run guests on this host."""
         self._powers: dict[str, VagrantPower] = {}
         self._up_s = 0.0
         self._ways: dict[str, SshConfig] = {}
-        """Logins to machines of a user's boxes."""
+        """Vagrant's logins to the machines of user's boxes, by the machine's name."""
         self._fitted: dict[str, BoxGuest] = {}
 
     def prepare(self, topology: Topology) -> None:
-        """Fetch kernels and images, make boxes of them, and find out whether KVM works.
+        """Fetch and build kernels, images and boxes, and determine whether KVM works.
 
         Raises:
-            RequestError: there is no such kernel, image or box.
-            RequirementMissing: not root, or this host has no Vagrant, libvirt or QEMU.
+            RequestError: a requested kernel, image or box does not exist.
+            RequirementMissing: the user is not root, or this host lacks Vagrant, libvirt or QEMU.
+            RigError: a download or a build failed.
         """
         libvirt.require()
         self.answer = kvm.find_out()
@@ -69,11 +72,11 @@ class Vagrants(Provider):
             self.boxes[machine.name] = box.get(image.get(asked), found)
 
     def enclose(self, directory: Path) -> Namespace:
-        """Return namespaces for network, processes and libvirt's folders."""
+        """Return the namespaces for a lab's network and processes, with folders of its own for libvirt."""
         return Namespace(directory, folders=libvirt.folders(directory))
 
     def furnish(self, site: Site) -> None:
-        """Start libvirt with the lab's network, and let Vagrant make and boot all machines."""
+        """Start libvirt with the lab's network, and let Vagrant create and boot all machines."""
         own = Libvirt(site.namespace, site.directory, site.logs)
         own.start(site.topology, {spec.name: hardware_address(spec) for spec in site.topology.machines})
         key = site.directory / "key"
@@ -85,7 +88,7 @@ class Vagrants(Provider):
             self._powers[one.spec.name] = VagrantPower(one, own, site.logs, poweroff)
         made = Vagrant(site.namespace, own, site.directory, site.logs, guests)
         made.prepare(self.boxes.values(), accelerated=self.answer.works)
-        step("vagrant makes the machines")
+        step("vagrant creates and boots the machines")
         begun = now_ns()
         made.up(list(self._powers.values()))
         self._up_s = (now_ns() - begun) / 1e9
@@ -109,21 +112,21 @@ class Vagrants(Provider):
         )
 
     def power(self, spec: MachineSpec, site: Site) -> VagrantPower:  # noqa: ARG002
-        """Return the power switch of a machine; Vagrant has already switched it on for the first time."""
+        """Return the power control of a machine that Vagrant has already booted."""
         return self._powers[spec.name]
 
     def machine(self, spec: MachineSpec, site: Site) -> Machine:
-        """Return a machine; for a user's box, with the login that Vagrant uses.
+        """Return a machine. The login to a machine of a user's box is that of Vagrant.
 
         Raises:
-            DeadlineExceeded: it does not present its host key.
+            DeadlineExceeded: a machine of a user's box does not present its host key.
         """
         own = self.boxes[spec.name]
         if not isinstance(own, UserBox):
             return super().machine(spec, site)
         way = self._ways[spec.name]
         deadline = Deadline.after(HOST_KEY_DEADLINE_S)
-        # A box's host key is not known in advance. After the first boot, the presented key is pinned.
+        # A user's box makes its host key at the first boot, so the first key that the machine presents is pinned.
         key = learn_host_key(site.namespace.socket, way.address, way.port, deadline)
         login = BoxLogin(way.address, way.port, way.user, way.keys, key, site.namespace.socket)
         login.save(site.directory, spec.name)
@@ -144,12 +147,12 @@ class Vagrants(Provider):
 
     @property
     def accelerator(self) -> Accelerator:
-        """What executes the guests' instructions."""
+        """The accelerator of the machines: KVM if KVM works, else TCG."""
         return self.answer.accelerator
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The host programs that take part."""
+        """The programs of this host that run during a lab, by name, each as the start of its command."""
         return {**super().programs, "vagrant": ("vagrant",), "libvirt": ("libvirtd",), "qemu": (PROGRAM,)}
 
     @property
@@ -160,13 +163,14 @@ class Vagrants(Provider):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """How the machines ran."""
-        said = [f"vagrant with {self.accelerator.name}: {self.answer.reason}"]
-        said.append(f"vagrant up took {self._up_s:.0f} s for all machines")
-        said += [f"{name} is box {one}, with that box's kernel and packages" for name, one in self._users.items()]
-        said += [
-            f"{name}: its kernel prints nothing on the serial console, so its errors after a crash are not seen"
+        """Sentences for the report: the accelerator, the duration of vagrant up, and facts about user's boxes."""
+        notes = [f"vagrant with {self.accelerator.name}: {self.answer.reason}"]
+        notes.append(f"vagrant up took {self._up_s:.0f} s for all machines")
+        notes += [f"{name} runs box {one}, with the box's kernel and packages" for name, one in self._users.items()]
+        notes += [
+            f"{name}: the box's kernel prints nothing on the serial console, so raidproof does not see kernel errors "
+            "of a boot that ended with a crash"
             for name, one in self._fitted.items()
             if one.silent
         ]
-        return tuple(said)
+        return tuple(notes)

@@ -1,7 +1,7 @@
-"""The lab's own libvirt: daemon, network and storage pool inside its namespace, independent of the host's libvirt.
+"""The libvirt of one lab: daemon, network and storage pool in the lab's namespaces, independent of the host's libvirt.
 
-Nothing of the host is touched: the daemon's folders for configuration, state and sockets are the lab's, its network
-and firewall rules are in the lab's network namespace, and the daemon ends with the namespace.
+The host does not change: the daemon has its own folders for configuration, state and sockets, its network and firewall
+rules are in the lab's network namespace, and the daemon ends with the lab.
 """
 
 import json
@@ -22,9 +22,11 @@ from raidproof.namespace.network import BRIDGE
 
 URI = "qemu:///system"
 NETWORK = POOL = "raidproof"
+"""The name of the lab's network in libvirt, and of the storage pool."""
 PLACES = ("/run", "/etc/libvirt", "/var/lib/libvirt", "/var/cache/libvirt", "/var/log/libvirt")
-"""The daemon's folders; all of /run, where it also looks for dbus, systemd and firewalld."""
+"""Folders of the host in whose place the daemon sees folders of the lab; /run hides dbus, systemd and firewalld."""
 PROGRAMS = ("vagrant", "libvirtd", "virsh", "dnsmasq", "iptables", "qemu-system-x86_64", "qemu-img")
+"""The programs of this host that provider ``vagrant`` needs."""
 SEARCHED = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 START_DEADLINE_S = 60.0
 ANSWER_DEADLINE_S = 60.0
@@ -43,35 +45,38 @@ namespaces = []
 cgroup_controllers = []
 stdio_handler = "file"
 """
-"""No cgroup, label or namespace besides the lab's own.
+"""The content of qemu.conf: no cgroups, security labels or mount namespaces; the lab has its own namespaces.
 
-QEMU itself writes the consoles, so virtlogd, which would cut them at 2 MiB, is not needed.
+With ``stdio_handler = "file"`` QEMU writes the console logs itself; virtlogd would truncate them at 2 MiB.
 """
 
 
 def require() -> None:
-    """Check that a separate libvirt can run here.
+    """Check that this host can run a separate libvirt for each lab.
 
     Raises:
-        RequirementMissing: not root, or something is not installed; names it.
+        RequirementMissing: the user is not root, or this host lacks a program or folder of libvirt or Vagrant.
     """
     if os.geteuid() != 0:
         raise RequirementMissing(
-            "provider vagrant needs root: libvirt runs machines of the system, with networks of its own",
+            "provider vagrant needs root, because libvirt creates networks and runs machines as root",
             remedy="run as root, or use provider qemu",
         )
     absent = [f"program {name}" for name in PROGRAMS if shutil.which(name, path=SEARCHED) is None]
     absent += [f"folder {place}" for place in PLACES if not Path(place).is_dir()]
     if absent:
         raise RequirementMissing(
-            f"provider vagrant: not there: {', '.join(absent)}",
+            f"provider vagrant: this host lacks {', '.join(absent)}",
             remedy=install_list(VAGRANT),
         )
 
 
 def folders(directory: Path) -> dict[Path, Path]:
-    """Create folders and configuration of the lab's libvirt; return the private folder for each host folder."""
-    # Short names: the path of a unix socket has at most 107 bytes.
+    """Create the folders and the configuration of a lab's libvirt below ``directory``.
+
+    Return, for each folder of `PLACES`, the lab's folder that the daemon sees in its place.
+    """
+    # Short names, because the path of a UNIX socket has at most 107 bytes.
     made = {Path(place): directory / "lv" / place.strip("/").replace("/", "-") for place in PLACES}
     for folder in made.values():
         folder.mkdir(parents=True, exist_ok=True)
@@ -84,9 +89,10 @@ def folders(directory: Path) -> dict[Path, Path]:
 
 
 def network_xml(topology: Topology, addresses: dict[str, str]) -> str:
-    """Return the definition of the lab's network: the harness's bridge, and the address of each machine (name -> MAC).
+    """Return the XML definition of the lab's network in libvirt, on the bridge of the harness's host.
 
-    Only these machines get an address, so an address always leads to the right machine.
+    ``addresses`` has the hardware address of each machine, by name. DHCP gives each hardware address the machine's IP
+    address, and gives other interfaces none, so an IP address always leads to the right machine.
     """
     network = ET.Element("network")
     ET.SubElement(network, "name").text = NETWORK
@@ -101,15 +107,17 @@ def network_xml(topology: Topology, addresses: dict[str, str]) -> str:
 
 @dataclass
 class Libvirt:
-    """The libvirt of one lab."""
+    """The libvirt of one lab: its daemon, and the commands of virsh."""
 
     namespace: Namespace
     directory: Path
+    """The directory of the lab."""
     logs: Path
+    """The directory of the daemon's log."""
 
     @property
     def run(self) -> Path:
-        """The lab's /run, as a path for the harness."""
+        """The folder on this host that the daemon sees as /run."""
         return self.directory / "lv" / "run"
 
     @property
@@ -120,9 +128,11 @@ class Libvirt:
     def start(self, topology: Topology, addresses: dict[str, str]) -> None:
         """Start the daemon, the lab's network (in place of `create_network`) and the storage pool.
 
+        ``addresses`` has the hardware address of each machine, by name.
+
         Raises:
             RequirementMissing: libvirt is not installed.
-            RigError: the daemon does not start; with its messages.
+            RigError: the daemon, the network or the storage pool does not start.
         """
         daemon = self.namespace.spawn(["libvirtd"], output=self.logs / "libvirtd.log")
 
@@ -130,7 +140,7 @@ class Libvirt:
             daemon.require_running()
             return (self.run / "libvirt/libvirt-sock").exists() and self.virsh("uri").ok
 
-        wait_until(answers, Deadline.after(START_DEADLINE_S), "libvirt", interval_s=0.05)
+        wait_until(answers, Deadline.after(START_DEADLINE_S), "libvirt to answer", interval_s=0.05)
         description = self.directory / "network.xml"
         description.write_text(network_xml(topology, addresses))
         self.succeed("net-create", str(description))
@@ -138,7 +148,7 @@ class Libvirt:
         self.succeed("pool-create-as", POOL, "dir", "--target", str(self.pool))
 
     def virsh(self, *words: str) -> Completed:
-        """Run virsh, from outside: over the daemon's socket."""
+        """Run virsh on this host, connected to the daemon's socket; return its output and its status."""
         uri = f"{URI}?socket={self.run / 'libvirt/libvirt-sock'}"
         return command.run(["virsh", "--quiet", "--connect", uri, *words], deadline_s=ANSWER_DEADLINE_S)
 
@@ -154,7 +164,7 @@ class Libvirt:
         return completed.stdout
 
     def offer(self, images: Sequence[tuple[Path, str]]) -> None:
-        """Link images (file, name of the volume) into the storage pool, without a copy; they are only read."""
+        """Add images to the storage pool as symbolic links; each image is a file and the name of its volume."""
         for path, name in images:
             (self.pool / name).symlink_to(path)
         self.succeed("pool-refresh", POOL)
@@ -164,50 +174,54 @@ class Libvirt:
         return self.succeed("domstate", domain).strip()
 
     def start_machine(self, domain: str) -> None:
-        """Switch an existing machine on."""
+        """Switch a machine on that libvirt has defined and that is off."""
         self.succeed("start", domain)
 
     def _pid_file(self, domain: str) -> Path:
         return self.run / "libvirt/qemu" / f"{domain}.pid"
 
     def running(self, domain: str) -> bool:
-        """Return whether a machine's QEMU runs, as far as libvirt has noticed."""
+        """Return whether a machine's QEMU is running: whether libvirt has a PID file for it."""
         return self._pid_file(domain).exists()
 
     def kill(self, domain: str) -> None:
-        """End a machine like a power cut: SIGKILL to its QEMU; virsh's ``destroy`` would let QEMU flush its disks.
+        """Send SIGKILL to the QEMU of a machine, as for a power cut; ``virsh destroy`` would let QEMU flush its disks.
 
         Raises:
-            RigError: the machine does not run, or libvirt does not notice its end.
+            RigError: the machine is not running.
         """
         try:
             pid = int(self._pid_file(domain).read_text())
         except FileNotFoundError as error:
-            raise RigError(f"{domain} does not run: {self.cause(domain)}") from error
+            raise RigError(f"{domain} is not running: {self.cause(domain)}") from error
         self.namespace.end(pid)
 
     def wait_off(self, domain: str, deadline: Deadline) -> None:
-        """Return when libvirt has noticed the end of a machine."""
+        """Wait until libvirt reports that a machine is off.
+
+        Raises:
+            DeadlineExceeded: libvirt still reports another state.
+        """
         wait_until(
-            lambda: self.state(domain) == "shut off", deadline, f"libvirt to see the end of {domain}", interval_s=0.02
+            lambda: self.state(domain) == "shut off", deadline, f"libvirt to report {domain} shut off", interval_s=0.02
         )
 
     def cause(self, domain: str) -> str:
-        """Return QEMU's last message: the reason why it did not start, or ended."""
+        """Return the last error in the log of a machine's QEMU, or the last line: why QEMU did not start, or ended."""
         log = self.directory / "lv/var-log-libvirt/qemu" / f"{domain}.log"
-        said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-        words = [line for line in said if "qemu-system" in line and "error" in line.lower()] or said[-1:]
-        return words[-1] if words else "no output"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        errors = [line for line in lines if "qemu-system" in line and "error" in line.lower()] or lines[-1:]
+        return errors[-1] if errors else "no output"
 
 
 def pool_volume(box: str, image: Path, disk: str, version: str = "0") -> str:
-    """Return vagrant-libvirt's name of the volume of a box's disk; version ``0`` is a box without a version."""
+    """Return the name that vagrant-libvirt gives to the volume of a box's disk; version ``0``: without a version."""
     known = version if version != "0" else f"0_{int(image.stat().st_mtime)}"
     return f"{box.replace('/', '-VAGRANTSLASH-')}_vagrant_box_image_{known}_{disk}.img"
 
 
 def virtual_size_gib(image: Path) -> int:
-    """Return the size of a disk image in whole GiB, as in a box's metadata."""
+    """Return the virtual size of a disk image in GiB, rounded up."""
     info = json.loads(command.succeed(["qemu-img", "info", "--output=json", image]))
     size: int = info["virtual-size"]
     return -(-size // 2**30)

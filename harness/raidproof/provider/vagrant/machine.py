@@ -1,4 +1,4 @@
-"""Machines that Vagrant makes with libvirt: the input of vms/Vagrantfile, Vagrant's command line, and their power."""
+"""Machines that Vagrant creates with libvirt: the input of vms/Vagrantfile, runs of Vagrant, and power control."""
 
 import json
 import shlex
@@ -26,74 +26,88 @@ from raidproof.provider.vagrant.libvirt import NETWORK, POOL, Libvirt
 
 NAME = "vagrant"
 CANNOT_PROVE = (
-    "vagrant: disks are simulated from their profiles, and without one have no mechanics at all: rates compare "
-    "configurations, and prove nothing of a particular drive",
-    "vagrant: each machine's system disk survives a cut as the host's page cache; only member disks lose their caches",
+    "vagrant: a member disk has the latency of its profile, or none without a profile: rates compare configurations, "
+    "and do not predict those of a real drive",
+    "vagrant: a system disk loses at a power cut only what QEMU has not yet written to its file on this host; only "
+    "member disks have a simulated volatile cache",
 )
+"""What a run with this provider cannot prove; the report lists these sentences."""
 EMULATED = (
-    "vagrant: processors are emulated, at about a tenth of the speed: rates say nothing, and races between CPUs show "
-    "with other odds than on hardware"
+    "vagrant: CPUs are emulated, at about a tenth of the speed of hardware: measured rates are meaningless, and races "
+    "between CPUs occur with another probability than on hardware"
 )
-"""What emulation cannot prove, in addition."""
+"""What a run cannot prove, in addition to `CANNOT_PROVE`, if KVM does not work."""
 USERS = (
-    "vagrant: what a user's box runs, kernel and packages, is as its maker built it: differences to another box or "
-    "image are not of one component alone"
+    "vagrant: kernel and packages of a user's box differ from those of other boxes and images in many components, so "
+    "a comparison does not show which component causes a difference"
 )
-"""What the user's boxes cannot prove, in addition."""
+"""What a run cannot prove, in addition to `CANNOT_PROVE`, if a machine is made from a user's box."""
 USERS_POWEROFF = ("systemctl", "poweroff")
+"""The command for an orderly shutdown of a machine of a user's box."""
 UP_DEADLINE_S = 150.0
-"""Seconds for all machines together; repeated once if some did not come up: Vagrant's wait for an address can hang."""
+"""Seconds within which ``vagrant up`` must boot all machines of raidproof's boxes.
+
+raidproof repeats a failed ``vagrant up`` once, because Vagrant's wait for an address can hang.
+"""
 USERS_UP_DEADLINE_S = 600.0
-"""The same for boxes that start a whole distribution."""
+"""Seconds within which ``vagrant up`` must boot all machines, if some are of user's boxes, which boot slowly."""
 SHORT_DEADLINE_S = 60.0
+"""Time limit in seconds for a Vagrant command that does not boot machines."""
 OFF_DEADLINE_S = 20.0
+"""Seconds within which libvirt must report that a machine is off after its QEMU has ended."""
 FILE = recipe.VMS / "Vagrantfile"
 BOOT_DEADLINE_S = 120
+"""Seconds that Vagrant waits until it can log in to a machine (``config.vm.boot_timeout``)."""
 CONFIG_SLOT, MODULES_SLOT, FIRST_SLOT = "0x10", "0x11", 0x12
-"""Slots of raidproof's disks on the bus pcie.0.
+"""PCI slots on bus pcie.0 of the configuration disk, of the modules, and of the first member disks.
 
-By default QEMU takes the lower ones, which libvirt gives to its devices.
+libvirt uses lower slots for its own devices, and without a slot QEMU would choose one of these.
 """
 HOST_CPU: dict[str, Any] = {"cpu_mode": "host-passthrough"}
 EMULATED_CPU: dict[str, Any] = {
     "cpu_mode": "custom",
     "cpu_model": "qemu64",
-    # QEMU 7.2 emulates cmpxchg16b wrongly (it leaves garbage in EFLAGS), and the kernel's allocator then crashes.
+    # Without cx16, because QEMU 7.2 emulates cmpxchg16b wrongly (garbage in EFLAGS): the kernel's allocator crashes.
     "cpu_features": [{"name": "cx16", "policy": "disable"}],
 }
 
 
 @dataclass(frozen=True)
 class Guest:
-    """A machine that Vagrant shall make."""
+    """The description of a machine that Vagrant is to create."""
 
     spec: MachineSpec
     box: str
+    """The name of the box in Vagrant."""
     console: Path
-    """Log file of its serial console."""
+    """The file to which the serial console is written."""
     version: str | None = None
-    """Version of the box; None: the only one."""
+    """The version of the box; None: the box has no version."""
     config: Path | None = None
-    """Configuration disk of the machine, for raidproof's boxes; None for a user's box."""
+    """The configuration disk of a machine of raidproof's box; None for a user's box."""
     modules: Path | None = None
-    """Disk with the modules of its kernel, likewise.
+    """The image of the kernel's modules of raidproof's box; None for a user's box.
 
-    The box defines it, too, but raidproof's arguments for QEMU replace those.
+    The box's Vagrantfile attaches the image too, but arguments for QEMU in vms/Vagrantfile replace those of the box.
     """
     arguments: str | None = None
-    """The kernel's command line; None: from the box."""
+    """The kernel's command line; None: that of the box."""
     key: Path | None = None
-    """The private key that the machine accepts; None: from the box."""
+    """The file of the private key that the machine accepts; None: the key of the box."""
     disks: MemberDisks | None = None
+    """The member disks of the server; None for a client."""
 
 
 def lab_json(guests: Sequence[Guest], *, accelerated: bool) -> str:
-    """Return the whole file; ``accelerated`` means with KVM."""
+    """Return the JSON file that vms/Vagrantfile reads; ``accelerated``: the machines use KVM."""
     return json.dumps({"machines": [described(guest, accelerated=accelerated) for guest in guests]}, indent=1)
 
 
 def described(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
-    """Return one machine: options of Vagrant and of vagrant-libvirt by name, and QEMU's arguments for the disks."""
+    """Return the JSON object of one machine for vms/Vagrantfile; ``accelerated``: the machine uses KVM.
+
+    The object has options of Vagrant and of vagrant-libvirt, by name, and the arguments for QEMU that attach disks.
+    """
     spec = guest.spec
     ssh: dict[str, Any] = {"insert_key": False}
     if guest.key is not None:
@@ -117,7 +131,7 @@ def described(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
         "graphics_type": "none",
         "memballoon_enabled": False,
         "storage_pool_name": POOL,
-        # The only network of the lab: Vagrant's management network.
+        # Vagrant's management network is the only network of the lab.
         "management_network_name": NETWORK,
         "management_network_address": str(GATEWAY.network),
         "management_network_mode": "none",
@@ -139,7 +153,7 @@ def described(guest: Guest, *, accelerated: bool) -> dict[str, Any]:
 
 
 def numa_nodes(spec: MachineSpec) -> list[dict[str, Any]]:
-    """Return equal shares of CPUs and memory (in MiB), in the form for vagrant-libvirt."""
+    """Return a machine's NUMA nodes for vagrant-libvirt, with equal shares of CPUs and memory (in MiB)."""
     share = spec.cpus // spec.numa_nodes
     return [
         {"cpus": f"{node * share}-{(node + 1) * share - 1}", "memory": spec.memory // MIB // spec.numa_nodes}
@@ -148,9 +162,9 @@ def numa_nodes(spec: MachineSpec) -> list[dict[str, Any]]:
 
 
 def qemu_arguments(guest: Guest) -> list[str]:
-    """Return the arguments that attach the configuration disk and the members, each with its serial number.
+    """Return the arguments for QEMU that attach the configuration disk, the modules and the member disks.
 
-    A machine that restarts itself, as after a panic, ends instead: the harness switches it on.
+    Each disk has its serial number. With ``-no-reboot``, QEMU ends when the machine restarts, as after a panic.
     """
     words = ["-no-reboot"]
     for serial, file, slot in (("config", guest.config, CONFIG_SLOT), ("modules", guest.modules, MODULES_SLOT)):
@@ -179,15 +193,17 @@ def _disk(serial: str, source: Sequence[tuple[str, str]], slot: str, *, written:
 
 @dataclass(frozen=True)
 class Message:
-    """A line of ``vagrant --machine-readable``."""
+    """A line in the output of ``vagrant --machine-readable``."""
 
     target: str
+    """The name of the machine; empty for a message about no machine."""
     kind: str
+    """The type of the message: ``ui``, ``error-exit``, ``ssh-config``, ..."""
     data: tuple[str, ...]
 
 
 def parse_messages(text: str) -> list[Message]:
-    """Parse the lines of ``vagrant --machine-readable``: time, machine, kind, data; skip all other lines."""
+    """Return the messages in the output of ``vagrant --machine-readable``; skip lines of another form."""
     found = []
     for line in text.splitlines():
         stamp, *words = line.split(",")
@@ -202,7 +218,7 @@ def _plain(word: str) -> str:
 
 
 def complaint(messages: Sequence[Message]) -> str | None:
-    """Return why Vagrant failed, in one line: its final error, or else an error message of its output."""
+    """Return why Vagrant failed, in one line: its final error, or else its first error message; None if no error."""
     errors = [message.data[-1] for message in messages if message.kind == "error-exit" and message.data]
     errors += [message.data[-1] for message in messages if message.kind == "ui" and message.data[:1] == ("error",)]
     return " ".join(errors[0].split()) if errors else None
@@ -210,45 +226,52 @@ def complaint(messages: Sequence[Message]) -> str | None:
 
 @dataclass(frozen=True)
 class SshConfig:
-    """Vagrant's login to a machine."""
+    """Vagrant's SSH login to a machine."""
 
     address: str
+    """The address of the machine on the lab's network."""
     port: int
     user: str
     keys: tuple[Path, ...]
+    """The files of private keys that the machine accepts."""
 
 
 def parse_ssh_config(text: str) -> dict[str, SshConfig]:
-    """Parse the output of ``vagrant ssh-config``, by machine."""
+    """Return the logins in the output of ``vagrant ssh-config``, by the machine's name."""
     parsed = paramiko.SSHConfig.from_text(text)
     found = {}
     for name in parsed.get_hostnames() - {"*"}:
-        said = parsed.lookup(name)
+        options = parsed.lookup(name)
         found[name] = SshConfig(
-            said["hostname"], int(said["port"]), said["user"], tuple(map(Path, said.get("identityfile", ())))
+            options["hostname"],
+            int(options["port"]),
+            options["user"],
+            tuple(map(Path, options.get("identityfile", ()))),
         )
     return found
 
 
 @dataclass
 class Vagrant:
-    """Vagrant's view of the machines of one lab: its home, state and runs, all in the lab's directory."""
+    """Runs Vagrant for the machines of one lab, with VAGRANT_HOME and all state in the lab's directory."""
 
     namespace: Namespace
     libvirt: Libvirt
     directory: Path
+    """The directory of the lab."""
     logs: Path
+    """The directory for the output of each run of Vagrant."""
     guests: Sequence[Guest]
     _runs: int = 0
 
     @property
     def home(self) -> Path:
-        """The lab's own VAGRANT_HOME."""
+        """The VAGRANT_HOME of the lab."""
         return self.directory / "vagrant"
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of every run of Vagrant."""
+        """The environment variables of each run of Vagrant."""
         return {
             **environment(self.home),
             "VAGRANT_CWD": str(FILE.parent),
@@ -257,22 +280,24 @@ class Vagrant:
         }
 
     def prepare(self, boxes: Iterable[Box | UserBox], *, accelerated: bool) -> None:
-        """Link the boxes into Vagrant's home, without a copy, and write the description of the machines."""
+        """Link the boxes into VAGRANT_HOME, and write the description of the machines; ``accelerated``: with KVM."""
         shown = self.home / "boxes"
         shown.mkdir(parents=True)
         distinct = {one.name: one for one in boxes}.values()
         for one in distinct:
             (shown / one.folder.name).symlink_to(one.folder)
-        # Vagrant finds a disk in the pool under the name that it would give to the uploaded disk.
+        # Vagrant uploads no disk whose volume is in the pool already.
         self.libvirt.offer([image for one in distinct for image in one.images])
         (self.directory / "vagrant.json").write_text(lab_json(self.guests, accelerated=accelerated))
 
     def run(self, *words: str, deadline: Deadline, still_possible: Callable[[], None] = lambda: None) -> str:
-        """Run Vagrant and return its output, machine-readable; ``still_possible`` raises when waiting is pointless.
+        """Run Vagrant, and return its machine-readable output.
+
+        ``still_possible`` is called while Vagrant runs; it raises an error if Vagrant cannot succeed any more.
 
         Raises:
-            DeadlineExceeded: Vagrant exceeded the deadline, and was ended.
-            RigError: Vagrant failed; with the reason.
+            DeadlineExceeded: Vagrant exceeded the deadline, and was killed.
+            RigError: Vagrant failed, or ``still_possible`` raised the error.
         """
         self._runs += 1
         output = self.logs / f"vagrant.{self._runs}.{words[0]}.log"
@@ -291,27 +316,27 @@ class Vagrant:
         except BaseException:
             process.kill()
             raise
-        said = output.read_text(errors="replace")
+        text = output.read_text(errors="replace")
         logger.debug("vagrant: %.1f s, status %d: %s", (now_ns() - begun) / 1e9, status, shlex.join(argv))
         if status != 0:
-            reason = complaint(parse_messages(said)) or " | ".join(said.strip().splitlines()[-3:])
+            reason = complaint(parse_messages(text)) or " | ".join(text.strip().splitlines()[-3:])
             raise RigError(f"vagrant {words[0]} ended with status {status}: {reason}; see {output}")
-        return said
+        return text
 
     def up(self, powers: Sequence["VagrantPower"]) -> None:
-        """Make the machines and wait until Vagrant can log in to each; if that fails, try all once more.
+        """Create and boot the machines, and wait until Vagrant can log in to each; repeat all once after a failure.
 
         Raises:
-            RigError: the second attempt failed; with the reason.
-            DeadlineExceeded: some did not come up in the second attempt.
+            RigError: the second attempt failed.
+            DeadlineExceeded: in the second attempt some machines did not boot in time.
         """
         try:
             self._up(powers)
         except RigError as error:
-            logger.warning("trying once more, as vagrant up failed: %s", error)
+            logger.warning("vagrant up failed, and is repeated once: %s", error)
             for power in powers:
                 power.begin_again()
-            # Machines that were partly made would prevent the second attempt.
+            # Domains of the first attempt would make the second one fail.
             self.destroy()
             self._up(powers)
 
@@ -320,7 +345,7 @@ class Vagrant:
             power.prepare()
         begun: set[str] = set()
 
-        def nobody_died() -> None:
+        def require_running() -> None:
             for power in powers:
                 if power.running:
                     begun.add(power.name)
@@ -330,93 +355,96 @@ class Vagrant:
         own = all(power.guest.config is not None for power in powers)
         deadline = Deadline.after(UP_DEADLINE_S if own else USERS_UP_DEADLINE_S)
         words = ("up", "--provider", "libvirt", "--no-provision", "--no-destroy-on-error")
-        self.run(*words, deadline=deadline, still_possible=nobody_died)
+        self.run(*words, deadline=deadline, still_possible=require_running)
 
     def ssh_config(self) -> dict[str, SshConfig]:
-        """Return the logins to the machines, by name."""
-        said = self.run("ssh-config", deadline=Deadline.after(SHORT_DEADLINE_S))
-        texts = [message.data[-1] for message in parse_messages(said) if message.kind == "ssh-config"]
+        """Return Vagrant's logins to the machines, by the machine's name."""
+        output = self.run("ssh-config", deadline=Deadline.after(SHORT_DEADLINE_S))
+        texts = [message.data[-1] for message in parse_messages(output) if message.kind == "ssh-config"]
         return parse_ssh_config("\n".join(texts))
 
     def destroy(self) -> None:
-        """Let Vagrant remove the machines; cleanup does not need this, as the end of the namespace ends them."""
+        """Let Vagrant remove the machines. The end of a lab needs no such call: its namespace ends all machines."""
         self.run("destroy", "--force", deadline=Deadline.after(SHORT_DEADLINE_S))
 
 
 @dataclass
 class VagrantPower:
-    """The power of a machine that Vagrant made."""
+    """The power control of a machine that Vagrant has created."""
 
     raid6 = True
     guest: Guest
     libvirt: Libvirt
     logs: Path
+    """The directory of the console logs."""
     poweroff: tuple[str, ...] = OWN_POWEROFF
+    """The command for an orderly shutdown."""
     boots: int = 0
+    """The number of boots so far."""
     _made: bool = False
 
     @property
     def name(self) -> str:
-        """Name of the machine and of libvirt's domain."""
+        """The name of the machine, and of its domain in libvirt."""
         return self.guest.spec.name
 
     @property
     def consoles(self) -> tuple[Path, ...]:
-        """The console log of each boot, the current one last."""
+        """The console logs of the machine, one for each boot, the current boot last."""
         return console_logs(self.logs, self.name, self.boots)
 
     @property
     def running(self) -> bool:
-        """Whether its QEMU runs."""
+        """Whether the machine's QEMU is running."""
         return self.libvirt.running(self.name)
 
     def prepare(self) -> None:
-        """Prepare for `Vagrant.up`, which is the first boot."""
+        """Create the console log for the first boot, which is part of `Vagrant.up`."""
         if not self.running:
             self._next_console()
 
     def begin_again(self) -> None:
-        """End the machine before a second `Vagrant.up`; it contains nothing of value yet."""
+        """Kill the machine before `Vagrant.up` is repeated; the machine contains no data yet."""
         if self.running:
             self.libvirt.kill(self.name)
             self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
 
     def _next_console(self) -> None:
-        # The domain has one path for its console: a link, so that each boot has a log.
+        # The domain has a fixed path for its console; the link there leads to the log of the present boot.
         self.boots += 1
         self.guest.console.unlink(missing_ok=True)
         self.guest.console.symlink_to(self.consoles[-1].absolute())
 
     def on(self) -> None:
-        """Boot the machine; at the first call `Vagrant.up` has done so already."""
+        """Boot the machine; do nothing at the first call, because `Vagrant.up` has booted the machine already."""
         if not self._made:
             self._made = True
             return
         self._next_console()
         if self.guest.disks is not None:
             self.guest.disks.power_on()
-        # What `vagrant up` does with a machine that is off, without its waiting; Vagrant takes the state from libvirt.
+        # By libvirt, because `vagrant up` does the same and then waits; Vagrant reads the state from libvirt.
         self.libvirt.start_machine(self.name)
 
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
-        """Freeze the disks, kill QEMU, then apply the cut policy to the disks' caches."""
+        """Cut the power: freeze the disks, kill QEMU, then apply the cut policy to the disks' caches."""
         self._require_running()
         cut = cut_power(self.guest.disks, lambda: self.libvirt.kill(self.name), policy, seed)
         self.libvirt.wait_off(self.name, Deadline.after(OFF_DEADLINE_S))
         return cut
 
     def wait_off(self, deadline: Deadline) -> None:
-        """Wait until libvirt has noticed the end of the machine."""
+        """Wait until libvirt reports that the machine is off."""
         self.libvirt.wait_off(self.name, deadline)
 
     def _require_running(self) -> None:
         if not self.running:
-            raise RigError(f"{self.name} is not switched on")
+            raise RigError(f"{self.name} is not switched on: libvirt has no running QEMU for it")
 
     def require_on(self) -> None:
         """Raise RigError with the last console output if the machine has ended."""
         if not self.running:
             last = self.consoles[-1]
-            said = last.read_text(errors="replace") if last.exists() else ""
-            cause = cause_of_death(said) if said.strip() else self.libvirt.cause(self.name)
-            raise RigError(f"{self.name}: its machine ended: {cause}; see {self.consoles[-1]}")
+            output = last.read_text(errors="replace") if last.exists() else ""
+            cause = cause_of_death(output) if output.strip() else self.libvirt.cause(self.name)
+            raise RigError(f"{self.name}: QEMU ended: {cause}; see {self.consoles[-1]}")
