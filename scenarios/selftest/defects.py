@@ -129,9 +129,10 @@ class Held(NamedTuple):
     block: int
     """Number of the block in its file."""
 
-    def is_(self, what: str) -> str:
-        """Return the text with which the harness must report that this block is, for example, ``stale``."""
-        return f"{WORKERS[self.file].path}: block {self.block} is {what}"
+    @property
+    def named(self) -> str:
+        """The beginning of the line with which the harness must report this block as damaged."""
+        return f"{WORKERS[self.file].path}: block {self.block} "
 
 
 def held(context: FaultContext, path: str) -> list[list[Held]]:
@@ -205,8 +206,8 @@ def writes_go_astray(context: FaultContext, places: Places) -> None:
     durable = flushes_of(context, astray.serial) + 2
     wait_until(lambda: flushes_of(context, astray.serial) >= durable, Deadline.after(DEADLINE_S), "it to be flushed")
     pause(TOLD_S)
-    places["old-generation"] = lost.is_("stale")
-    places["neighbour"] = before.is_("misplaced")
+    places["old-generation"] = lost.named
+    places["neighbour"] = before.named
 
 
 def flushes_are_dropped(context: FaultContext, places: Places) -> None:
@@ -252,7 +253,7 @@ def block_rots(context: FaultContext, places: Places) -> None:
     disks_of(context).clear_disk_faults()
     rotten = first_held(context, ROTS)
     disks_of(context).corrupt(rotten.serial, rotten.at + BLOCK // 2, BLOCK // 2)
-    places["silent-corruption"] = rotten.is_("garbage")
+    places["silent-corruption"] = rotten.named
 
 
 def parity_is_lost(context: FaultContext, places: Places) -> None:
@@ -293,7 +294,7 @@ def superblock_is_torn(context: FaultContext, places: Places) -> None:
 def serials_are_swapped(context: FaultContext, places: Places) -> None:
     """Exchange the contents of disk1 and disk2, as if each drive had the serial number of the other one."""
     disks_of(context).swap("disk1", "disk2")
-    places["serials-swapped"] = "disk1 carries the metadata of disk2"
+    places["serials-swapped"] = "disk1 carries the md metadata of disk2"
 
 
 # Defects of the server's kernel and configuration.
@@ -380,6 +381,6 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
         done = {name[:-2] for name in names if name.endswith("/c")} - {name[:-2] for name in names if name[-1] == "b"}
         last = max(int(re.sub(r"\D", "", name)) for name in done)
         server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])
-        places["rename-undone"] = f"{worker}: rename of {last} "
+        places["rename-undone"] = f"{worker}: rename of directory d{last} "
 
     setattr(filesystem, "activate", undo)  # noqa: B010  mypy knows it as a method

@@ -205,14 +205,14 @@ class Plant:
 
 
 STACK = "the stack"
-LOST = "acknowledged operations are not there"
+LOST = "acknowledged operations are missing"
 PLANTS = (
     Plant(
         "lying-flush", "lying-member", "recovery|write . fsync", "", "the disks: disk2 acknowledged flushes", "disk2"
     ),
-    Plant("torn-superblock", "torn-superblock", "recovery", "", "the stack: members: disk1 has lost its metadata"),
-    Plant("stale-member", "stale-member", "members", "stale member taken in as current", STACK),
-    Plant("export-async", "export", "export", "sync was asked", "the server"),
+    Plant("torn-superblock", "torn-superblock", "recovery", "", "the stack: members: disk1 has lost its md metadata"),
+    Plant("stale-member", "stale-member", "members", "stale member", STACK),
+    Plant("export-async", "export", "export", "not in effect: sync", "the server"),
     Plant("export-async-loses", "export", "write . fsync", LOST, "the server: its export", "fsync"),
     Plant(
         "flushes-swallowed",
@@ -222,7 +222,7 @@ PLANTS = (
         "the stack: the layer above disk1",
     ),
     Plant("parity-not-updated", "parity", "array", "mismatch_cnt", "the disks"),
-    Plant("client-cache", "parity", "read back", "the rest is out of its own cache", "the client's cache", "client2"),
+    Plant("client-cache", "parity", "read back", "came from the client's cache", "the client's cache", "client2"),
     Plant("neighbour", "drives", "blocks whole", "1 misplaced", "the disks"),
     Plant("old-generation", "drives", "write . fsync", LOST, "the disks"),
     Plant("silent-corruption", "drives", "blocks whole", "1 garbage", "the disks"),

@@ -119,7 +119,7 @@ def test_what_is_for_many_states_is_refused_with_one(
 
 def test_an_unknown_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explore", "nothing", "--results", str(tmp_path)]) == Status.BAD_REQUEST
-    assert "no such run" in capsys.readouterr().err
+    assert "has no run" in capsys.readouterr().err
 
 
 def test_one_state_is_shown_again(

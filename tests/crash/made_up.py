@@ -24,7 +24,7 @@ from tests.crash.conftest import Did, write_log
 WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
 ROUNDS = 6
 CLEAN = FilesystemCheck(outcome="clean", status=0)
-STALE = Damage("write + fsync", "an older generation is there", "read")
+STALE = Damage("write + fsync", "the block has an older generation", "read")
 FLUSH = Did(Kind.FLUSH)
 LIE = Did(Kind.FLUSH, flags=int(Flag.LIED))
 

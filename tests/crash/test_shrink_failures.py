@@ -91,7 +91,7 @@ def test_a_lie_needs_no_survivor(lying: MadeUp) -> None:
     (lost,) = failure.shrunk.lost
     assert (lost.member, lost.lba, lost.sectors) == ("disk0", 0, 8)
     assert failure.missing is not None
-    assert failure.missing.instead == "generation 1 is there"
+    assert failure.missing.instead == "the block has generation 1"
     # Every state was checked at: the first that shows it is at the first cut that can.
     assert failure.shortest is not None
     assert (failure.shortest.earlier, failure.shortest.not_at) == (0, None)

@@ -51,7 +51,7 @@ def replayer(asked: Asked) -> Iterator[Replayer]:
     [
         (STALE, []),
         (Damage(NFSD, "other content", End.READ), ["nfsd"]),
-        (Damage("write + fsync", "nothing is there", End.WEDGED), ["nfsd"]),
+        (Damage("write + fsync", "the block is missing", End.WEDGED), ["nfsd"]),
         (Damage(FILESYSTEM, "corrupt", End.READ), ["fsck"]),
     ],
     ids=["a lost block", "of nfsd", "no end of a check", "of the file system"],

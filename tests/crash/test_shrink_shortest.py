@@ -8,7 +8,7 @@ from raidproof.verdict.exploration import RECOVERY, Damage
 from tests.crash.conftest import Did
 from tests.crash.made_up import MadeUp, half_written, told, written
 
-STALE = Damage("write + fsync", "an older generation is there", "read")
+STALE = Damage("write + fsync", "the block has an older generation", "read")
 NOT_MOUNTED = Damage(RECOVERY, "not mounted", "not-mounted")
 
 

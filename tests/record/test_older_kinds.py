@@ -29,6 +29,14 @@ CELL = {"name", "rank", "rankable", "limit", "lost", "lost_everything", "outcome
 CYCLE = {"outcome", "on_server", "on_client", "timeline", "loss_window_s"}
 TEXTS = {"reason", "flag", "cause"}
 """Fields for people, whose words change."""
+DESCRIPTIONS: Any = {"on_server": {"examples", "invented"}, "on_client": {"examples", "invented"}}
+"""Descriptions for people in the evidence of a crash test, whose words change, too."""
+RENAMED = {
+    "nothing is there": "the block is missing",
+    "the directory is not there": "the directory is missing",
+    "the record is not there": "the record is missing",
+}
+"""Today's words for each kind of damage in the older exploration."""
 COMMA = "fallocate, punch hole"
 """A promise whose loss was no failure of its own then, because its name was cut off at the comma."""
 
@@ -59,7 +67,8 @@ def require_same(before: RunRecord, again: RunRecord) -> None:
     assert again.outcome is before.outcome
     for was, now in zip(before.cycles, again.cycles, strict=True):
         assert list(map(judged, now.verdicts)) == list(map(judged, was.verdicts))
-        assert now.model_dump(include=CYCLE) == was.model_dump(include=CYCLE)
+        kept, found = (one.model_dump(include=CYCLE, exclude=DESCRIPTIONS) for one in (was, now))
+        assert found == kept
     for one, other in zip(before.cells, again.cells, strict=True):
         assert other.model_dump(include=CELL) == one.model_dump(include=CELL)
 
@@ -101,7 +110,7 @@ def test_an_older_exploration_finds_the_same(tmp_path: Path) -> None:
     before, again = judged_again(RunStore(path))
     require_same(before, again)
     stored = ExplorationRecord.model_validate_json((path / "explore-lying.json").read_text())
-    assert conclude_exploration(stored) == (stored.outcome, stored.reason)
+    assert conclude_exploration(stored)[0] is stored.outcome
     stats = explored_again(path, again, stored)
     assert (stats.judged, stats.broken, stats.checked) == (stored.judged, stored.broken, stored.checked)
     assert {mark.name: mark for mark in stats.marks} == {mark.name: mark for mark in stored.marks}
@@ -110,9 +119,10 @@ def test_an_older_exploration_finds_the_same(tmp_path: Path) -> None:
     found: dict[tuple[str, str, str], tuple[int, list[str], Blame | None]] = {
         group.damage: (group.count, group.names, group.first.judgement.blame) for group in stats.failures()
     }
-    assert {key for key in found if key[0] == COMMA} == {(COMMA, "the directory is not there", "read")}
+    assert {key for key in found if key[0] == COMMA} == {(COMMA, "the directory is missing", "read")}
     assert {key: (count, names, str(blame)) for key, (count, names, blame) in found.items() if key[0] != COMMA} == {
-        (one.promise, one.damage, one.end): (one.states, one.examples, str(one.blame)) for one in stored.failures
+        (one.promise, RENAMED[one.damage], one.end): (one.states, one.examples, str(one.blame))
+        for one in stored.failures
     }
 
 

@@ -47,20 +47,22 @@ def rewrite(store: RunStore, **changes: object) -> None:
 
 def test_another_schema_is_refused(store: RunStore) -> None:
     rewrite(store, schema_version=SCHEMA + 1)
-    with pytest.raises(RequestError, match=f"has schema {SCHEMA + 1}, this raidproof reads {SCHEMA}"):
+    with pytest.raises(
+        RequestError, match=f"schema version {SCHEMA + 1}, but this version of raidproof reads {SCHEMA}"
+    ):
         store.load()
 
 
 def test_another_schema_is_named_even_where_fields_are_unknown(store: RunStore) -> None:
     rewrite(store, schema_version=SCHEMA + 1, something_new=True)
-    with pytest.raises(RequestError, match=f"has schema {SCHEMA + 1}"):
+    with pytest.raises(RequestError, match=f"schema version {SCHEMA + 1}"):
         store.load()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run": 1}'])
 def test_a_damaged_record_is_refused_in_one_line(store: RunStore, content: str) -> None:
     (store.path / "report.json").write_text(content)
-    with pytest.raises(RequestError, match="not a run record") as refused:
+    with pytest.raises(RequestError, match="not the record of a run") as refused:
         store.load()
     assert "\n" not in str(refused.value)
 

@@ -67,9 +67,9 @@ def balance(told: int, lost: int, **rest: Any) -> Evidence:
 
 
 def verdict(cycle_lost: int, told: int, outcome: Outcome, blame: str | None) -> Verdict:
-    reason = f"{cycle_lost:,} of {told:,} acknowledged operations are not there"
+    reason = f"{cycle_lost:,} of {told:,} acknowledged operations are missing"
     if not cycle_lost:
-        reason = f"all {told:,} acknowledged operations are there"
+        reason = f"all {told:,} acknowledged operations survived"
     return Verdict(checker="write + fsync, seen on the server", outcome=outcome, reason=reason, blame=blame)
 
 
@@ -119,7 +119,7 @@ def sync_row() -> CrashTestRecord:
         loss_window_s=0.0,
         verdicts=[verdict(0, 1518, Outcome.PASS, None)],
         outcome=Outcome.PASS,
-        reason="all 1,518 acknowledged operations are there",
+        reason="all 1,518 acknowledged operations survived",
     )
 
 
@@ -142,7 +142,7 @@ def async_row() -> CrashTestRecord:
             lost_files=17,
             first_lost_ns=10**12 - 2_947_000_000,
             blocks={BlockClass.DURABLE: 3, BlockClass.SYNCED_LOST: 1021, BlockClass.STALE: 512},
-            examples=["client1-0-fsync: fsync of 17 (generation 4): nothing is there"],
+            examples=["client1-0-fsync: fsync of 17 (generation 4): the block is missing"],
         ),
         timeline=Timeline(
             begin_s=-3.0, acknowledged=counts(3.0, 590, 4.1, 300), last_durable_s=-2.947, served_again_s=4.189
@@ -191,7 +191,7 @@ def reboot_row() -> CrashTestRecord:
         loss_window_s=0.0,
         verdicts=[verdict(0, 1490, Outcome.PASS, None)],
         outcome=Outcome.PASS,
-        reason="control behaved: all 1,490 acknowledged operations are there",
+        reason="control behaved: all 1,490 acknowledged operations survived",
     )
 
 

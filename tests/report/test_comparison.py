@@ -34,7 +34,7 @@ def shown(comparison: ComparisonRecord, width: int = 100) -> str:
 def test_the_table_has_both_sides_and_their_ratio(comparison: ComparisonRecord) -> None:
     said = shown(comparison)
     assert "kernel: base 6.1.176, new 6.12.101 (server, client1)" in said
-    assert "effective configuration differs: filesystem.features: base nrext64=0, new nrext64=1 (all cells)" in said
+    assert "effective value of filesystem.features differs: base nrext64=0, new nrext64=1 (all cells)" in said
     assert re.search(r"export=sync +23\.8 \(21\.3-26\.3\) +27\.8 \(22\.3-33\.2\) +2\+2 +1\.167 +not comparable", said)
     assert re.search(r"export=async +9,602 of 9,602 +PASS +2,897 of 2,897 +PASS", said)
     assert "comparison: INCONCLUSIVE: 2 cells: 2 not comparable" in said
@@ -123,20 +123,20 @@ def test_machines_with_the_same_versions_share_a_line() -> None:
     assert report.by_versions(versions) == [
         ("kernel", "1", "2", "server, client1"),
         ("zlib", "1", "2", "server"),
-        ("attr", "1", "not there", "server"),
+        ("attr", "1", "not installed", "server"),
     ]
 
 
 def test_many_packages_are_counted(comparison: ComparisonRecord) -> None:
     comparison.versions += [Version(machine="server", what=f"lib{n}", base="1", new="2") for n in range(20)]
     said = shown(comparison)
-    assert "and 15 more packages differ; the report lists them" in said
+    assert "the versions of 15 other packages differ; the page lists them" in said
     assert "Packages that differ: 20" in render_comparison(comparison)
 
 
 def test_an_a_a_run_says_so(comparison: ComparisonRecord) -> None:
     comparison.alike, comparison.versions = True, [Version(machine="server", what="kernel", base="6.1", new="6.1")]
-    assert "kernel: both 6.1 (server); no package differs" in shown(comparison)
+    assert "kernel: 6.1 on both sides (server); no package differs" in shown(comparison)
     assert "A/A run" in render_comparison(comparison)
 
 

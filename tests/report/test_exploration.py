@@ -39,8 +39,8 @@ def failure() -> FailureRecord:
         policy="one-kept",
         cut=17,
         at_s=1.2345,
-        reason="metadata: 1 of 40 acknowledged operations are not there",
-        blame="the stack: no option and no injected fault explains it",
+        reason="metadata: 1 of 40 acknowledged operations are missing",
+        blame="the stack: no option and no injected fault explains the failure",
         said=["client1-4-metadata: rename of 3 <script>"],
         repeated=2,
         confirmed=2,
@@ -150,7 +150,7 @@ def parsed(page: str) -> Tags:
 def test_the_page_names_the_failure_its_state_and_the_command() -> None:
     said = " ".join(parsed(render_exploration(exploration())).words.split())
     assert "rename: the new name is not there, or the old one still is" in said
-    assert "rename of client1-4-metadata 3, generation" in said
+    assert "rename of client1-4-metadata, place 3, generation" in said
     assert "./raidproof explore run --cycle sync --state 9-0badcafe --keep" in said
     assert "disk2 4,096 8 21 XFS log" in said
     assert "a second crash" in said
@@ -197,7 +197,7 @@ def test_broken_states_are_drawn_over_the_others() -> None:
     drawn = figure(exploration())
     assert [mark.kind for mark in drawn.marks] == ["alike", "held", "broken"]
     together = drawn.marks[-1]
-    assert together.words.startswith("one-kept, 1.23 s: 2 states, 1 broken; 17-00c0ffee broken")
+    assert together.words.startswith("one-kept, 1.23 s: 2 states, 1 broken; 17-00c0ffee: a promise is broken")
     assert all(mark.x <= RIGHT + 4 for mark in drawn.marks)
     assert [lane.label for lane in drawn.lanes] == ["drop-all", "one-kept"]
 
@@ -220,45 +220,50 @@ def test_what_was_noted_is_on_the_page_and_in_the_terminal() -> None:
 
 def test_words_of_an_exploration() -> None:
     assert words.summary(exploration()) == (
-        "12,506 write requests and 4,158 instants of a power cut allow 10^13 crash states; 4 states of 1,000 "
-        "requested judged (240 per minute): 3 differ, 3 were checked on machines (180 per minute); promises are "
-        "broken in 1"
+        "12,506 requests of the write log and 4,158 instants of a power cut allow 10^13 crash states; 4 states of "
+        "1,000 requested judged (240 per minute), with 3 different disk contents; machines checked 3 states (180 per "
+        "minute); a promise is broken in 1 state"
     )
     assert words.possible(Possible(log10=3, exact=1024)) == "1,024"
-    assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith("booted machine: 2 agree")
-    assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
-        "; 7 others were also read through nfsd"
+    assert words.cold(exploration(cold={"checked": 3, "differing": ["a"]})).endswith(
+        "booted machine: same result for 2"
     )
-    assert words.smallest(failure()) == "1 surviving write, 4 lost writes, after 9 tried states"
+    assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
+        "; 7 other states also read through nfsd"
+    )
+    assert words.smallest(failure()) == "1 surviving write, 4 lost writes, found by checking 9 states"
     assert words.filesystems(exploration(filesystems=1)).endswith("ran on 1 state")
 
 
 def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
-    assert words.tested(exploration()) == "acknowledged operations that a state could have lost: none"
+    assert words.tested(exploration()) == "acknowledged operations whose loss a state could have shown: none"
     undecided = {"states": 2, "state": "17-00c0ffee", "reason": "close may promise nothing"}
     record = exploration(tested={"fsync": 1200, "mkdir": 3}, undecided=undecided)
     assert words.tested(record) == (
-        "acknowledged operations that a state could have lost: 1,200 fsync, 3 mkdir; "
-        "undecided in 2 states: close may promise nothing"
+        "acknowledged operations whose loss a state could have shown: 1,200 fsync, 3 mkdir; "
+        "2 states undecided: close may promise nothing"
     )
     page = parsed(render_exploration(ExplorationRecord.model_validate(record.model_dump())))
     assert "1,200 fsync, 3 mkdir" in page.words
 
 
+BEFORE = "(0.00340 s) before the cut of the smallest state"
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "also shown 8 requests (0.00340 s) earlier, at cut 9, 0.00890 s after the acknowledgement"),
-        ({"earlier": 1, "after_word_s": None}, "also shown 1 request (0.00340 s) earlier, at cut 9"),
-        ({"earlier": 0, "not_at": 8}, "not shown at an earlier cut that was tried"),
-        ({"earlier": 0}, "no earlier cut could show it"),
+        ({}, f"the failure also shows at cut 9, 8 requests {BEFORE}, 0.00890 s after the lost acknowledgement"),
+        ({"earlier": 1, "after_word_s": None}, f"the failure also shows at cut 9, 1 request {BEFORE}"),
+        ({"earlier": 0, "not_at": 8}, "no earlier cut that was checked shows the failure"),
+        ({"earlier": 0}, "no earlier cut could show the failure"),
     ],
 )
 def test_so_much_of_the_history_is_needed(changes: dict[str, object], said: str) -> None:
     one = failure()
     assert one.shortest is not None
     one.shortest = one.shortest.model_copy(update=changes)
-    needed = "the shortest history that shows it has 9 of 12,506 requests, 3 of 40 acknowledged operations"
+    needed = "the shortest history that shows the failure has 9 of 12,506 requests, 3 of 40 acknowledged operations"
     assert words.shortest(one) == f"{said}; {needed}"
     record = exploration(failures=[one])
     screen = StringIO()
@@ -268,13 +273,13 @@ def test_so_much_of_the_history_is_needed(changes: dict[str, object], said: str)
 
 
 def test_failures_shown_in_the_same_state_are_told_in_one_line() -> None:
-    other = failure().model_copy(update={"promise": "write + fsync", "damage": "nothing is there"})
+    other = failure().model_copy(update={"promise": "write + fsync", "damage": "the block is missing"})
     apart = other.model_copy(update={"shrunk": None, "shortest": None, "damage": "garbage"})
     record = exploration(failures=[failure(), other, apart, failure()])
     assert [words.same_as(record.failures, place) for place in (1, 2, 3, 4)] == [None, 1, None, 1]
     line = (
-        "2 write + fsync: nothing is there: same state as failure 1, 17-0badcafe; a shorter history shows it in "
-        "9-0badcafe; rename of client1-4-metadata"
+        "2 write + fsync: the block is missing: same state as failure 1: 17-0badcafe; state "
+        "9-0badcafe shows the failure with a shorter history; rename of client1-4-metadata"
     )
     screen = StringIO()
     show_exploration(record, Console(file=screen, width=400))
@@ -325,30 +330,30 @@ def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("counted", "said"),
     [
-        (RedundancyRecord(), "no state's redundancy was compared"),
-        (RedundancyRecord(checked=2), "array rows are inconsistent in 0 of 2 states"),
+        (RedundancyRecord(), "the redundancy of no state was computed"),
+        (RedundancyRecord(checked=2), "copies or parity are inconsistent in 0 of 2 states"),
         (
             RedundancyRecord(checked=9, differing=8),
-            "array rows are inconsistent in 8 of 9 states; md would resync them",
+            "copies or parity are inconsistent in 8 of 9 states; md would resync all inconsistent rows",
         ),
         (
             RedundancyRecord(checked=9, differing=8, unmarked=2, uneven=1),
-            "array rows are inconsistent in 8 of 9 states; in 2 md would not resync all of them, "
-            "in 1 the resync depends on which member's bitmap md reads",
+            "copies or parity are inconsistent in 8 of 9 states; in 2 states md would not resync all "
+            "inconsistent rows; in 1 state the resync depends on which member's bitmap md reads",
         ),
         (
             RedundancyRecord(checked=9, differing=8, all_marked=3),
-            "array rows are inconsistent in 8 of 9 states; md would resync them; "
-            "in 3 the bitmap marked every region, so that no row could be missed",
+            "copies or parity are inconsistent in 8 of 9 states; md would resync all inconsistent rows; "
+            "in 3 states the bitmap marks every region, so that md would resync every row",
         ),
         (
             RedundancyRecord(checked=9, differing=8, changed=1),
-            "array rows are inconsistent in 8 of 9 states; md would resync them; "
-            "in 1 copies differ as a page changed during write-back, which md allows",
+            "copies or parity are inconsistent in 8 of 9 states; md would resync all inconsistent rows; "
+            "in 1 state copies differ because a page changed while md wrote it, which md allows",
         ),
         (
             RedundancyRecord(unchecked={"1 of 4 members are missing": 7}),
-            "7 states not compared: 1 of 4 members are missing",
+            "redundancy of 7 states not computed: 1 of 4 members are missing",
         ),
     ],
 )

@@ -34,7 +34,9 @@ def test_one_case_a_cycle(run: RunRecord, tmp_path: Path) -> None:
 def test_a_case_says_whether_its_configuration_is_safe(run: RunRecord) -> None:
     told = [{one.get("name"): one.get("value") for one in case.iter("property")} for case in cases(run)]
     assert [one["safety"] for one in told] == ["SAFE", "LOSES DATA", "LOSES DATA", "NOT SHOWN"]
-    assert told[1]["safety_size"] == "20,047 of 20,183 acknowledged operations, 2.9 s"
+    assert (
+        told[1]["safety_size"] == "20,047 of 20,183 acknowledged operations lost, the earliest 2.9 s before the fault"
+    )
     assert "LOSES DATA: 20,047 of 20,183" in (cases(run)[1].findtext("system-out") or "")
 
 

@@ -31,7 +31,7 @@ def test_a_cache_does_not_squeeze_the_disks(plan_run: RunRecord) -> None:
     chart = bars(rankings(plan_run)[0])
     assert chart.x.high <= 200
     cached = next(row for row in chart.rows if row.name.startswith("level=1 "))
-    assert "longer than the chart" in chart.note
+    assert "exceeds the axis" in chart.note
     assert not cached.bars[0].dots
     assert [row.name for row in chart.rows if row.label[2][0].endswith("\u00bb")] == [cached.name]
     assert all(LEFT <= row.bars[0].end <= RIGHT for row in chart.rows)

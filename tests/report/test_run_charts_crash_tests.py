@@ -112,7 +112,7 @@ def test_bars_tell_kept_from_doubtful_from_after(run: RunRecord) -> None:
 def test_who_was_never_served_again_is_silent_to_the_end(run: RunRecord) -> None:
     chart = only(timelines(run.cycles), 3)
     assert chart.silent == (chart.x.at(0), chart.x.end)
-    assert "no service afterwards" in chart.description
+    assert "no acknowledgement after the fault" in chart.description
 
 
 def test_a_cycle_without_a_timeline_has_no_chart(broken_run: RunRecord) -> None:

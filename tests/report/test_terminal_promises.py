@@ -21,5 +21,5 @@ def test_it_is_said_how_much_later_the_clients_reported(run: RunRecord) -> None:
     assert dated(cycle) == ""
     later_ms = ReportDelay(least=0.2, median=4.5, most=30.0)
     cycle.observed.replies = RepliesSeen(dated=1490, of=1500, reported_later_ms=later_ms)
-    assert "Of 1,500 operations 1,490 are dated" in dated(cycle)
-    assert "4.5 ms later (median; 0.2 to 30.0 ms)" in dated(cycle)
+    assert "for 1,490 of 1,500 operations" in dated(cycle)
+    assert "4.5 ms later (median; least 0.2 ms, greatest 30.0 ms)" in dated(cycle)

@@ -47,5 +47,6 @@ def test_the_page_and_the_terminal_have_it(run: RunRecord) -> None:
     show(run, Console(file=said, width=200))
     shown = " ".join(said.getvalue().split())
     assert (
-        "cthon (a) FAIL 2 passed, 1 failed, 1 skipped 32.0 2 of 4 passed; failed lock/tlock: lock was <not>" in shown
+        "cthon (a) FAIL 2 passed, 1 failed, 1 skipped 32.0 2 of 4 tests passed; failed: lock/tlock: lock was <not>"
+        in shown
     )

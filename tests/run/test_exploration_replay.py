@@ -34,7 +34,7 @@ def test_an_exploration_of_a_control_is_reported_as_a_control(tmp_path: Path) ->
     record, page = explore_cycle(source, Options(Budget(None), checkers=1))
     assert record.outcome is Outcome.PASS
     assert record.failures
-    assert "as it must, a control: " in page.read_text()
+    assert "control behaved: " in page.read_text()
 
 
 def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFakes, record: ExplorationRecord) -> None:

@@ -15,7 +15,7 @@ MISPLACED = Blame(
     culprit=Culprit.DISKS,
     cause=Cause.MISPLACED_WRITES,
     members=("disk0",),
-    detail="3 writes to disk0 were put elsewhere",
+    detail="3 writes to disk0 were written to another place",
 )
 BEFORE = {
     "disk0": Counters("disk0", writes=50, flushes=9, fua=1),

@@ -174,7 +174,7 @@ def test_going_back_begins_anew(log: Log) -> None:
 def test_one_loss_that_no_lie_explains_is_the_stacks(log: Log, sync: bool, places: list[int], blames: bool) -> None:
     log.write(0, place=0)
     log.add(Kind.FLUSH, 0, LIED)
-    losses = [Loss(did(place), FILE, "nothing is there") for place in places]
+    losses = [Loss(did(place), FILE, "the block is missing") for place in places]
     found = blamed(Conditions(export_sync=sync, lying_disks=("disk0",)), losses, log.lost())
     assert found.lying_disks == (("disk0",) if blames else ())
 

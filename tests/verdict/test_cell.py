@@ -64,7 +64,7 @@ def test_what_measured_a_cache_has_no_rank_unless_that_was_asked() -> None:
     one = cell("a", 10)
     one.repeats[0].regime = {"accepted": False, "reason": "64 MiB fit into the server's memory"}
     judge_cell(one, None)
-    assert one.why_not == "measures a cache: 64 MiB fit into the server's memory"
+    assert one.why_not == "the workload measures a cache: 64 MiB fit into the server's memory"
     one.repeats[0].regime["accepted"] = True
     judge_cell(one, None)
     assert one.rankable
@@ -74,7 +74,7 @@ def test_a_promise_that_did_not_hold_costs_the_rank() -> None:
     one = cell("a", 10, sync=False)
     judge_cell(one, cut(7))
     assert (one.outcome, one.rankable) == (Outcome.PASS, False)
-    assert one.why_not == "breaks its promises: 7 of 100 acknowledged operations lost"
+    assert one.why_not == "the power cut lost 7 of 100 acknowledged operations"
     assert one.lost == "7 of 100"
     judge_cell(one, cut(7, Outcome.FAIL))
     assert (one.outcome, one.reason) == (Outcome.FAIL, "because")
@@ -83,7 +83,7 @@ def test_a_promise_that_did_not_hold_costs_the_rank() -> None:
 def test_an_async_export_has_no_rank_even_if_nobody_looked() -> None:
     one = cell("a", 10, sync=False)
     judge_cell(one, None)
-    assert one.why_not == "async export: promises nothing"
+    assert one.why_not == "the export is async: its acknowledgements promise nothing"
 
 
 def test_a_cell_that_never_worked_is_an_error_and_one_that_mostly_did_says_so() -> None:
@@ -93,7 +93,7 @@ def test_a_cell_that_never_worked_is_an_error_and_one_that_mostly_did_says_so() 
     assert (dead.outcome, dead.reason) == (Outcome.ERROR, "the lab burned down")
     assert (limping.outcome, limping.reason) == (
         Outcome.PASS,
-        "measured 2 times; failed repetitions: 1, the lab burned down",
+        "measured 2 times; repetitions in which the rig failed: 1, the lab burned down",
     )
     record = run(dead, limping)
     assert conclude_plan(record)[0] is Outcome.ERROR
@@ -109,9 +109,9 @@ def test_oddities_are_flagged() -> None:
     one = cell("a", 10, 20, expected={"value": 100.0})
     one.repeats[0].steady = {"steady": False}
     judge_cell(one, None)
-    assert (
-        one.flag == "15% of what the hardware should give; repetitions vary widely: the median is unreliable; "
-        "no steady state"
+    assert one.flag == (
+        "the median is 15% of the value expected of the hardware; the repetitions vary widely: the median is "
+        "unreliable; the workload reached no steady state"
     )
 
 
@@ -132,8 +132,8 @@ def test_repeats_that_overlap_with_the_next_better_are_said_not_to_be_told_apart
     judge_cells(record)
     assert [one.flag for one in record.cells] == [
         None,
-        "not distinguishable from rank 1: the ranges overlap",
-        "repetitions vary widely: the median is unreliable",
+        "not distinguishable from rank 1: the ranges of the repetitions overlap",
+        "the repetitions vary widely: the median is unreliable",
     ]
 
 
@@ -142,7 +142,7 @@ def test_an_async_export_is_left_out_for_that_and_not_for_what_limits_it() -> No
     for repeat in one.repeats:
         repeat.limit = "host cpu"
     judge_cell(one, None)
-    assert one.why_not == "async export: promises nothing"
+    assert one.why_not == "the export is async: its acknowledgements promise nothing"
 
 
 def test_what_an_exploration_leaves_open_has_no_rank() -> None:
@@ -159,4 +159,4 @@ def test_a_cell_that_broke_a_promise_is_not_hidden_by_one_that_never_worked() ->
         judge_cell(one, None)
     outcome, reason = conclude_plan(record)
     assert outcome is Outcome.FAIL
-    assert reason == "broken: wsize; the rig failed in 1 other part: dead: the lab burned down"
+    assert reason == "broken: wsize; the rig failed in 1 other part of the run: dead: the lab burned down"

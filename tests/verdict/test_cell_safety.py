@@ -25,8 +25,8 @@ def test_all_that_was_acknowledged_survived_the_loss_of_memory() -> None:
 def test_a_loss_is_a_loss_whether_by_design_or_not(outcome: Outcome, sync: bool) -> None:
     safety = judged(outcome, LOSSY, WHOLE, export_sync=sync)
     assert safety.loses
-    assert str(safety) == "LOSES DATA: 7 of 50 acknowledged operations, 3.1 s"
-    assert safety.brief == "LOSES DATA: 7 of 50, 3.1 s"
+    assert str(safety) == "LOSES DATA: 7 of 50 acknowledged operations lost, the earliest 3.1 s before the fault"
+    assert safety.brief == "LOSES DATA: 7 of 50 lost"
 
 
 def test_a_loss_that_only_a_client_sees_is_a_loss() -> None:
@@ -34,13 +34,13 @@ def test_a_loss_that_only_a_client_sees_is_a_loss() -> None:
 
 
 def test_a_loss_without_a_fault_is_a_loss() -> None:
-    assert judged(Outcome.FAIL, LOSSY, memory_lost=False, seconds=None).brief == "LOSES DATA: 7 of 50"
+    assert judged(Outcome.FAIL, LOSSY, memory_lost=False, seconds=None).brief == "LOSES DATA: 7 of 50 lost"
 
 
 def test_storage_that_does_not_come_back_loses_everything() -> None:
     safety = judged(Outcome.FAIL, not_recovered="no array")
     assert safety.loses
-    assert safety.brief == "LOSES DATA: everything, the storage did not recover"
+    assert safety.brief == "LOSES DATA: all data, the storage did not recover"
 
 
 def test_damaged_blocks_are_a_loss() -> None:
@@ -51,10 +51,10 @@ def test_damaged_blocks_are_a_loss() -> None:
 @pytest.mark.parametrize(
     ("outcome", "seen", "changes", "why"),
     [
-        (Outcome.PASS, [WHOLE], {"memory_lost": False}, "the server's power was not cut"),
-        (Outcome.PASS, [WHOLE], {"export_sync": False}, "an async export lost nothing this time"),
-        (Outcome.PASS, [Evidence()], {}, "nothing was acknowledged"),
-        (Outcome.PASS, [], {}, "nothing was acknowledged"),
+        (Outcome.PASS, [WHOLE], {"memory_lost": False}, "the server did not lose its memory"),
+        (Outcome.PASS, [WHOLE], {"export_sync": False}, "the export is async, but this fault lost no operation"),
+        (Outcome.PASS, [Evidence()], {}, "no operation was acknowledged"),
+        (Outcome.PASS, [], {}, "no operation was acknowledged"),
         (Outcome.FAIL, [WHOLE], {}, "because"),
         (Outcome.INCONCLUSIVE, [WHOLE], {}, "because"),
         (Outcome.INCONCLUSIVE, [Evidence(acknowledged={"close": 9}, lost={"close": 2})], {}, "because"),

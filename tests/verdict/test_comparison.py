@@ -154,7 +154,7 @@ def test_the_same_asked_of_both_is_an_a_a_run(sides: Sides) -> None:
     assert found.alike
     assert (found.outcome, found.reason) == (
         Outcome.PASS,
-        "A/A, both sides run the same; 2 cells: 2 without a difference shown",
+        "A/A run, both sides have the same software; 2 cells: 2 without a difference shown",
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
-from raidproof.verdict.comparison import apart, built_differently, starred
+from raidproof.verdict.comparison import built_differently, difference, starred
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -55,12 +55,12 @@ def test_what_was_not_built_is_not_built_otherwise(pairs: list[tuple[CellRecord,
 
 
 def test_a_field_that_one_side_has_not_is_a_dash() -> None:
-    assert apart(None, "nfsdcld") == ("-", "nfsdcld")
-    assert apart(["rw", "a"], ["rw"]) == ("a", "-")
-    assert apart(["uuid=1"], ["uuid=2"]) == ("-", "-")
+    assert difference(None, "nfsdcld") == ("-", "nfsdcld")
+    assert difference(["rw", "a"], ["rw"]) == ("a", "-")
+    assert difference(["uuid=1"], ["uuid=2"]) == ("-", "-")
 
 
 @given(st.one_of(st.none(), st.integers(), st.text(), st.lists(st.text())))
 def test_equal_values_are_never_apart(value: Any) -> None:
-    ours, theirs = apart(value, value)
+    ours, theirs = difference(value, value)
     assert ours == theirs

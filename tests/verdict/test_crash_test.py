@@ -215,7 +215,7 @@ def test_an_array_that_was_re_created_fails(store: RunStore, cycle: CrashTestRec
 def test_an_export_that_was_turned_async_meanwhile_fails(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     assert judged(cycle, store) is Outcome.FAIL
-    assert "sync was asked, but the server applied async; blamed on the server" in cycle.reason
+    assert "not in effect: sync; in effect instead: async; blamed on the server" in cycle.reason
 
 
 def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, cycle: CrashTestRecord) -> None:
@@ -223,7 +223,7 @@ def test_what_was_lost_is_blamed_on_what_was_found_to_be_wrong(store: RunStore, 
     cycle.observed.export = ["async", "no_root_squash", "no_subtree_check", "rw", "wdelay"]
     judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
-    assert "not there; blamed on the server: its export was changed" in cycle.reason
+    assert "missing; blamed on the server: its export was changed" in cycle.reason
 
 
 def test_a_member_that_is_never_flushed_fails(store: RunStore, cycle: CrashTestRecord) -> None:
@@ -313,7 +313,7 @@ def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(
     cycle.rig_error = "a client hung"
     judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
-    assert "sync was asked" in str(cycle.reason)
+    assert "not in effect: sync" in str(cycle.reason)
 
 
 @pytest.mark.parametrize("fault", [ClientPowerCut(CutPolicy.TORN), KernelPanic(), PowerCut(CutPolicy.TORN)])
@@ -366,7 +366,7 @@ def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cy
     say(store, cycle, "server", OOPS)
     judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
-    assert "trace: xlog_recover; after that: server: no answer" in cycle.reason
+    assert "trace: xlog_recover; then the rig failed: server: no answer" in cycle.reason
     assert [str(one.blame) for one in cycle.verdicts] == ["kernel"]
 
 
@@ -452,7 +452,7 @@ def test_a_broken_promise_is_not_hidden_by_an_error_elsewhere(store: RunStore, r
     run.cycles.insert(0, dead.model_copy(update={"files": Files()}))
     judge_run(run, store.path)
     assert run.outcome is Outcome.FAIL
-    assert run.reason.endswith("; the rig failed in 1 other part: dead: burned down")
+    assert run.reason.endswith("; the rig failed in 1 other part of the run: dead: burned down")
     run.ended_early = "SIGINT"
     judge_run(run, store.path)
     assert run.outcome is Outcome.FAIL

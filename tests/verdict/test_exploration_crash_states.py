@@ -34,7 +34,7 @@ from raidproof.verdict.exploration import (
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 
-STACK = Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains it")
+STACK = Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains the failure")
 ROT = Blame(culprit=Culprit.DISKS, cause=Cause.CHANGED_CONTENT, detail="rot")
 FILE = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=2)
 NAMES = WorkerSpec(number=1, client="client2", kind="metadata", path="m", file=1, blocks=2)
@@ -76,11 +76,11 @@ def test_only_what_was_told_by_then_must_be_there(blocks: tuple[int, ...], insta
 def test_what_is_missing_is_named_and_the_earliest_comes_first() -> None:
     judged = oracle().judge(read(0, 0), 1000)
     assert [(one.operation.place, one.operation.generation, one.what) for one in judged.missing] == [
-        (0, 1, "nothing is there"),
-        (1, 1, "nothing is there"),
-        (0, 2, "nothing is there"),
+        (0, 1, "the block is missing"),
+        (1, 1, "the block is missing"),
+        (0, 2, "the block is missing"),
     ]
-    assert judged.damages == (Damage("write + fsync", "nothing is there", "read"),)
+    assert judged.damages == (Damage("write + fsync", "the block is missing", "read"),)
     assert judged.lost_s(1000) == pytest.approx(900e-9)
     assert judged.lost_bytes == 3 * 4096
 
@@ -92,17 +92,20 @@ def test_each_damage_is_shown_by_lines_of_its_own() -> None:
     seen = Observation(end=End.READ, found=found, console=(alarm,), rows=Rows(differ=3, unmarked=1, first="row 7"))
     judged = oracle(history, workers=[FILE, NAMES]).judge(seen, 250)
     assert {one.promise: judged.lines(one) for one in judged.damages} == {
-        "write + fsync": ("f: fsync of 0 (generation 1): nothing is there",),
-        "mkdir": ("m: mkdir of 0 (generation 1): the directory is not there",),
-        INVENTED: ("f/g, which no client wrote",),
+        "write + fsync": ("f: fsync of block 0 (generation 1): the block is missing",),
+        "mkdir": ("m: mkdir of directory d0 (generation 1): the directory is missing",),
+        INVENTED: ("f/g: a file that no client wrote",),
         KERNEL_LOG: (alarm,),
-        REDUNDANCY: ("rows differ, and md would not resync them: 1 of 3, the first row 7",),
+        REDUNDANCY: (
+            "copies or parity are inconsistent, and md would not resync them: 1 of 3 inconsistent rows, the first "
+            "is row 7",
+        ),
     }
 
 
 def test_generations_are_one_kind_of_damage() -> None:
     judged = oracle().judge(read(1, 1), 1000)
-    assert judged.damages == (Damage("write + fsync", "an older generation is there", "read"),)
+    assert judged.damages == (Damage("write + fsync", "the block has an older generation", "read"),)
 
 
 def test_a_torn_overwrite_is_excused_in_torn_states_alone() -> None:
@@ -113,7 +116,7 @@ def test_a_torn_overwrite_is_excused_in_torn_states_alone() -> None:
 def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     judged = oracle().judge(read(MISPLACED, 0), 60)
     assert judged.damages == (Damage(BLOCKS, "misplaced", "read"),)
-    assert judged.lines(judged.damages[0]) == ("f: block 0 is misplaced",)
+    assert judged.lines(judged.damages[0]) == ("f: block 0 holds a block that was written to another place",)
 
 
 def test_disks_that_had_lied_by_then_are_to_blame(tmp_path: Path) -> None:
@@ -170,10 +173,10 @@ def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -
     one = Oracle((FILE,), HISTORY, conditions, created_ns=0)
     assert one.judge(read(0, 0), 1000).excused
     judged = one.judge(read(0, 0), 1250)
-    assert judged.damages == (Damage(OLDER, "missing although the kernel's write-back was due", "read"),)
+    assert judged.damages == (Damage(OLDER, "missing although the write-back time had passed before the cut", "read"),)
     assert judged.lines(judged.damages[0]) == (
-        "f: fsync of 0 (generation 1): nothing is there",
-        "f: fsync of 1 (generation 1): nothing is there",
+        "f: fsync of block 0 (generation 1): the block is missing",
+        "f: fsync of block 1 (generation 1): the block is missing",
     )
 
 
@@ -200,8 +203,8 @@ def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
 
 def test_a_member_that_md_throws_out_is_damage() -> None:
     judged = oracle().judge(read(2, 1, degraded={"/dev/md0": 1}), 1000)
-    assert judged.damages == (Damage(DEGRADED, "md went on without a member", "read"),)
-    assert judged.lines(judged.damages[0]) == ("md went on without a member: /dev/md0 without 1",)
+    assert judged.damages == (Damage(DEGRADED, "md assembled a degraded array", "read"),)
+    assert judged.lines(judged.damages[0]) == ("md assembled a degraded array: /dev/md0 lacks 1 member",)
 
 
 def test_a_member_that_had_been_lost_before_is_none() -> None:
@@ -228,15 +231,17 @@ def test_since_when_an_array_may_lack_a_member(changes: dict[str, Any], since: i
 def test_damage_that_only_the_file_systems_checker_sees_is_damage() -> None:
     corrupt = FilesystemCheck(outcome="corrupt", status=1, reasons=("agf 0: bad",))
     judged = oracle().judge(read(2, 1, filesystem=corrupt), 1000)
-    assert judged.damages == (Damage(FILESYSTEM, "the file system checker reports corrupt", "read"),)
-    assert judged.lines(judged.damages[0]) == ("the file system checker reports corrupt: agf 0: bad",)
+    assert judged.damages == (Damage(FILESYSTEM, "the file system's checker (fsck) reports corrupt", "read"),)
+    assert judged.lines(judged.damages[0]) == ("the file system's checker (fsck) reports corrupt: agf 0: bad",)
     assert not oracle().judge(read(2, 1, filesystem=FilesystemCheck(outcome="clean", status=0)), 1000).broken
 
 
 def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:
     judged = oracle().judge(read(2, 1, rows=Rows(differ=3, unmarked=1, first="row 7 (array byte 28672)")), 1000)
-    assert judged.damages == (Damage(REDUNDANCY, "rows differ, and md would not resync them", "read"),)
-    assert "1 of 3, the first row 7" in judged.reason
+    assert judged.damages == (
+        Damage(REDUNDANCY, "copies or parity are inconsistent, and md would not resync them", "read"),
+    )
+    assert "1 of 3 inconsistent rows, the first is row 7" in judged.reason
     assert judged.blame == Blame(culprit=Culprit.STACK)
 
 
@@ -260,7 +265,7 @@ def test_what_does_not_come_back_is_lost_whatever_the_export(end: End, sync: boo
 def test_before_the_first_word_the_file_system_itself_was_promised() -> None:
     judged = oracle().judge(Observation(end=End.NOT_MOUNTED, said="bad superblock"), 50)
     assert judged.broken
-    assert "array and file system had been created and synced" in judged.reason
+    assert "array and file system were created and synced" in judged.reason
 
 
 def test_while_it_is_created_nothing_was_promised_but_nothing_may_hang() -> None:
@@ -276,7 +281,7 @@ def test_a_read_without_a_scan_is_the_rigs() -> None:
 def test_names_are_told_by_what_was_done_to_them() -> None:
     history = History([Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.OK, 0)])
     judged = oracle(history, workers=[NAMES]).judge(Observation(end=End.READ, found={"m": {}}), 200)
-    assert judged.damages == (Damage("mkdir", "the directory is not there", "read"),)
+    assert judged.damages == (Damage("mkdir", "the directory is missing", "read"),)
 
 
 @pytest.mark.parametrize("allowed", ["allowed_errors", "allowed_by_fault"])

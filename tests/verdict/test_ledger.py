@@ -113,7 +113,7 @@ def test_a_clone_made_after_recovery_is_lost_then_only_if_its_source_was_there(
     assert evidence.lost_after_recovery == after_recovery
 
 
-@pytest.mark.parametrize(("kind", "invented"), [("copy", []), ("link", ["m/d0/b, which no client made"])])
+@pytest.mark.parametrize(("kind", "invented"), [("copy", []), ("link", ["m/d0/b: a name that no client created"])])
 def test_a_failed_change_of_several_steps_may_have_made_its_file(kind: str, invented: list[str]) -> None:
     worker = EXTENTS.model_copy(update={"rounds": (("mkdir", "create", kind),)})
     operations = [done(one, 0, sequence) for sequence, one in enumerate(("mkdir", "create"), start=1)]
@@ -128,15 +128,15 @@ def test_a_lost_block_is_lost_and_dated() -> None:
     assert evidence.lost == {"fsync": 1}
     assert evidence.first_lost_ns == 7
     assert evidence.lost_bytes == 4096
-    assert "block 1 is synced-lost" in evidence.examples[0]
+    assert "block 1 was acknowledged and is missing" in evidence.examples[0]
 
 
 def test_a_worker_that_lost_much_leaves_room_for_examples_of_others() -> None:
     balance = Balance()
     for number in range(100):
-        balance.say(f"client1-0-fsync: block {number} is stale")
-    balance.say("client2-0-fsync: block 7 is stale")
-    assert balance.examples[-1] == "client2-0-fsync: block 7 is stale"
+        balance.add_corrupted(BLOCKS, number, BlockClass.STALE)
+    balance.add_corrupted(BLOCKS.model_copy(update={"path": "other"}), 7, BlockClass.STALE)
+    assert balance.examples[-1].startswith("other: block 7 ")
     assert len(balance.examples) == EXAMPLES_EACH + 1
 
 
@@ -184,11 +184,14 @@ def test_a_dead_client_may_have_done_more_than_it_told() -> None:
 def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
     made = {"d0": DIRECTORY, "d0/a": FILE, "d1": DIRECTORY, "d1/a": FILE}
     assert weighed([done("mkdir", 0)], made, disconnected_clients=["client1"]).invented == []
-    assert weighed([done("mkdir", 0)], made).invented == ["m/d0/a, which no client made", "m/d1, which no client made"]
+    assert weighed([done("mkdir", 0)], made).invented == [
+        "m/d0/a: a name that no client created",
+        "m/d1: a name that no client created",
+    ]
     odd = {"d0": DIRECTORY, "d1": DIRECTORY, "d1/z": FILE, "other": DIRECTORY}
     assert weighed([done("mkdir", 0)], odd, disconnected_clients=["client1"]).invented == [
-        "m/d1/z, which no client made",
-        "m/other, which no client made",
+        "m/d1/z: a name that no client created",
+        "m/other: a name that no client created",
     ]
 
 

@@ -48,7 +48,7 @@ def test_swapped_serials_fail(when: str) -> None:
     look["disk1"], look["disk2"] = look["disk2"], look["disk1"]
     outcome, reason = judged(**{when: look})
     assert outcome is Outcome.FAIL
-    assert "serials swapped: disk1 carries the metadata of disk2" in reason
+    assert "serials swapped: disk1 carries the md metadata of disk2" in reason
 
 
 def test_a_member_in_the_place_of_another_fails() -> None:
@@ -56,7 +56,7 @@ def test_a_member_in_the_place_of_another_fails() -> None:
     look["disk1"] |= {"role": "Active device 3"}
     assert judged(end=look) == (
         Outcome.FAIL,
-        "serials swapped: disk1 was Active device 1 and is Active device 3, seen at the end",
+        "serials swapped: disk1 was Active device 1 and is Active device 3 (read at the end)",
     )
 
 
@@ -71,7 +71,7 @@ def test_metadata_that_nobody_asked_to_renew_fails() -> None:
 def test_lost_metadata_fails() -> None:
     look = said()
     del look["disk3"]
-    assert "disk3 has lost its metadata" in judged(before=look)[1]
+    assert "disk3 has lost its md metadata" in judged(before=look)[1]
     assert judged(before=look, absent=["disk2"])[0] is Outcome.FAIL
     assert judged(before=look, absent=["disk3"])[0] is Outcome.PASS
     assert judged(end=look, absent=["disk3"])[0] is Outcome.FAIL
@@ -84,7 +84,7 @@ def test_a_stale_member_taken_in_as_current_fails() -> None:
     for serial in ("disk2", "disk3"):
         look[serial]["events"] += 9
     outcome, reason = judged(before=look)
-    assert (outcome, reason) == (Outcome.FAIL, "stale member taken in as current: disk1, 9 events behind")
+    assert (outcome, reason) == (Outcome.FAIL, "md activated the stale member disk1: its event count was 9 behind")
 
 
 def test_a_stale_member_that_is_left_out_or_rebuilt_passes() -> None:

@@ -54,7 +54,7 @@ def test_what_a_repair_left_is_told() -> None:
     differs = WHOLE.model_copy(update={"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 16}})
     verdict = judge_array(differs, ASYNC)
     assert verdict.outcome is Outcome.FAIL
-    assert "after a repair: {'/dev/md0': 16}" in verdict.reason
+    assert "after a repair: 16 sectors on /dev/md0" in verdict.reason
 
 
 BAD = WHOLE.model_copy(update={"bad_blocks": {"disk2": "512000 8"}})

@@ -170,7 +170,7 @@ def test_an_error_before_the_fault_is_excused_by_no_export() -> None:
     begun = replace(ASYNC, fault_begun_ns=CUT)
     verdict = judge_errors(history, begun, CUT)
     assert verdict.outcome is Outcome.FAIL
-    assert verdict.reason == "1 errors, the first is EIO for mkdir, before the fault"
+    assert verdict.reason == "errors that clients got before the fault: 1, the first is EIO for mkdir"
     assert str(verdict.blame).startswith("the stack")
     later = History([did("mkdir", 0, 1, 10, CUT + 1, error=EIO)])
     assert judge_errors(later, begun, CUT).outcome is Outcome.PASS

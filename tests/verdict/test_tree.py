@@ -99,15 +99,15 @@ def test_the_operation_that_set_a_field_is_the_one_that_is_lost() -> None:
         seen = hold(done(steps), done(steps), {key: one for key, one in (whole | found).items() if one})
         return {operation.kind: instead for operation, instead in seen.lost}
 
-    assert lost(s=None) == {"symlink": "the name s is not there"}
+    assert lost(s=None) == {"symlink": "the name s is missing"}
     one_name = [0o100000 | MODE, 100, 1, "+", None]
-    assert lost(b=None, a=one_name) == {"link": "the name b is not there"}
+    assert lost(b=None, a=one_name) == {"link": "the name b is missing"}
     old_mode = [0o100600, 100, 2, "+", None]
     assert lost(a=old_mode, b=old_mode) == {"setattr": "mode is 0600, not 0640"}
     empty = [0o100000 | MODE, 0, 2, "+", None]
     assert set(lost(a=empty, b=empty)) == {"append"}
     rubbish = [0o100000 | MODE, 100, 2, OTHER_CONTENT, None]
-    assert lost(a=rubbish, b=rubbish) == {"append": "its content is garbage"}
+    assert lost(a=rubbish, b=rubbish) == {"append": "content is garbage"}
     unreadable = [0, 0, 0, "EIO"]
     assert set(lost(s=unreadable)) == {"symlink"}
     links = [0o100000 | MODE, 100, 1, "+", None]
@@ -149,7 +149,7 @@ def test_only_changes_of_several_steps_may_be_half_done() -> None:
 def test_what_nobody_made_is_odd_and_what_somebody_is_making_is_not() -> None:
     operations = done(("mkdir", "create"))
     found = entries(course(("mkdir", "create"), 3).contents[-1])
-    assert hold(operations[:1], operations[:1], found).odd == ["a, which no client made"]
+    assert hold(operations[:1], operations[:1], found).odd == ["a: a name that no client created"]
     assert not hold(operations[:1], operations, found).odd
 
 
@@ -179,31 +179,31 @@ def test_an_operation_answers_for_the_blocks_that_it_changed_alone() -> None:
     found = entries(course(steps, 3).contents[-1])
     found["a"][3][1] = "1.4"
     assert {one.kind: said for one, said in hold(done(steps), done(steps), found).lost} == {
-        "punch": "a block of it is other blocks"
+        "punch": "a block of the file is other blocks"
     }
     found["a"][3][1] = "old"
     lost = {one.kind: said for one, said in hold(done(steps), done(steps), found).lost}
-    assert lost["punch"] == "a block of it is old data of the disk"
+    assert lost["punch"] == "a block of the file is old data of the disk"
 
 
 @pytest.mark.parametrize(
     ("key", "values", "wanted", "said"),
     [
-        (("", THERE), {True}, None, "the directory is still there"),
-        (("name", "a"), {"file"}, None, "the name a is still there"),
-        (("name", "a"), {None}, "file", "the name a is not there"),
+        (("", THERE), {True}, None, "the directory still exists"),
+        (("name", "a"), {"file"}, None, "the name a still exists"),
+        (("name", "a"), {None}, "file", "the name a is missing"),
         (("name", "a"), {"symlink"}, "file", "the name a is symlink"),
-        (("name", "a"), {"symlink", None}, "file", "the name a is None and symlink"),
-        (("f", THERE), {True}, None, "the file is still there"),
-        (("f", THERE), {None}, True, "the file is not there under any of its names"),
-        (("f", "size"), {None}, 10, "the file is not there under any of its names"),
+        (("name", "a"), {"symlink", None}, "file", "the name a is missing and symlink"),
+        (("f", THERE), {True}, None, "the file still exists"),
+        (("f", THERE), {None}, True, "the file is missing under all of its names"),
+        (("f", "size"), {None}, 10, "the file is missing under all of its names"),
         (("f", "mode"), {0o600}, 0o644, "mode is 0600, not 0644"),
         (("f", "size"), {0}, 10, "size is 0, not 10"),
-        (("f", "size"), {0, None}, 10, "size is 0 and None, not 10"),
-        (("f", "held"), {OTHER_CONTENT}, "+", "its content is garbage"),
-        (("f", f"{BLOCK_FIELD}1"), {"-"}, "x", "a block of it is zero"),
-        (("f", f"{BLOCK_FIELD}1"), {None}, "x", "a block of it is missing"),
-        (("f", f"{BLOCK_FIELD}1"), {"old"}, "x", "a block of it is old data of the disk"),
+        (("f", "size"), {0, None}, 10, "size is 0 and missing, not 10"),
+        (("f", "held"), {OTHER_CONTENT}, "+", "content is garbage"),
+        (("f", f"{BLOCK_FIELD}1"), {"-"}, "x", "a block of the file is zero"),
+        (("f", f"{BLOCK_FIELD}1"), {None}, "x", "a block of the file is missing"),
+        (("f", f"{BLOCK_FIELD}1"), {"old"}, "x", "a block of the file is old data of the disk"),
     ],
 )
 def test_what_contradicts_a_change_is_told_in_words(

@@ -81,7 +81,10 @@ BEFORE, AFTER = "d2:68:ac:ae:53:b6:f7:e4", "b8:28:b9:4e:01:92:4e:c2"
 def test_real_restart_shows_in_nfsv3_too() -> None:
     exchanges = real3()
     verdict = judge_verifier(exchanges)
-    assert (verdict.outcome, verdict.reason) == (Outcome.PASS, "d268acae53b6f7e4 before, b828b94e01924ec2 after")
+    assert (verdict.outcome, verdict.reason) == (
+        Outcome.PASS,
+        "d268acae53b6f7e4 before the restart, b828b94e01924ec2 after the restart",
+    )
     verdict = judge_resent(exchanges)
     assert (verdict.outcome, "131,072 bytes" in verdict.reason) == (Outcome.PASS, True)
 
@@ -130,7 +133,7 @@ def test_verifier_of_nfsv3_after_a_failed_commit() -> None:
 def test_real_lock_is_reclaimed() -> None:
     verdict = judge_locks_kept(real("locks.json"))
     assert verdict.outcome is Outcome.PASS
-    assert verdict.reason == "1 reclaimed; 1 new requests got NFS4ERR_GRACE"
+    assert verdict.reason == "reclaimed locks: 1; requests for new locks that got NFS4ERR_GRACE: 1"
 
 
 def test_verifier_that_stays_is_found_out() -> None:

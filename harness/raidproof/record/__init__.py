@@ -1,4 +1,7 @@
-"""What a run leaves behind: one directory, one versioned schema, complete before anything is judged."""
+"""The stored records of a run: their schemas, and the directory of a run.
+
+A record contains all observations before the first verdict, so that stored runs can be judged again.
+"""
 
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Recovery, RunRecord, Throughput, Timeline

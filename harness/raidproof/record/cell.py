@@ -8,118 +8,130 @@ from pydantic import BaseModel, ConfigDict, Field
 from raidproof.record.outcome import Outcome
 
 UNSTABLE = 0.2
-"""Range over median of the repetitions above which the median is unreliable."""
+"""Range of the repetitions divided by their median, above which the median is unreliable."""
 
 
 class Strict(BaseModel):
-    """Base of all record models: unknown fields are errors."""
+    """Base class of all record models: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Repetition(Strict):
-    """One repetition of a cell: the workload's values, and what was observed below the workload meanwhile."""
+    """One repetition of a cell: the values of the workload, and those of the monitors during the workload."""
 
     round: int
-    """Round number, from 1; each round has one repetition of every cell."""
+    """Number of the round, from 1; each round has one repetition of every cell."""
     value: float | None = None
-    """The workload's primary value; None where nothing was measured."""
+    """The workload's primary value, in the unit of `CellRecord.unit`; None if the workload was not measured."""
     values: dict[str, float] = Field(default_factory=dict)
+    """All values of the workload by name; each name ends with the unit: ``write_mb_s``."""
     series: list[tuple[float, float]] = Field(default_factory=list)
-    """Pairs of a time (seconds from the beginning) and the primary value over the interval that ends there."""
+    """Pairs of the end of an interval (seconds from the workload's begin) and the primary value in this interval."""
     timed_s: float = 0.0
     """Duration of the timed part of the workload, in seconds."""
     visit_s: float = 0.0
     """Duration of the whole repetition, in seconds: building, preparing, measuring, reading back."""
     built: str = ""
-    """The lowest layer that had to be rebuilt for this repetition."""
+    """The lowest layer that was rebuilt for this repetition; empty if no layer was rebuilt."""
     steady: dict[str, Any] | None = None
+    """Whether the workload reached a steady state, with the figures of this check; None without the check."""
     regime: dict[str, Any] | None = None
-    """Cache regime: the memory into which the working set fits, if any."""
+    """Cache regime: the cache into which the working set fits, if any."""
     derived: dict[str, Any] | None = None
-    """Values derived from the monitors; None where they failed."""
+    """Values derived from the monitors; None if the monitors failed."""
     engine: dict[str, Any] | None = None
     """Utilization of the disk engine and of the disks that it simulates."""
     limit: str = "unknown"
-    """The resource that limited the value, as measured."""
+    """The resource that limited the value, a value of `raidproof.monitor.bottleneck.Limit`."""
     cause: str = ""
     """The limit as a sentence."""
     caveat: str | None = None
-    """What makes this repetition's value unreliable."""
+    """Why this repetition's value is unreliable; None if it is reliable."""
     rig_error: str | None = None
+    """The message of the rig's error that ended this repetition; None without an error."""
     files: dict[str, str] = Field(default_factory=dict)
+    """Files with raw output, relative to the run's directory, by title on the page."""
 
 
 class Explored(Strict):
-    """The result of the exploration of a cell's power cut."""
+    """The result of the exploration of the crash states of a cell's power cut."""
 
     file: str | None
-    """File of the exploration's record, beside the run's; None if the cut could not be explored (see ``reason``)."""
+    """File of the exploration's record, in the run's directory; None if it was not possible: see ``reason``."""
     judged: int
+    """Number of judged crash states."""
     broken: int
+    """Number of judged crash states in which a promise is broken."""
     outcome: Outcome
     reason: str
 
 
 class CellRecord(Strict):
-    """One configuration under one workload."""
+    """One configuration of a plan under one workload."""
 
     name: str
     settings: dict[str, str]
     """The cell's value on each axis of the plan."""
     workload: dict[str, Any]
+    """Specification of the workload."""
     workload_name: str = ""
     """Name of the workload's table in the plan, whose settings an axis may vary; empty in an older record."""
     unit: str
     """Name of the primary value, which ends with its unit: ``write_mb_s``."""
     asked: dict[str, Any]
+    """The requested configuration, by layer."""
     effective: dict[str, Any] = Field(default_factory=dict)
+    """The configuration as read back from the machines, by layer."""
     resync: Literal["waited for", "skipped: blank members agree"] = "waited for"
     expected: dict[str, Any] | None = None
-    """The value expected of the hardware, with the formula; None where no formula applies."""
+    """The value expected of the hardware, with the formula; None if no formula applies."""
     repeats: list[Repetition] = Field(default_factory=list)
     cycle: str | None = None
     """Name of the crash test that cut the power of this configuration."""
     explored: Explored | None = None
-    """The result of the exploration of this crash test's crash states; None where they were not explored."""
+    """The result of the exploration of this crash test's crash states; None if they were not explored."""
     not_effective: str | None = None
-    """How the effective configuration differs from the request, or data read back from data written."""
-    # Judged from the above.
+    """How the effective configuration differs from the requested one, or the data read back from the data written."""
+    # `raidproof judge` computes the following fields again from those above.
     rankable: bool = False
     why_not: str | None = None
-    """Why this cell has no rank."""
+    """Why this cell has no rank; None if it has one."""
     rank: int | None = None
+    """Rank among the cells of the same workload, from 1, the fastest; None without a rank."""
     limit: str = "unknown"
+    """The resource that limited most repetitions."""
     cause: str = ""
+    """The limit as a sentence."""
     flag: str | None = None
-    """Caveats about the value: far below the expected value, unstable, measures a cache."""
+    """Caveats about the value: far below the expected value, unstable, measures a cache; None without any."""
     lost: str | None = None
-    """The loss by a power cut, by design or not; None without a power cut."""
+    """The loss by a power cut, by design or not, as text: ``0 of 1,417``; None without a power cut."""
     lost_operations: int | None = None
-    """Number of lost acknowledged operations; None: not known, or nothing was left to read."""
+    """Number of lost acknowledged operations; None if not known: no power cut, or the storage could not be read."""
     lost_everything: bool = False
-    """Whether nothing was left to read after a power cut."""
+    """Whether the storage did not recover after the power cut."""
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not measured"
 
     @property
     def compared_with(self) -> str:
-        """Key of the cells that can be compared: those of the same workload of the plan."""
+        """Key of the cell's workload in the plan; only cells with the same key can be compared."""
         return self.workload_name or str(self.workload)
 
     @property
     def measured(self) -> list[float]:
-        """The primary values of all repetitions that worked."""
+        """The primary values of all repetitions that have one."""
         return [repeat.value for repeat in self.repeats if repeat.value is not None]
 
     @property
     def median(self) -> float | None:
-        """The median of the primary value."""
+        """The median of the primary values; None without any."""
         return median(self.measured) if self.measured else None
 
     @property
     def spread(self) -> tuple[float, float] | None:
-        """The least and the greatest primary value."""
+        """The least and the greatest primary value; None without any."""
         return (min(self.measured), max(self.measured)) if self.measured else None
 
     @property
@@ -131,45 +143,52 @@ class CellRecord(Strict):
 
     @property
     def ratio(self) -> float | None:
-        """The median over the expected value."""
+        """The median divided by the expected value; None if one of them is not known."""
         expected = (self.expected or {}).get("value")
         return self.median / expected if self.median is not None and expected else None
 
 
 class FigureRecord(Strict):
-    """A published figure, and the cell that re-enacts it."""
+    """A published measurement, and the cell that repeats it here."""
 
     name: str
     cell: str
+    """Name of the cell."""
     published: float
+    """The published value, in ``unit``."""
     unit: str
+    """Name of the value, which ends with its unit: ``write_mb_s``."""
     source: str = ""
+    """Where the value was published."""
     places_limit: bool = False
-    """Whether the figure calibrated the hardware, so that agreement proves nothing."""
+    """Whether the value calibrated the simulated hardware: then agreement of the measured value proves nothing."""
     note: str = ""
 
 
 class PlanRecord(Strict):
-    """A plan as it was run."""
+    """The plan of a run."""
 
     path: str
     text: str
     """The content of the plan's file."""
     digest: str = ""
-    """Digest of everything in the plan that a value depends on."""
+    """Digest of all settings in the plan that change a measured value."""
     seed: int
     repeats: int
+    """Number of rounds: each cell has one repetition in each round."""
     cut: str | None = None
+    """``power``: one power cut per configuration; ``explore``: also explore its crash states; None: no power cut."""
     figures: list[FigureRecord] = Field(default_factory=list)
     order: list[tuple[int, str]] = Field(default_factory=list)
     """Round and cell of each repetition, in order of execution."""
     impossible: list[tuple[str, str]] = Field(default_factory=list)
-    """Names of impossible cells, each with the reason."""
+    """Names of the combinations that no stack can have, each with the reason."""
     timed_s: float = 0.0
+    """Duration of the timed parts of all repetitions, in seconds."""
     visits_s: float = 0.0
     """Wall time of all repetitions in seconds, including the timed parts."""
 
     @property
     def overhead(self) -> float | None:
-        """Share of the repetitions' wall time in which nothing was measured."""
+        """Share of the repetitions' wall time outside the timed parts, from 0 to 1; None without a repetition."""
         return 1 - self.timed_s / self.visits_s if self.visits_s else None

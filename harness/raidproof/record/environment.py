@@ -1,4 +1,4 @@
-"""The record of a run's environment: machines and host."""
+"""The record schema of a run's environment: its machines, and this host."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from raidproof.record.cell import Strict
 
 
 def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a nested record by dotted path; a list of plain values is one leaf."""
+    """Yield the dotted path and the value of each leaf of a nested record; a list of plain values is one leaf."""
     if isinstance(tree, Mapping):
         for key, branch in tree.items():
             yield from flat(branch, f"{path}.{key}" if path else str(key))
@@ -19,10 +19,11 @@ def flat(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 class MachineRecord(Strict):
-    """One machine of a lab."""
+    """The effective software and hardware of one machine of a lab."""
 
     name: str
     role: str
+    """``server`` or ``client``."""
     asked: str
     """Requested kernel, image and packages, as on the command line."""
     kernel: str
@@ -30,37 +31,38 @@ class MachineRecord(Strict):
     build: str = ""
     """Kernel build (/proc/version), which distinguishes two builds of one release."""
     packages: dict[str, str]
-    """Version of each relevant installed package; empty if not known."""
+    """Version of each installed package that may change a result, by name; empty if not known."""
     cpus: int
     numa_nodes: int
     boot_s: float | None = None
-    """Duration of the last boot in seconds, from power on to the first answer."""
+    """Duration of the last boot in seconds, from power on to the machine's first reply; None if not measured."""
 
 
 class Environment(Strict):
-    """All machines of a lab, and their host."""
+    """All machines of a lab, and the host on which the harness runs."""
 
     raidproof: str
+    """Version of raidproof."""
     provider: str
     host_kernel: str
     host_cpu: str
     host_cpus: int
     host_tools: dict[str, str]
-    """Version of each relevant host program."""
+    """Version of each program of the host that the harness uses, by name."""
     machines: list[MachineRecord]
     notes: list[str]
     """Notes for the reader about how the machines ran."""
     cannot_prove: list[str]
-    """What a run on this provider cannot prove."""
+    """Sentences on what a run on this provider cannot prove."""
 
     @property
     def kernels(self) -> str:
-        """The kernel of all machines, or the kernels by role where they differ."""
+        """The kernel release of all machines as text, or the releases by role if they differ."""
         return by_role({(one.role, one.kernel) for one in self.machines})
 
 
 def by_role(values: set[tuple[str, str]]) -> str:
-    """Return the common value of all machines, or the values by role; ``values``: pairs of role and value."""
+    """Return the common value of all machines as text, or the values by role; ``values``: pairs of role and value."""
     if len({value for _, value in values}) == 1:
         return next(iter(values))[1]
     return ", ".join(f"{role} {value}" for role, value in sorted(values, reverse=True))

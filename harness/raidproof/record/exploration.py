@@ -1,4 +1,4 @@
-"""The record schema of an exploration of the crash states of one recorded crash test, and of the check of a state."""
+"""The record schema of an exploration of one recorded crash test, and of the check of one crash state."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,13 +20,16 @@ SCHEMA = 1
 
 
 class End(StrEnum):
-    """The last stage that a check of a crash state reached."""
+    """How the check of a crash state ended."""
 
     READ = check_agent.READ
+    """The array was assembled, the file system was mounted, and the ledger was read."""
     NOT_ASSEMBLED = check_agent.NOT_ASSEMBLED
+    """mdadm could not assemble the array."""
     NOT_MOUNTED = check_agent.NOT_MOUNTED
+    """mount could not mount the file system."""
     WEDGED = "wedged"
-    """The kernel died, logged a bug, or did not answer in time."""
+    """The checker's kernel died, logged a bug, or did not reply in time."""
 
 
 class ThroughNfsd(StrEnum):
@@ -34,62 +37,73 @@ class ThroughNfsd(StrEnum):
 
     SAME = check_agent.SAME
     DIFFERENT = check_agent.DIFFERENT
-    """The content differs, or nfsd served none: see `Observation.said`."""
+    """nfsd serves other content, or no content: see `Observation.said`."""
     NOT_TRIED = "not tried"
+    """The ledger was not read through nfsd."""
 
 
 class Rows(BaseModel):
-    """The array's redundancy in one crash state, computed from the members' contents, in rows of 4 KiB per member."""
+    """The array's redundancy in one crash state, computed from the members' contents.
+
+    A row is one 4 KiB block of each member at the same offset.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     differ: int = 0
-    """Rows whose copies or parity do not agree."""
+    """Number of inconsistent rows: their copies differ, or the parity does not fit the data."""
     unmarked: int = 0
-    """Differing rows that md would not resync: no bitmap marks them, or the superblock marks all as in sync."""
+    """Number of inconsistent rows that md would not resync: no bitmap marks the row, or the superblock is clean."""
     uneven: int = 0
-    """Differing rows that only some members' bitmaps mark: the resync depends on the member whose bitmap md reads."""
+    """Number of inconsistent rows that only some members' bitmaps mark: md may not resync them."""
     changed: int = 0
-    """Rows whose copies differ because their page changed while md wrote it (under write-back), which md allows."""
+    """Number of rows whose copies differ because the page changed while md wrote it: md allows this difference."""
     all_marked: bool = False
-    """Whether every region of the bitmap was marked, as on a new array: then no row can be unmarked."""
+    """Whether the bitmap marks every region, as on a new array: then every row is marked."""
     first: str = ""
-    """The first row that md would not resync."""
+    """Description of the first row that md would not resync; empty without one."""
     unchecked: str | None = None
-    """Why redundancy was not checked; None if it was."""
+    """Why the redundancy was not checked; None if it was checked."""
 
 
 class Observation(BaseModel):
-    """The result of a check of one crash state. A second check of the same state differs in ``ms`` only."""
+    """The result of a check of one crash state. A repeated check of the same state may differ in ``ms`` only."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     end: End
     said: str = ""
-    """The failing tool's message; for a wedged checker, the stage."""
+    """The message of the tool that failed; for a wedged checker, the stage that did not end; empty without failure."""
     found: Found | None = None
     """The result of the ledger scan; None if no scan completed."""
     console: tuple[str, ...] = ()
-    """Alarming kernel log lines, each with the sign that it is of, without time stamps."""
+    """Suspicious kernel messages without time stamps, each preceded by the name of its sign (`kernel_log.SIGNS`)."""
     silent: bool = False
-    """Whether the checker wedged without a known cause: a timeout or a leftover, and no sign in the kernel log."""
+    """Whether the checker wedged without a kernel message: a timeout, or a mount or array that remained."""
     hung: str = ""
-    """The message of an earlier, silent check of the same state, which this one replaces."""
+    """The message of an earlier check of the same state that wedged without a kernel message; empty without one.
+
+    This observation replaces the earlier one.
+    """
     degraded: dict[str, int] = Field(default_factory=dict)
-    """The number of missing members of each degraded array; complete arrays are left out."""
+    """The number of missing members of each degraded array, by md device; without the complete arrays."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
     filesystem: FilesystemCheck | None = None
-    """The result of the file system's checker, run after the unmount; None where it was not run."""
+    """The result of the file system's checker (fsck) after the unmount; None if fsck did not run."""
     rows: Rows | None = None
-    """Computed from the members' contents, not by the checker machine; None where it was not computed."""
+    """The redundancy as the harness computes it from the members' contents; None if it was not computed."""
     ms: dict[str, float] = Field(default_factory=dict)
-    """Duration of each stage in ms: switch, assemble, mount, verify; of the check through nfsd mount (nfsd), look
-    (read there), leave (unmount) and forget (nfsd releases the file system); unmount, stop."""
+    """Duration of each stage in milliseconds.
+
+    Stages: switch (to the disks of this state), assemble, mount, verify (read the ledger); with a read through nfsd:
+    nfsd (mount by NFS), look (read the ledger), leave (unmount), forget (nfsd releases the file system); unmount;
+    fsck; stop (the arrays).
+    """
 
     def same_as(self, other: "Observation") -> bool:
-        """Return whether two checks observed the same; a check that only one of them made is no difference.
+        """Return whether two checks of a state have the same result, as far as both made the same checks.
 
-        Messages of tools are not compared: they may name the device, whose name depends on how the disks are served.
+        Messages of tools are not compared: they can contain device names, which differ between machines.
         """
         tried = {self.through_nfsd, other.through_nfsd} - {ThroughNfsd.NOT_TRIED}
         checked = {one.filesystem.outcome for one in (self, other) if one.filesystem is not None}
@@ -98,10 +112,11 @@ class Observation(BaseModel):
 
 
 class StageTime(Strict):
-    """Durations of one stage of a crash state check, over all checks, in milliseconds."""
+    """The distribution of the durations of one stage of a crash state check, over all checks, in milliseconds."""
 
     stage: str
     count: int
+    """Number of checks with this stage."""
     median: float
     p90: float
     p99: float
@@ -109,14 +124,14 @@ class StageTime(Strict):
 
     @classmethod
     def of(cls, stage: str, values: Sequence[float]) -> "StageTime":
-        """Return the statistics of the durations, of which there must be at least one."""
+        """Return the distribution of the durations of a stage; ``values``: at least one duration in milliseconds."""
         ordered = sorted(values)
         p90, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.9, 0.99))
         return cls(stage=stage, count=len(ordered), median=median(ordered), p90=p90, p99=p99, greatest=ordered[-1])
 
 
 def stage_times(checks: Iterable[Mapping[str, float]]) -> list[StageTime]:
-    """Return the statistics of each stage over all checks, in the order of first appearance."""
+    """Return the distribution of the durations of each stage over all checks, in the order of first appearance."""
     by_stage: dict[str, list[float]] = {}
     for ms in checks:
         for stage, value in ms.items():
@@ -125,20 +140,22 @@ def stage_times(checks: Iterable[Mapping[str, float]]) -> list[StageTime]:
 
 
 class WriteRecord(Strict):
-    """An unflushed request, or a part of one, that survived the cut."""
+    """An unflushed write request, or a part of one, that survived the cut or was lost in a crash state."""
 
     request: int
-    """Index of the request in the write log, counted as in crash states."""
+    """Index of the request in the write log, as in the names of crash states."""
     kind: str
+    """Kind of the request: ``write``, ``zero`` or ``discard``."""
     member: str
-    """Serial."""
+    """Serial of the member disk."""
     lba: int
     """First sector on the member, in units of 512 bytes."""
     sectors: int
+    """Length in sectors of 512 bytes."""
     stripe: int | None = None
-    """Stripe of the array; None outside of stripes, as in a superblock."""
+    """Number of the array's stripe; None outside the data area, as in a superblock."""
     owner: str | None = None
-    """The file or the metadata to which the request belongs."""
+    """The file or the metadata structure whose content the request writes; None if not known."""
 
 
 class MissingRecord(Strict):
@@ -149,20 +166,24 @@ class MissingRecord(Strict):
     path: str
     """Path of the worker's files, relative to the ledger's directory."""
     place: int
-    """Number of the block in the file, or of the directory."""
+    """Number of the block in the file, or number of the directory."""
     generation: int
+    """How often the client had written the place, this operation included; in a directory: number of the change."""
     acknowledged_before_s: float
     """Seconds from the acknowledgement to the cut."""
     instead: str
-    """What was found instead."""
+    """What the scan found instead, as a clause."""
 
 
 class ShrunkRecord(Strict):
-    """The smallest crash state that shows a failure, as far as shrinking went."""
+    """The smallest crash state that shows a failure, as found by shrinking within a time budget."""
 
     state: str
+    """Name of the state in which the fewest unflushed requests survive."""
     dump: str
+    """The complete state as text; `CrashState.load` reads it."""
     survivors: list[WriteRecord] = Field(default_factory=list)
+    """The unflushed requests that survive in this state."""
     not_there: int
     """Number of requests that were unflushed at the cut and are lost in the state."""
     tried: int
@@ -170,17 +191,20 @@ class ShrunkRecord(Strict):
     whole: bool = True
     """Whether shrinking finished within its time budget."""
     lost: list[WriteRecord] = Field(default_factory=list)
-    """The fewest requests whose loss shows the failure while all others survive."""
+    """The fewest requests whose loss shows the failure while all other requests survive."""
     lost_state: str | None = None
-    """The state in which only these requests are lost."""
+    """Name of the state in which only the requests in ``lost`` are lost; None if it was not searched for."""
     lost_dump: str | None = None
+    """The complete state of ``lost_state`` as text."""
 
 
 class ShortestRecord(Strict):
-    """The earliest cut found that shows a failure, and its state; a time limit may have ended the search."""
+    """The earliest cut found that shows a failure, and its crash state; a time limit may have ended the search."""
 
     state: str
+    """Name of the crash state."""
     dump: str
+    """The complete state as text; `CrashState.load` reads it."""
     cut: int
     """Number of completed requests of the log at the cut."""
     of: int
@@ -188,198 +212,238 @@ class ShortestRecord(Strict):
     at_s: float
     """Time of the cut, in seconds since the beginning of the write log."""
     earlier: int
-    """Number of requests between this cut and the smallest state's; 0: no earlier tried cut shows the failure."""
+    """Number of requests from this cut to the cut of the smallest state; 0: no earlier cut was found."""
     earlier_s: float
+    """Time in seconds from this cut to the cut of the smallest state."""
     after_word_s: float | None = None
-    """Seconds from the earliest missing operation's acknowledgement to the cut."""
+    """Time in seconds from the acknowledgement of the earliest missing operation to the cut; None without one."""
     acknowledged: int
-    """Number of operations that were acknowledged by the cut."""
+    """Number of operations that were acknowledged before the cut."""
     of_acknowledged: int
     """Number of acknowledged operations in the whole recording."""
     not_at: int | None = None
-    """The last earlier cut that was tried and does not show the failure; None if no earlier cut could show it."""
+    """The last earlier cut that was checked and does not show the failure; None if no earlier cut could show it."""
     tried: int
-    """Number of states that were checked in the search."""
+    """Number of states that the search checked."""
 
 
 class StoppedBy(StrEnum):
-    """What ended an exploration early."""
+    """What ended an exploration before it used up its budget."""
 
     RIG = "the rig"
+    """An error of the rig."""
     USER = "the user"
+    """SIGINT or another signal."""
     TIME = "the time"
+    """A time limit."""
 
 
 class FailureRecord(Strict):
-    """One kind of failure, and the first crash state that shows it."""
+    """A distinct failure, and the crash state with the earliest cut that shows it."""
 
     promise: str
+    """Name of the broken promise, or of the check that failed."""
     damage: str
+    """The kind of damage, as a clause."""
     end: str
+    """How the check of the state ended, a value of `End`."""
     states: int
     """Number of judged states that show the failure."""
     examples: list[str] = Field(default_factory=list)
-    """Names of the first such states."""
+    """Names of the states with the earliest cuts that show the failure."""
     state: str
+    """Name of the state that the following fields describe."""
     dump: str
+    """The complete state as text; `CrashState.load` reads it."""
     policy: str
+    """The policy of the disks' caches that proposed the state."""
     cut: int
+    """Number of completed requests of the log at the cut."""
     at_s: float
     """Time of the cut, in seconds since the beginning of the write log."""
     reason: str
+    """The reason of the verdict on the state."""
     blame: Blame | None = None
     said: list[str] = Field(default_factory=list)
+    """Descriptions of the first missing operations and other findings that show the failure."""
     repeated: int = 0
+    """Number of repeated checks of the state."""
     confirmed: int = 0
-    """Number of repetitions that showed the failure again."""
+    """Number of repeated checks that showed the failure again."""
     shrunk: ShrunkRecord | None = None
+    """The smallest state that shows the failure; None if shrinking was not possible."""
     shortest: ShortestRecord | None = None
-    """The same losses at an earlier cut."""
+    """The earliest cut at which the same losses show the failure; None if it was not searched for."""
     missing: MissingRecord | None = None
     """The earliest acknowledged operation that is missing, in the smallest state if there is one."""
     missing_total: int = 0
+    """Number of missing acknowledged operations in the same state as ``missing``."""
     acknowledged: int = 0
+    """Number of operations acknowledged before the cut of ``state``."""
     replay: list[str] = Field(default_factory=list)
-    """The command that shows the failure in a kept lab: the smallest state of the shortest history."""
+    """The command that shows the failure in a kept lab, in the smallest state with the earliest cut."""
 
 
 class StateMark(Strict):
-    """A judged state as a point of the figure."""
+    """A judged state as a point of the figure on the page."""
 
     name: str
     policy: str
+    """The policy of the disks' caches that proposed the state."""
     at_s: float
+    """Time of the cut, in seconds since the beginning of the write log."""
     checked: bool
-    """Whether this state was checked on a machine; else another state with equal content was."""
+    """Whether a machine checked this state; if not, a machine checked another state with the same disk contents."""
     broken: bool
+    """Whether a promise is broken in the state."""
 
 
 class LossRecord(Strict):
-    """The greatest excused loss of any state."""
+    """The greatest loss in any state that the export's options excuse."""
 
     operations: int
+    """Number of missing acknowledged operations."""
     of: int
+    """Number of operations acknowledged before the cut."""
     bytes: int
+    """Size of the missing operations' data."""
     seconds: float
+    """Time from the earliest lost acknowledgement to the cut, in seconds."""
     state: str
+    """Name of the state."""
 
 
 class UndecidedRecord(Strict):
-    """States with missing acknowledged operations for which it is undecided whether a promise was broken."""
+    """The states with missing acknowledged operations without proof that the loss breaks a promise."""
 
     states: int = 0
+    """Number of undecided states."""
     state: str
-    """Name of the first such state."""
+    """Name of the first undecided state."""
     reason: str
+    """Why the first state is undecided."""
 
 
 class ColdRecord(Strict):
-    """States that were checked again on a freshly booted machine (cold check)."""
+    """The result of the cold checks: repeated checks of a state on a freshly booted machine."""
 
     checked: int = 0
+    """Number of cold checks."""
     differing: list[str] = Field(default_factory=list)
-    """Names of the states with a different result in the cold check: the reused checker was wrong."""
+    """Names of the states whose cold check has another result: the result of the reused checker was wrong."""
 
 
 class RedundancyRecord(Strict):
     """Numbers of judged states by the consistency of the array's redundancy, computed from the members' contents."""
 
     checked: int = 0
+    """States whose redundancy was computed."""
     differing: int = 0
-    """States in which rows (stripes) are inconsistent and need a resync."""
+    """States with inconsistent rows, which need a resync; see `Rows`."""
     unmarked: int = 0
-    """Those of the differing states in which md would not resync all inconsistent rows."""
+    """States with inconsistent rows that md would not resync."""
     uneven: int = 0
-    """Those in which some members' bitmaps mark an inconsistent row and others do not."""
+    """States with an inconsistent row that only some members' bitmaps mark, and none that md would not resync."""
     changed: int = 0
-    """States in which copies differ as a page changed during write-back, which md allows."""
+    """States with copies that differ because a page changed while md wrote it, which md allows."""
     all_marked: int = 0
-    """States whose bitmap marks every region, as on a new array, so that no row can be missed."""
+    """States whose bitmap marks every region, as on a new array: md would resync every row."""
     unchecked: dict[str, int] = Field(default_factory=dict)
-    """Numbers of states that were not compared, by reason."""
+    """Numbers of states whose redundancy was not computed, by reason."""
 
 
 class Possible(Strict):
-    """The number of possible crash states of the run, without torn ones."""
+    """The number of possible crash states of one crash test, without states with torn writes."""
 
     log10: float
+    """Decimal logarithm of the number."""
     exact: int | None = None
-    """The exact number; None where it is very large."""
+    """The exact number; None if it is very large."""
 
 
 class ExplorationRecord(Strict):
-    """An exploration of one crash test."""
+    """An exploration of the crash states of one recorded crash test."""
 
     schema_version: int = SCHEMA
     run: str
+    """Name of the run."""
     cycle: str
+    """Name of the crash test in the run."""
     title: str
+    """Title of the crash test."""
     control: ControlSpec | None = None
-    """What the crash test had to show; None if it is no control."""
+    """The expected result of the crash test if it is a control; else None."""
     started: datetime
     ended: datetime | None = None
     ended_early: str | None = None
-    """Why the exploration ended early, as text."""
+    """Why the exploration ended early, as text; None if it used up its budget."""
     stopped_by: StoppedBy | None = None
-    """What ended the exploration early."""
-    """None if it used up its budget."""
+    """What ended the exploration early; None if it used up its budget."""
     command: list[str] = Field(default_factory=list)
     log: str
-    """The write log, relative to the run's directory."""
+    """Path of the write log, relative to the run's directory."""
     log_digest: str
+    """Digest of the write log's content."""
     seed: int
     tear: int
     """Unit of atomic writes of a disk, in bytes."""
     asked: int | None = None
-    """Requested number of states; None: as many as the time budget permits."""
+    """Requested number of states; None: as many states as the time budget permits."""
     requests: int = 0
-    """Number of records of the log: writes, discards, flushes."""
+    """Number of requests in the log: writes, discards, flushes."""
     cuts: int = 0
+    """Number of instants of a power cut from which the policies choose."""
     possible: Possible
     candidates: int = 0
     """Number of states that the policies propose."""
     judged: int = 0
+    """Number of judged states."""
     distinct: int = 0
-    """Number of different contents of the judged states."""
+    """Number of judged states with different disk contents."""
     checked: int = 0
-    """Number of checks on machines, without cold checks and repetitions."""
+    """Number of states checked on machines, without cold checks and repeated checks."""
     broken: int = 0
     """Number of judged states in which a promise is broken."""
     failures: list[FailureRecord] = Field(default_factory=list)
     loss: LossRecord | None = None
     undecided: UndecidedRecord | None = None
     tested: dict[str, int] = Field(default_factory=dict)
-    """By kind, the most operations at any cut whose loss a judged state could show; 0 for kinds never executed."""
+    """The greatest number of operations, by kind, whose loss a judged state could have shown; 0: never executed."""
     acknowledged_s: list[float] = Field(default_factory=list)
     """Times of the acknowledgements, in seconds since the beginning of the write log."""
     span_s: tuple[float, float] = (0.0, 0.0)
-    """Times of the first and last cut to be explored, in seconds since the beginning of the write log."""
+    """Times of the first and last cut of the exploration, in seconds since the beginning of the write log."""
     marks: list[StateMark] = Field(default_factory=list)
+    """Every judged state."""
     policies: dict[str, int] = Field(default_factory=dict)
-    """Number of judged states by policy."""
+    """Number of judged states by policy of the disks' caches."""
     stages: list[StageTime] = Field(default_factory=list)
     seconds: float = 0.0
-    """Seconds spent checking in all recorded attempts, without booting and shrinking."""
+    """Time spent on checks in all attempts, in seconds, without booting and shrinking."""
     timed: int = 0
-    """Number of states judged in these seconds."""
+    """Number of states judged in this time."""
     states_per_minute: float | None = None
     """Judged states per minute of checking."""
     checked_per_minute: float | None = None
     """States checked on machines per minute of checking."""
     checkers: int = 1
+    """Number of checker machines in parallel."""
     cold: ColdRecord = Field(default_factory=ColdRecord)
     through_nfsd: int = 0
-    """Number of checks that also read the ledger through nfsd, without cold checks, which all do."""
+    """Number of checks that also read the ledger through nfsd, as each cold check does; cold checks do not count."""
     filesystems: int = 0
     """Number of checks that also ran the file system's checker (fsck)."""
     wedged: int = 0
+    """Number of checks that ended with `End.WEDGED`."""
     redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
     notes: list[str] = Field(default_factory=list)
+    """Remarks for the reader on single checks."""
     cannot_prove: list[str] = Field(default_factory=list)
+    """Sentences on what an exploration cannot prove."""
     outcome: Outcome = Outcome.INCONCLUSIVE
-    reason: str = "nothing was explored"
+    reason: str = "no crash state was checked"
 
     @property
     def loses(self) -> bool:
-        """Whether any crash state lost an acknowledged operation, by design or not."""
+        """Whether an acknowledged operation is lost in any crash state, by design or not."""
         return self.loss is not None or self.broken > 0

@@ -1,6 +1,6 @@
-"""Raw observations of a crash test: models, and the paths of files.
+"""The record schema of the raw observations of a crash test, and of the paths of its files.
 
-A value is None if it was not observed, or if an older record lacks it.
+A field is None if the value was not observed, or if an older record lacks the field.
 """
 
 from collections.abc import Iterator
@@ -18,34 +18,36 @@ Identities = dict[str, Identity]
 
 
 class MembersSeen(Strict):
-    """Members' metadata before and after the fault; disks are identified by serial."""
+    """The md metadata of the members before and after the fault; all disks are identified by serial."""
 
     start: Identities | None = None
-    """Before the fault."""
+    """Metadata before the fault."""
     before: Identities | None = None
-    """After the fault, before assembly."""
+    """Metadata after the fault, before assembly."""
     bitmaps: dict[str, Bitmap] | None = None
     """The write-intent bitmap on each disk after the fault, before assembly."""
     absent: list[str] | None = None
-    """Disks that were allowed to be missing at assembly."""
+    """Disks that the fault removed, so that they may be missing at assembly."""
     active: list[str] | None = None
     """Disks that md used after assembly, before any rebuild."""
     end: Identities | None = None
+    """Metadata at the end of the crash test."""
     renewed: list[str] | None = None
-    """Disks whose metadata was rewritten on purpose between start and end."""
+    """Disks whose metadata the harness caused md to rewrite between ``start`` and ``end``, as in a replacement."""
 
 
 class ReadBack(Strict):
-    """What a client fetched from the server while it read everything back."""
+    """The amount of data that a client fetched from the server while it read the ledger back."""
 
     client: str
+    """Name of the client."""
     bytes: int
     calls: int
     """Number of READ calls."""
 
 
 class ReportDelay(Strict):
-    """Delay in milliseconds from the server's reply on the wire to the arrival of the client's report."""
+    """The delay between the server's reply on the wire and the arrival of the client's report, in milliseconds."""
 
     least: float
     median: float
@@ -53,49 +55,53 @@ class ReportDelay(Strict):
 
 
 class RepliesSeen(Strict):
-    """Number of operations whose acknowledgement time comes from the server's replies on the wire."""
+    """The result of the capture of the server's replies, which give the times of the acknowledgements."""
 
     why_not: str | None = None
     """Why no replies were captured; then the other fields are empty."""
     dated: int | None = None
+    """Number of operations whose time of acknowledgement is that of the server's last reply."""
     of: int | None = None
+    """Number of operations that the clients reported as successful."""
     reported_later_ms: ReportDelay | None = None
+    """Delay of the clients' reports after the server's replies."""
     writes: dict[str, int] = Field(default_factory=dict)
-    """Number of WRITEs by requested stability."""
+    """Number of WRITE calls by requested stability."""
 
 
 class ArraySeen(Strict):
-    """Results of a scrub, and md's state of the array at the end, by md device."""
+    """The result of a scrub, and md's state of the array at the end of the crash test, by md device."""
 
     mismatch_cnt: dict[str, int]
-    """Number of differing 512-byte sectors (md(4))."""
+    """Number of inconsistent 512-byte sectors that the check counted (md(4))."""
     unchecked: dict[str, str] = Field(default_factory=dict)
     """Why a device could not be checked."""
     resynced: dict[str, int] = Field(default_factory=dict)
-    """Number of sectors that a preceding resync corrected."""
+    """Number of sectors that a resync before the check corrected."""
     repaired: dict[str, int] = Field(default_factory=dict)
-    """Differing sectors in a second check after a repair, for devices that had any."""
+    """Number of inconsistent sectors in a second check, after a repair; only for devices that needed a repair."""
     degraded: dict[str, int] = Field(default_factory=dict)
-    """Number of missing members, for devices that lack any."""
+    """Number of missing members; only for degraded devices."""
     bad_blocks: dict[str, str] = Field(default_factory=dict)
-    """md's bad blocks by the member's serial: first sector and count."""
+    """md's list of bad blocks, by serial of the member: first sector and number of sectors."""
 
 
 class Observations(Strict):
-    """The observations of one crash test."""
+    """The observations of one crash test, from which the verdicts are computed."""
 
     old_data: list[str] | None = None
-    """Serials of the disks that held old data in unwritten places."""
+    """Serials of the members whose unwritten sectors held old data."""
     members: MembersSeen | None = None
     write_back: WriteBackState | None = None
-    """How long the server may keep unsynced data in memory."""
+    """The server's settings that limit how long unsynced data may stay in its memory."""
     disks: dict[str, Counters] | None = None
     """The disk engine's counters when the clients began, by serial."""
     export: list[str] | None = None
     """The export options in effect just before the fault."""
     write_log: LogClosed | None = None
+    """The size of the write log; None if the crash test was not recorded."""
     calls: dict[str, dict[str, int]] | None = None
-    """Number of NFS calls by client and call while the ledger ran."""
+    """Number of NFS calls while the ledger ran, by client and name of the call."""
     read_back: ReadBack | None = None
     filesystem: FilesystemCheck | None = None
     array: ArraySeen | None = None
@@ -106,16 +112,17 @@ class Files(Strict):
     """Paths of one crash test's files, relative to the run's directory; console logs by machine."""
 
     fio: list[str] = Field(default_factory=list)
-    """Each measurement of the sequential write."""
+    """Output of fio for each measurement of the sequential write."""
     write_log: str | None = None
+    """Every request of the member disks."""
     history: str | None = None
-    """The reports of the ledger's workers."""
+    """The reports of the ledger's workers, with the host's time stamps."""
     capture: str | None = None
     """Captured NFS packets."""
     on_server: str | None = None
     """Scan of the ledger on the server after the fault."""
     away: dict[str, str] = Field(default_factory=dict)
-    """Kernel log of each client from before the fault until service resumed for all."""
+    """Kernel log of each client, from before the fault until every client was served again."""
     wire: str | None = None
     """Requests and replies extracted from ``capture``."""
     on_client: str | None = None
@@ -126,7 +133,7 @@ class Files(Strict):
     """Console log of each machine."""
 
     def by_title(self) -> Iterator[tuple[str, str]]:
-        """Yield the title of each file on the page, and its path."""
+        """Yield the title on the page and the path of each file."""
         yield from ((f"fio {number}", path) for number, path in enumerate(self.fio, start=1))
         for title in ("write log", "history", "capture", "on_server"):
             yield from self._one(title)

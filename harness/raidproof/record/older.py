@@ -1,7 +1,7 @@
-"""Conversion of older records to the current schema.
+"""Conversion of the records that earlier versions of raidproof stored to the current schema.
 
-Records from before faults declared their effects name the faults only. Records from before observations had models
-have mappings `checks` and `files` with free-form keys.
+Older records name the faults without their effects. Their observations are mappings, ``checks`` and ``files``, whose
+keys are no fields of a model.
 """
 
 from collections.abc import Mapping
@@ -42,13 +42,14 @@ EFFECTS: Mapping[str, FaultEffects] = MappingProxyType(
         "corrupted-at-rest": _RESTARTED.model_copy(update={"content_changed": True}),
     }
 )
-"""The effects of the faults in older records, by name; other faults had none."""
+"""The effects of the faults in older records, by name of the fault; faults with other names have no effects."""
 
 
 def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an older crash test record with the effects of its faults.
+    """Return the fields of an older crash test record, completed with the effects of its faults.
 
-    The older record has, beside the names: policy, errors, blame for a loss, and patterns of expected kernel lines.
+    The effects come from the name of each fault, and from other fields of the older record: the policy of the disks'
+    caches, allowed errors, the blame for a loss, and patterns of expected kernel messages.
     """
     new = dict(cycle)
     known = EFFECTS.get(str(new.get("fault")), FaultEffects()).model_dump()
@@ -75,11 +76,13 @@ def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _FIELDS = {"old data": "old_data", "write back": "write_back", "write log": "write_log", "read back": "read_back"}
+"""Names of fields by the keys of older records that differ from them."""
 _AWAY_OF, _CONSOLE_OF, _FIO = "server away ", "console ", "fio"
+"""Prefixes of keys in ``files`` of older records, before the name of a machine or the number of a measurement."""
 
 
 def with_observations(cycle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a crash test record with observations in the current form."""
+    """Return the fields of a crash test record; older ones are converted to the form of `Observations` and `Files`."""
     new = dict(cycle)
     if "checks" in new:
         new["observed"] = {_FIELDS.get(word, word): found for word, found in (new.pop("checks") or {}).items()}

@@ -13,15 +13,15 @@ class Outcome(StrEnum):
 
     PASS = "PASS"  # noqa: S105  no password
     FAIL = "FAIL"
-    """A promise was broken."""
+    """The system under test broke a promise."""
     ERROR = "ERROR"
-    """The rig failed, which proves nothing."""
+    """The rig failed, which proves nothing about the system under test."""
     SKIP = "SKIP"
-    """A requirement is missing."""
+    """This host or lab lacks a requirement of the test."""
     INVALID = "INVALID"
-    """A control did not behave, so that nothing in the run counts."""
+    """A control did not give its known result: no result of the run counts."""
     INCONCLUSIVE = "INCONCLUSIVE"
-    """The expected observation was neither made nor contradicted."""
+    """The observations neither confirm nor contradict the promise."""
 
 
 SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.FAIL, Outcome.INVALID)
@@ -29,29 +29,34 @@ SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.ERROR, Out
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the worst outcome; INCONCLUSIVE without any."""
+    """Return the worst of several outcomes; INCONCLUSIVE if there are none."""
     return max(outcomes, key=SEVERITY.index, default=Outcome.INCONCLUSIVE)
 
 
 def and_errors(outcome: Outcome, errors: Iterable[str]) -> str:
-    """Return a suffix for a reason about the parts in which the rig failed; empty if the outcome is ERROR itself."""
-    said = list(errors)
-    if outcome is Outcome.ERROR or not said:
+    """Return a suffix for the reason of a run's outcome, about the parts of the run in which the rig failed.
+
+    ``errors``: the rig's error in each of these parts. The suffix is empty if the outcome is ERROR itself.
+    """
+    messages = list(errors)
+    if outcome is Outcome.ERROR or not messages:
         return ""
-    return f"; the rig failed in {len(said):,} other {'part' if len(said) == 1 else 'parts'}: {said[0]}"
+    parts = "part" if len(messages) == 1 else "parts"
+    return f"; the rig failed in {len(messages):,} other {parts} of the run: {messages[0]}"
 
 
 class Verdict(BaseModel):
-    """The verdict of one checker."""
+    """The verdict of one check of a crash test: of one promise, of the file system, of the kernel logs, and so on."""
 
     model_config = ConfigDict(frozen=True)
 
     checker: str
+    """Name of the check."""
     outcome: Outcome
     reason: str
     kind: str | None = None
     """The kind of operation whose promise was judged; None if the verdict is not about one kind."""
     of_the_stack: bool = False
-    """Whether no disk can explain a failure here, so that a control with this failure misbehaved."""
+    """Whether no defect of a disk can explain this failure: then a control with lying disks is INVALID, too."""
     blame: Blame | None = None
-    """The part that broke the promise, where known."""
+    """The part of the system that broke the promise; None if it is not known, or if no promise was broken."""

@@ -1,6 +1,6 @@
 """The record schema of a run: crash tests, cells, suites.
 
-``SCHEMA`` increases whenever a field changes its meaning. `raidproof.record.older` converts older forms of fields.
+``SCHEMA`` increases if a field changes its meaning. `raidproof.record.older` converts the fields of older records.
 """
 
 from datetime import datetime
@@ -20,21 +20,30 @@ from raidproof.record.suite import SuiteRecord
 
 SCHEMA = 2
 BIN_MS = 100
+"""Width of a bin of a `Timeline`, in milliseconds."""
 
 
 class BlockClass(StrEnum):
-    """The state of one block of the ledger after a fault."""
+    """The state of one block of the ledger after a fault: the generation found against the acknowledged generation."""
 
     DURABLE = "durable"
+    """The block has the newest acknowledged generation."""
     UNSYNCED_KEPT = "unsynced-kept"
+    """The block has a newer generation than the newest acknowledged one."""
     UNSYNCED_LOST = "unsynced-lost"
+    """The block is missing without an acknowledged generation, or torn by the cut during an overwrite."""
     SYNCED_LOST = "synced-lost"
+    """A generation was acknowledged, and the block is missing."""
     STALE = "stale"
+    """The block has an older generation than the newest acknowledged one."""
     GARBAGE = "garbage"
+    """The block has content that no client wrote, or a part of a block."""
     OLD = "old data of the disk"
-    """Content from before the run: the block was neither zeroed nor written."""
+    """The block has content from before the run: it was neither zeroed nor written."""
     MISPLACED = "misplaced"
+    """The block was written to another place or file."""
     UNREADABLE = "unreadable"
+    """Reading the block failed with an error."""
 
 
 BROKEN = frozenset(
@@ -47,29 +56,35 @@ BROKEN = frozenset(
         BlockClass.UNREADABLE,
     }
 )
+"""The states that no promise allows."""
 
 
 class Evidence(BaseModel):
-    """Counts of acknowledged, judged and lost operations after a fault, at one place of observation."""
+    """The numbers of acknowledged, judged and lost operations after a fault, from one scan of the ledger.
+
+    The scan ran on the server or on a client.
+    """
 
     acknowledged: dict[str, int] = Field(default_factory=dict)
-    """Number of acknowledged operations by kind; kinds that no worker executes are absent."""
+    """Number of acknowledged operations by kind, without the kinds that no worker executes."""
     judged: dict[str, int] = Field(default_factory=dict)
-    """Number of these whose loss could have been seen: later operations hide the others."""
+    """Number of acknowledged operations whose loss the scan could show, by kind: later operations hide the others."""
     lost: dict[str, int] = Field(default_factory=dict)
     """Number of acknowledged operations that are missing, by kind."""
     lost_bytes: int = 0
+    """Size in bytes of the data of the missing operations."""
     lost_files: int = 0
-    """Number of files of which even the name is missing."""
+    """Number of files whose names are missing."""
     lost_after_recovery: int = 0
-    """Number of lost operations that began after service resumed, so that no fault followed them."""
+    """Number of lost operations that began after service resumed; no fault explains their loss."""
     across_restart: int = 0
-    """Number of acknowledged `close`s that are not judged, as they were in progress at the server's restart."""
+    """Number of acknowledged `close` operations in progress at the server's restart, which are not judged."""
     first_lost_ns: int | None = None
-    """Time of the earliest lost acknowledgement; everything acknowledged before survived."""
+    """The instant (CLOCK_MONOTONIC, ns) of the earliest lost acknowledgement; None without a loss."""
     blocks: dict[BlockClass, int] = Field(default_factory=dict)
+    """Number of blocks by state."""
     invented: list[str] = Field(default_factory=list)
-    """Descriptions of what was found but never written."""
+    """Descriptions of content, files and names that no client wrote."""
     examples: list[str] = Field(default_factory=list)
     """Descriptions of the first lost operations and damaged blocks."""
 
@@ -90,123 +105,145 @@ class Evidence(BaseModel):
 
 
 class Throughput(Strict):
-    """The clients' performance before the fault."""
+    """The speed of the clients before the fault."""
 
     sequential_write_mb_s: float | None = None
-    """Median of fio on one client, 1 MiB writes, fsync inside the timed region; MB/s (10^6 bytes per second)."""
+    """Median rate of sequential writes by fio on one client (1 MiB writes, fsync in the timed part); 10^6 bytes/s."""
     sequential_write_each: list[float] = Field(default_factory=list)
-    """Each measurement; empty in an older record with a single one."""
+    """The rate in each measurement by fio; empty in an older record, which has a single measurement."""
     fsyncs_per_s: float | None = None
-    """Acknowledged 4 KiB writes with fsync per second, all clients together, over the whole ledger."""
+    """Acknowledged 4 KiB writes with fsync per second, all clients together, from the ledger's begin to the fault."""
     fsyncs_each_second: list[float] = Field(default_factory=list)
-    """The same rate in each whole second of the ledger."""
+    """Acknowledged 4 KiB writes with fsync in each whole second of the ledger, all clients together."""
     acknowledged_per_s: float | None = None
     """Acknowledged operations of all kinds per second, all clients together."""
 
 
 class Recovery(Strict):
-    """Recovery after power returns, in seconds of wall time by stage; None for a stage that did not happen."""
+    """Duration of each stage of the server's recovery after the fault, in seconds; None if the stage was omitted."""
 
     boot_s: float | None = None
+    """Time from power on until the server's machine replies."""
     assemble_s: float | None = None
+    """Time from boot until the array is online."""
     mount_s: float | None = None
+    """Time from assembly until the file system is mounted."""
     first_io_s: float | None = None
-    """From the start of the export to the first acknowledgement to a client."""
+    """Time from the start of the export to the first acknowledgement to a client."""
 
     @property
     def total_s(self) -> float | None:
-        """Sum of the stages in seconds; None if one is missing."""
+        """Sum of all stages in seconds; None if a stage is missing."""
         stages = (self.boot_s, self.assemble_s, self.mount_s, self.first_io_s)
         known = [stage for stage in stages if stage is not None]
         return sum(known) if len(known) == len(stages) else None
 
 
 class Timeline(Strict):
-    """Acknowledgements over time around the fault; times in seconds relative to the fault."""
+    """The number of acknowledgements over time, before and after the fault; times are in seconds from the fault."""
 
     bin_ms: int = BIN_MS
+    """Width of a bin, in milliseconds."""
     begin_s: float
+    """Begin of the first bin."""
     acknowledged: list[int]
-    """Number of operations acknowledged in each bin, from ``begin_s`` on."""
+    """Number of operations acknowledged in each bin."""
     last_durable_s: float | None = None
-    """Everything acknowledged before this time survived; None if nothing was lost."""
+    """All operations acknowledged before this time survived; None if no operation was lost."""
     served_again_s: float | None = None
-    """Time of the first acknowledgement after service resumed."""
+    """Time of the first acknowledgement after service resumed; None without one."""
 
 
 class ControlSpec(Strict):
-    """What a control must show for the rest of the run to count."""
+    """The expected result of a control; if the control gives another result, the run is INVALID."""
 
     expects_loss: bool
+    """Whether the control must lose acknowledged operations."""
     expects_blame: Annotated[Culprit | Cause | None, BeforeValidator(expected_blame)] = None
-    """The culprit or the cause that must be blamed for the loss."""
+    """The culprit or the cause that the verdict must blame for the loss; None: any."""
 
 
 class FaultRecord(Strict):
-    """A fault that was in effect already when the clients began."""
+    """A fault that was in effect before the clients began, beside the main fault of a crash test."""
 
     fault: str
+    """Name of the fault."""
     target: str
+    """The machine or disk that the fault affected."""
     proof: str
+    """The observation that proves that the fault took effect."""
     lasted: str | None = None
-    """The proof that it was still in effect at the main fault, where something could have ended it."""
+    """Proof that the fault lasted until the main fault; None if the fault cannot end by itself."""
     effects: FaultEffects = FaultEffects()
 
 
 class CrashTestRecord(Strict):
-    """One crash test (build, measure, write, inject the fault, recover, observe) with its verdicts."""
+    """One crash test (build, measure, write, inject the fault, recover, observe) with its verdicts.
+
+    Instants (``_ns``) are those of the host's CLOCK_MONOTONIC, in nanoseconds.
+    """
 
     name: str
+    """Name of the crash test, also that of its directory in the run's directory."""
     title: str
     asked: dict[str, Any]
-    """Specification of every layer, by layer."""
+    """The requested configuration, by layer."""
     effective: dict[str, Any] = Field(default_factory=dict)
-    """The effective configuration of the machines, by layer; ``mounts`` has one for each client."""
+    """The configuration as read back from the machines, by layer; ``mounts`` has an entry for each client."""
     workload: dict[str, Any] = Field(default_factory=dict)
     """Specification of the ledger, its duration in seconds, and the fio job."""
     cache_mode: str
     """The cache mode of the member disks while the ledger ran."""
     during: list[FaultRecord] = Field(default_factory=list)
-    """The faults that were in effect already when the clients began."""
+    """The faults that were in effect before the clients began."""
     fault: str
+    """Name of the main fault."""
     effects: FaultEffects
-    """The effects that the fault declares; verdicts depend on these and never on the fault's name."""
+    """The effects that the main fault declares; verdicts depend on its effects and never on its name."""
     fault_target: str | None = None
-    """The machine or disk that the fault affected."""
+    """The machine or disk that the main fault affected."""
     fault_begun_ns: int | None = None
-    """When the injection of the fault began; a shutdown, for example, takes time."""
+    """The instant at which the injection of the main fault began; a shutdown, for example, takes time."""
     fault_at_ns: int | None = None
+    """The instant of the main fault: operations acknowledged earlier must be durable."""
     fault_proof: str | None = None
+    """The observation that proves that the main fault took effect."""
     resumed_ns: int | None = None
-    """When service could resume; acknowledgements between the fault and this time were still in transit."""
+    """The instant at which service could resume; earlier acknowledgements after the fault were in transit."""
     seed: int
     control: ControlSpec | None = None
     files: Files = Field(default_factory=Files)
-    """Raw observations."""
+    """Files with raw observations."""
     workers: list[dict[str, Any]] = Field(default_factory=list)
+    """Specification of each worker of the ledger, a `WorkerSpec`."""
     ledger_begun_ns: int | None = None
+    """The instant at which the ledger began."""
     ledger_seconds: float | None = None
-    """From the beginning of the ledger to the fault, or to the last acknowledgement."""
+    """Time from the beginning of the ledger to the fault, or to the last acknowledgement."""
     throughput: Throughput = Field(default_factory=Throughput)
     recovery: Recovery = Field(default_factory=Recovery)
     verified_s: float | None = None
-    """From the fault until the end of all checks."""
+    """Time from the fault until the end of all checks, in seconds."""
     disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """The disk engine's counters, by member disk."""
+    """The disk engine's counters at the fault, by serial of the member disk."""
     observed: Observations = Field(default_factory=Observations)
-    """All other observations, unjudged."""
+    """All other observations."""
     rig_error: str | None = None
+    """The message of the rig's error that ended the crash test; None without an error."""
     not_effective: str | None = None
-    """How the effective configuration differs from the request."""
+    """How the effective configuration differs from the requested one; None if it does not differ."""
     not_recovered: str | None = None
-    """How the array or file system failed to recover after the fault."""
+    """How the array or file system failed to recover after the fault; None if both recovered."""
     requirement_missing: str | None = None
-    # Judged from the above, and judged anew by `raidproof judge`.
+    """The requirement of the crash test that this host or lab lacks; None if it lacks none."""
+    # `raidproof judge` computes the following fields again from those above.
     on_server: Evidence | None = None
+    """The evidence from the scan on the server, before service resumed."""
     on_client: Evidence | None = None
+    """The evidence from the scan through a client, at the end."""
     timeline: Timeline | None = None
     loss_window_s: float | None = None
-    """Seconds of acknowledged work lost: from the earliest lost acknowledgement to the fault."""
+    """Time in seconds from the earliest lost acknowledgement to the fault; 0 without a loss."""
     verdicts: list[Verdict] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
@@ -220,41 +257,46 @@ class CrashTestRecord(Strict):
 
     @property
     def all_effects(self) -> list[FaultEffects]:
-        """The effects of the faults in effect from the beginning, then those of the main fault."""
+        """The effects of the faults in effect before the clients began, then those of the main fault."""
         return [*(one.effects for one in self.during), self.effects]
 
     @property
     def policy(self) -> str | None:
-        """The policy by which the disks' caches were resolved at the cut; None without a cut of their power."""
+        """The policy by which the disks' caches kept data at the power cut; None if the disks stayed powered."""
         return None if self.effects.caches is None else self.effects.caches.value
 
     @property
     def lost_power(self) -> list[str]:
-        """Clients that lost their memory and thus could not report their last operations."""
+        """Clients that lost their memory in the main fault, so that the history may lack their last reports."""
         target = self.fault_target
         return [target] if target is not None and self.effects.client_memory_lost else []
 
 
 class SchemaOnly(BaseModel):
-    """The part of a record that all schema versions share."""
+    """The field of a run's record that every version of the schema has."""
 
     schema_version: int
 
 
 class RunRecord(Strict):
-    """A whole run."""
+    """The record of one run: its crash tests, cells and suites, with their verdicts."""
 
     schema_version: int = SCHEMA
     run: str
     started: datetime
     ended: datetime | None = None
     ended_early: str | None = None
-    """Why the run ended early; None if it did not."""
+    """Why the run ended early; None if it was completed."""
     command: list[str]
+    """The command line of the run, program first."""
     environment: Environment | None = None
+    """The machines and the host; None if no machine booted."""
     topology: dict[str, Any] = Field(default_factory=dict)
+    """The requested lab: provider, machines, disks and network."""
     cycles: list[CrashTestRecord] = Field(default_factory=list)
+    """The crash tests."""
     plan: PlanRecord | None = None
+    """The plan; None if the run has none."""
     cells: list[CellRecord] = Field(default_factory=list)
     suites: list[SuiteRecord] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE

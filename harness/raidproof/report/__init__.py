@@ -1,4 +1,4 @@
-"""Reports made from records alone: for a terminal, a browser and a continuous integration server."""
+"""Reports from the records of runs: on a terminal, as HTML pages, and as JUnit XML."""
 
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit

@@ -29,24 +29,26 @@ _UNITS = {
     "ms": "ms",
     "s": "s",
 }
-"""Units by the suffix of a value's name; longer suffixes come before those that they end with."""
+"""Units by the suffix of a value's name, longer suffixes first: ``mb_s`` also ends with ``s``."""
 
 ROOMY = 120
-"""Width of a terminal, in characters, from which the ranking has a column of remarks."""
+"""Least width of a terminal, in characters, for a column of remarks in the ranking."""
 MOST_NAMES = 3
-"""Number of impossible cells named after a reason; the page has all."""
+"""Greatest number of impossible cells that the terminal names after a reason; the page names all."""
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The cells of one workload, which can be compared with each other."""
+    """The cells of one workload; only cells of the same ranking can be compared."""
 
     place: int
     """Number of the workload from 1, in order of appearance."""
     workload: str
+    """Title of the workload."""
     measure: str
     """The measured quantity, for example ``write``."""
     unit: str
+    """Unit of the measured quantity, for example ``MB/s``."""
     ranked: list[CellRecord]
     """Ranked cells, the fastest first."""
     unranked: list[CellRecord]
@@ -59,13 +61,13 @@ class Ranking:
 
     @property
     def title(self) -> str:
-        """The workload and the measured quantity."""
+        """Title of the ranking: the workload, and the measured quantity with its unit."""
         measured = f"{self.measure} [{self.unit}]" if self.unit else self.measure
         return f"{self.workload}: {measured}" if measured else self.workload
 
 
 def rankings(record: RunRecord) -> list[Ranking]:
-    """Return one ranking for each workload."""
+    """Return a ranking for each workload of a run, in order of appearance."""
     groups: dict[str, list[CellRecord]] = {}
     for cell in record.cells:
         groups.setdefault(cell.compared_with, []).append(cell)
@@ -80,7 +82,7 @@ def rankings(record: RunRecord) -> list[Ranking]:
 
 
 def workload_titles(workloads: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a title for each workload: its tool, and the settings that differ from other workloads of the tool."""
+    """Return a title for each workload: the tool, and the settings that differ between workloads with this tool."""
     fields = [dict(flat(workload)) for workload in workloads]
     titles = []
     for mine in fields:
@@ -96,7 +98,7 @@ def workload_titles(workloads: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def measure(name: str) -> tuple[str, str]:
-    """Return quantity and unit from the name of a value: ``write_mb_s`` is (``write``, ``MB/s``)."""
+    """Return the quantity and the unit in the name of a value: ``write_mb_s`` gives ``write`` and ``MB/s``."""
     for ending, unit in _UNITS.items():
         if name == ending or name.endswith(f"_{ending}"):
             return name.removesuffix(ending).replace("_", " ").strip(), unit
@@ -110,53 +112,53 @@ def with_unit(name: str) -> str:
 
 
 def of_expected(cell: CellRecord) -> str:
-    """Return the measured over the expected value, in percent."""
+    """Return the median of a cell as text, in percent of the value expected of the hardware."""
     return UNKNOWN if cell.ratio is None else f"{100 * cell.ratio:.0f}"
 
 
 def expected_value(cell: CellRecord) -> float | None:
-    """Return the value expected of the hardware, in the cell's unit."""
+    """Return the value expected of the hardware, in the cell's unit; None if no formula applies."""
     found = (cell.expected or {}).get("value")
     return float(found) if isinstance(found, int | float) else None
 
 
 def costs(cell: CellRecord) -> bool:
-    """Return whether a power cut is known to have lost data."""
+    """Return whether the power cut of a cell lost acknowledged operations."""
     return cell.lost_everything or bool(cell.lost_operations)
 
 
 def promises(record: RunRecord) -> str:
-    """Return a sentence on how many cells' promises were tested."""
+    """Return a clause on the number of cells whose promises a power cut tested."""
     plan = record.plan
     if plan is None or plan.cut is None:
-        return "promises were not tested: without a power cut, a rank does not imply safety"
+        return "no promise was tested, because the plan has no power cut: a rank does not imply safety"
     cut = sum(cell.lost_everything or cell.lost_operations is not None for cell in record.cells)
-    return f"promises of {cut} of {plural(len(record.cells), 'cell')} were tested by a power cut"
+    return f"a power cut tested the promises of {cut} of {plural(len(record.cells), 'cell')}"
 
 
 def repetitions(record: RunRecord) -> str:
-    """Return a sentence on the numbers of cells and repetitions."""
+    """Return a clause on the numbers of cells and repetitions of a run."""
     made = sum(len(cell.repeats) for cell in record.cells)
     measured = sum(len(cell.measured) for cell in record.cells)
     planned = len(record.plan.order) if record.plan else 0
     said = f"{plural(len(record.cells), 'cell')}, {plural(made, 'repetition')}"
     if planned > made:
         said += f" of {planned:,}"
-    return said if measured == made else f"{said}, of which {made - measured:,} measured nothing"
+    return said if measured == made else f"{said}; {plural(made - measured, 'repetition')} without a value"
 
 
 def overhead(record: RunRecord) -> str:
-    """Return a sentence on the harness's share of the repetitions' wall time."""
+    """Return a clause on the share of the repetitions' wall time in which no workload was timed."""
     plan = record.plan
     if plan is None or plan.overhead is None:
         return "no repetition was timed"
     timed, whole = number(plan.timed_s), number(plan.visits_s)
     share = f"{plan.overhead:.0%} of the repetitions' wall time"
-    return f"the harness itself took {share} ({timed} s of {whole} s were timed)"
+    return f"building, preparing and checking took {share} ({timed} s of {whole} s were timed)"
 
 
 def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:
-    """Return the reasons for which combinations were left out, each with their names."""
+    """Return the reasons why combinations of the plan are impossible, each with the names of its combinations."""
     reasons: dict[str, list[str]] = {}
     for name, reason in record.plan.impossible if record.plan else ():
         reasons.setdefault(reason, []).append(name)
@@ -164,7 +166,10 @@ def impossible(record: RunRecord) -> list[tuple[str, list[str]]]:
 
 
 def seen(cell: CellRecord, part: str) -> list[tuple[str, list[str]]]:
-    """Return rows of one part of the repetitions' records (``derived``, ``engine``, ...): a value per repetition."""
+    """Return the rows of a table of one part of the repetitions' records: a field, and its value in each repetition.
+
+    ``part``: the name of the field of `Repetition`, such as ``derived`` or ``engine``.
+    """
     figures = [dict(flat(getattr(repeat, part) or {})) for repeat in cell.repeats]
     fields = dict.fromkeys(field for one in figures for field in one)
     return [
@@ -174,7 +179,7 @@ def seen(cell: CellRecord, part: str) -> list[tuple[str, list[str]]]:
 
 
 def written(field: str, content: Any) -> str:
-    """Return a value as text: measured with three digits, bytes with a unit, others as in the configuration."""
+    """Return a value as text: a measured value with three digits, a size with its unit, others unchanged."""
     if isinstance(content, float):
         return number(content)
     if isinstance(content, int) and field.endswith(("bytes", "working_set")):
@@ -183,19 +188,19 @@ def written(field: str, content: Any) -> str:
 
 
 def pairs(content: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Yield the name and the formatted value of each leaf of a nested record."""
+    """Yield the name and the value, as text, of each leaf of a nested record."""
     for field, leaf in flat(content or {}):
         yield field.replace("_", " "), written(field, leaf)
 
 
 def value_names(cell: CellRecord) -> list[str]:
-    """Return the names of all values that any repetition measured, the primary one first."""
+    """Return the names of all values that the repetitions of a cell measured, the primary value first."""
     names = dict.fromkeys(name for repeat in cell.repeats for name in repeat.values)
     return [*(name for name in names if name == cell.unit), *(name for name in names if name != cell.unit)]
 
 
 def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
-    """Return the table of a workload's cells: those with a rank, the fastest first, then the others."""
+    """Return the table of a workload's cells: cells with a rank, the fastest first, then cells without a rank."""
     numbers = {cell.name: place for place, cell in enumerate(record.cells, start=1)}
     cuts = {cycle.name: place for place, cycle in enumerate(record.cycles, start=1)}
 
@@ -210,7 +215,7 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
     def remark(cell: CellRecord) -> Cell:
         if cell.rank is not None:
             return Cell(cell.flag or "")
-        return Cell(cell.why_not or "it was not measured", more=[cell.flag or ""])
+        return Cell(cell.why_not or "not measured", more=[cell.flag or ""])
 
     return Table(
         [
@@ -226,23 +231,23 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
         ],
         ranking.ranked,
         {"Without a rank": ranking.unranked} if ranking.unranked else {},
-        "The number in front of a name is the cell's number in this report; - is not known. Median and spread (least "
-        "to greatest) of n repetitions. Of expected: the median in percent of the value expected of the hardware. "
-        "Remark: a flag, or the reason why the cell has no rank.",
+        "The number before a name is the cell's number in this report. Median and spread (least to greatest) of n "
+        "repetitions. Of expected: the median in percent of the value expected of the hardware. Remark: a caveat "
+        "about the value, or the reason why the cell has no rank. A value - is not known.",
     )
 
 
 def show_cells(record: RunRecord, console: Console) -> None:
-    """Print the tables of a plan's run for each workload, then the overhead and the impossible cells."""
+    """Print the ranking of each workload of a plan's run, then the published figures and the impossible cells."""
     say(console, f"{repetitions(record)}; {promises(record)}")
     roomy = console.width >= ROOMY
     for ranking in rankings(record):
         table = ranking_table(record, ranking)
-        said = ["median", "spread", "n", "of expected"]
+        values = ["median", "spread", "n", "of expected"]
         console.print()
         console.print(Text(printable(ranking.title), style="bold"))
         if ranking.ranked:
-            shown = table.only("rank", "cell", *said, "safety", "limit", *(["remark"] if roomy else []))
+            shown = table.only("rank", "cell", *values, "safety", "limit", *(["remark"] if roomy else []))
             marked = shown if roomy else replace(shown, fields=[*shown.fields, FLAGGED])
             console.print(marked.drawn(console.width))
         else:
@@ -250,7 +255,7 @@ def show_cells(record: RunRecord, console: Console) -> None:
         if ranking.unranked:
             console.print("\nWithout a rank")
             shown = table.only(
-                "cell", *(said if roomy else ["median", "n"]), "safety", "remark", rows=ranking.unranked
+                "cell", *(values if roomy else ["median", "n"]), "safety", "remark", rows=ranking.unranked
             )
             console.print(shown.drawn(console.width))
         console.print()
@@ -264,16 +269,19 @@ def show_cells(record: RunRecord, console: Console) -> None:
         console.print()
     say(console, overhead(record))
     for reason, names in impossible(record):
-        say(console, f"left out, {plural(len(names), 'cell')}: {reason} ({some(names, MOST_NAMES)})")
+        say(console, f"{plural(len(names), 'impossible cell')}: {reason} ({some(names, MOST_NAMES)})")
     console.print()
 
 
 FLAGGED: Field[CellRecord] = Field("", lambda cell: "!" if cell.flag else " ", "word")
-"""A mark for flags, where the table has no room for remarks."""
+"""Column with a mark for each cell that has a caveat, if the terminal has no room for the column of remarks."""
 
 
 def explained(cell: CellRecord, width: int) -> str:
-    """Return a line with a cell's cause, and its flag unless the table has a column for it."""
+    """Return a line about the limit of a cell, with its caveats if the table on the terminal does not show them.
+
+    The line is empty if the cell has neither.
+    """
     flag = cell.flag if width < ROOMY or cell.rank is None else None
     said = [one for one in (cell.cause, flag and f"! {flag}") if one]
     return f"{cell.rank or UNKNOWN} {cell.name}: {'; '.join(said)}" if said else ""
@@ -281,36 +289,37 @@ def explained(cell: CellRecord, width: int) -> str:
 
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One published figure, with the values measured here."""
+    """A published value beside the values that this run measured in the corresponding cell."""
 
     name: str
     published: float
     unit: str
     """Name of the value, which ends with its unit: ``write_mb_s``."""
     measured: float | None
-    """Median of the values measured here; None if nothing was measured."""
+    """Median of the values that this run measured; None without any."""
     spread: tuple[float, float] | None = None
-    """Least and greatest value measured here."""
+    """Least and greatest value that this run measured; None without any."""
     n: int = 0
+    """Number of values that this run measured."""
     used_to_calibrate: bool = False
-    """Whether the figure calibrated a parameter of the hardware, so that agreement proves nothing."""
+    """Whether the figure calibrated the simulated hardware: then agreement of the measured value proves nothing."""
     note: str = ""
 
     @property
     def deviation(self) -> float | None:
-        """Measured value over published figure, minus one; None where undefined."""
+        """Relative deviation of the measured median from the published figure; None without a measured value."""
         return None if self.measured is None or not self.published else self.measured / self.published - 1
 
     @property
     def remark(self) -> str:
-        """Remarks on the deviation."""
-        said = ["used to calibrate"] if self.used_to_calibrate else []
+        """Remarks on the deviation, as text."""
+        said = ["the figure calibrated the simulated hardware"] if self.used_to_calibrate else []
         said += ["not measured"] if self.measured is None else []
         return "; ".join([*said, *([self.note] if self.note else [])])
 
 
 def published_figures(record: RunRecord) -> list[PublishedFigure]:
-    """Return the figures of a run's plan, each with the values of the cell that re-enacts it."""
+    """Return the published figures in a run's plan, each with the values that the run measured in its cell."""
     cells = {cell.name: cell for cell in record.cells}
     rows = []
     for figure in record.plan.figures if record.plan else ():
@@ -332,7 +341,7 @@ def published_figures(record: RunRecord) -> list[PublishedFigure]:
 
 
 def figure_table(figures: Sequence[PublishedFigure]) -> Table[PublishedFigure]:
-    """Return a table of all figures in their order; every deviation is shown."""
+    """Return the table of published figures, with the deviation of each measured value."""
     return Table(
         [
             Field("figure", lambda one: one.name, names_row=True),
@@ -345,18 +354,18 @@ def figure_table(figures: Sequence[PublishedFigure]) -> Table[PublishedFigure]:
             Field("remark", lambda one: one.remark),
         ],
         figures,
-        note="Median and spread (least to greatest) of n repetitions measured here; deviation of the median from the "
-        "published figure.",
+        note="Median and spread (least to greatest) of the n repetitions of this run. Deviation: of the median from "
+        "the published figure.",
     )
 
 
 def deviation(figure: PublishedFigure) -> str:
-    """Return the deviation from a published figure, in percent."""
+    """Return the deviation of the measured median from a published figure as text, in percent."""
     return UNKNOWN if figure.deviation is None else f"{100 * figure.deviation:+.1f}"
 
 
 def figure_text(figures: Sequence[PublishedFigure], width: int = 120) -> str:
-    """Return the table as plain text, ``width`` characters wide at most."""
+    """Return the table of published figures as plain text, at most ``width`` characters wide."""
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=False, color_system=None)
     console.print(figure_table(figures).drawn(width))

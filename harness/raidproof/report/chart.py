@@ -1,4 +1,4 @@
-"""What charts have in common: size, axes, rows of horizontal bars, and bars over time; figures.j2 draws them."""
+"""Parts of charts: frame, axes, rows of horizontal bars, and bars over time. figures.j2 draws them as SVG."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from raidproof.report.words import number, plural
 
 MAX_LINEAR_SPAN = 50.0
-"""Ratio of largest to smallest value above which an axis becomes logarithmic."""
+"""Ratio of the largest to the smallest positive value above which an axis becomes logarithmic."""
 TOP, BAR = 10.0, 14.0
 """Top of the first row, and height of a horizontal bar, in pixels."""
 NAME_LINE = 14.0
-"""Distance in pixels from the top of a row to the baseline of its label; the bars are below."""
+"""Distance in pixels from the top of a row to the baseline of its label; the row's bars are below the label."""
 STEP = 19.0
 """Distance in pixels between the bars of a row."""
 LEAST_HEIGHT = 1.5
@@ -20,10 +20,10 @@ LEAST_HEIGHT = 1.5
 
 @dataclass(frozen=True)
 class Frame:
-    """The size of a chart and the positions of its axes, in pixels."""
+    """The size of a chart and the edges of its plot area, in pixels from the chart's top left corner."""
 
     name: str
-    """CSS class of the chart's element; the style sheet shows or hides it by page width."""
+    """CSS class of the chart's element: the style sheet shows ``wide`` or ``narrow`` charts, by the page's width."""
     width: float
     height: float
     left: float
@@ -33,37 +33,43 @@ class Frame:
 
     @property
     def suffix(self) -> str:
-        """Suffix of element ids, so that they differ from those of the same chart in the wide frame."""
+        """Suffix of the ids of the chart's elements: it differs from frame to frame, so that each id is unique."""
         return "" if self.name == "wide" else f"-{self.name}"
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A labelled position."""
+    """A labelled position on an axis."""
 
     at: float
+    """Position in pixels: horizontal on an x axis, vertical on a y axis."""
     label: str
+    """The value as text."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Values from ``low`` to ``high`` on pixels from ``start`` to ``end``.
+    """An axis of a chart: it maps values to pixels.
 
-    The axis is linear, or logarithmic above a knee if its values span a wide range.
+    An axis whose values span a wide range is linear from 0 to a knee, and logarithmic above the knee.
     """
 
     low: float
+    """Value at the axis's beginning."""
     high: float
+    """Value at the axis's end."""
     start: float
+    """Position of the axis's beginning, in pixels."""
     end: float
+    """Position of the axis's end, in pixels; less than ``start`` on a y axis."""
     values: tuple[float, ...]
     """Values of the ticks."""
     knee: float | None = None
-    """Above this the axis is logarithmic; None for a linear one."""
+    """The value above which the axis is logarithmic; None if the axis is linear."""
 
     @classmethod
     def from_zero(cls, values: Iterable[float], start: float, end: float) -> "Axis":
-        """Return an axis that contains zero and all values."""
+        """Return an axis from zero to at least the greatest value; ``start`` and ``end``: its ends in pixels."""
         positive = [value for value in values if value > 0]
         if not positive:
             return cls(0, 1, start, end, (0, 1))
@@ -78,13 +84,13 @@ class Axis:
 
     @classmethod
     def between(cls, low: float, high: float, start: float, end: float) -> "Axis":
-        """Return a linear axis with exactly these ends."""
+        """Return a linear axis from ``low`` to ``high``; ``start`` and ``end``: its ends in pixels."""
         step = nice_step(high - low, 12)
         first, last = math.ceil(low / step), math.floor(high / step)
         return cls(low, high, start, end, tuple(step * turn for turn in range(first, last + 1)))
 
     def at(self, value: float) -> float:
-        """Return the pixel of a value; a value outside the axis gets the nearer end."""
+        """Return the position of a value in pixels; the position of a value outside the axis is the nearer end."""
         bounded = min(max(value, self.low), self.high)
         share = (self._stretched(bounded) - self._stretched(self.low)) / (
             self._stretched(self.high) - self._stretched(self.low)
@@ -98,12 +104,12 @@ class Axis:
 
     @property
     def ticks(self) -> list[Tick]:
-        """The labelled positions."""
+        """The labelled positions on the axis."""
         return [Tick(self.at(value), plain(value)) for value in self.values]
 
     @property
     def scale(self) -> str:
-        """A note for the reader about the scale; empty for a linear axis."""
+        """A note for the reader if the axis is logarithmic; empty for a linear axis."""
         return "" if self.knee is None else f"logarithmic above {plain(self.knee)}"
 
 
@@ -114,28 +120,29 @@ def nice_step(span: float, most: int) -> float:
 
 
 def plain(value: float) -> str:
-    """Return a round value without trailing zeros."""
+    """Return the value of a tick as text, without trailing zeros."""
     text = f"{value:.6g}"
     return number(value) if "e" in text else f"{float(text):,.10g}".replace("-", "\u2212")
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A horizontal bar, with the values of which it shows the median."""
+    """A horizontal bar that shows the median of several values, with a dot for each value; positions in pixels."""
 
     kind: str
     """CSS class of the bar; ``unranked`` is hatched."""
     top: float
+    """Position of the bar's top."""
     end: float
-    """Right end of the bar in pixels; at the axis if there is no value."""
+    """Position of the bar's right end; without a value, that of its left end."""
     dots: list[float]
-    """Positions of the single values."""
+    """Horizontal positions of the single values."""
     side: str = ""
-    """Name of the bar, left of it."""
+    """Label to the left of the bar: the side of a comparison."""
     words: str = ""
-    """The value as text, left of the bar."""
+    """The median as text, to the left of the bar."""
     expected: float | None = None
-    """Position of the expected value."""
+    """Horizontal position of the expected value; None without one."""
 
     @property
     def middle(self) -> float:
@@ -145,42 +152,44 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """The bars of one thing, below its label."""
+    """One row of a chart: the label of a cell or a configuration, and its bars below the label."""
 
     name: str
     label: Sequence[tuple[str, str]]
-    """Pieces of the label, each with its CSS class."""
+    """Parts of the label, each with its CSS class."""
     words: str
     """Text alternative for the row."""
     top: float
+    """Position of the row's top, in pixels."""
     bars: list[Bar]
 
     @property
     def base(self) -> float:
-        """Baseline of the label, in pixels."""
+        """Position of the label's baseline, in pixels."""
         return self.top + NAME_LINE
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A laid-out chart of horizontal bars."""
+    """A chart of horizontal bars, laid out for the template; lengths and positions in pixels."""
 
     id: str
+    """Id of the chart on the page."""
     title: str
     x: Axis
     rows: list[Row]
     row_height: float
     legend: Sequence[tuple[str, str]]
-    """Kinds of marks with their meanings."""
+    """The kind of each mark (its CSS class), with its meaning for the reader."""
     note: str = ""
-    """A remark for the caption."""
+    """A remark for the chart's caption."""
     width: float = 960.0
     top: float = TOP
     bar_height: float = BAR
 
     @property
     def bottom(self) -> float:
-        """Bottom of the rows, in pixels."""
+        """Position of the last row's bottom, in pixels."""
         return self.top + self.row_height * len(self.rows)
 
     @property
@@ -195,25 +204,28 @@ class Bars:
 
 
 def bar_top(row_top: float, line: int = 0) -> float:
-    """Return the top of a row's bar number ``line``, in pixels."""
+    """Return the position of the top of a row's bar in pixels; ``line``: the number of the bar in the row, from 0."""
     return row_top + NAME_LINE + 6 + STEP * line
 
 
 @dataclass(frozen=True)
 class TimeBar:
-    """A bar of the operations acknowledged in an interval."""
+    """A vertical bar whose height is the number of operations acknowledged in an interval; in pixels."""
 
     x: float
+    """Position of the bar's left edge."""
     y: float
+    """Position of the bar's top."""
     width: float
     height: float
     status: str
-    """CSS class: ``kept``, ``doubtful`` (after the last durable point) or ``after`` the fault."""
+    """CSS class: ``kept``, ``doubtful`` (after the last durable point) or ``after`` (the fault)."""
     words: str
+    """Text alternative for the bar."""
 
 
 def time_bar(begin_s: float, width_s: float, count: int, x: Axis, y: Axis, status: str = "kept") -> TimeBar:
-    """Return the bar of one interval."""
+    """Return the bar of the interval of ``width_s`` seconds from ``begin_s`` on, with ``count`` acknowledgements."""
     left, right, top = x.at(begin_s), x.at(begin_s + width_s), min(y.at(count), y.start - LEAST_HEIGHT)
     words = f"{number(begin_s)} s to {number(begin_s + width_s)} s: {plural(count, 'operation')} acknowledged"
     return TimeBar(left, top, round(max(right - left - 0.6, 0.8), 1), round(y.start - top, 1), status, words)

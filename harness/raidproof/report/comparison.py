@@ -1,4 +1,4 @@
-"""The report of a comparison of two sides: sentences, charts and tables."""
+"""The report of a comparison of two sides, on the terminal and on a page: sentences, charts and tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,16 +26,17 @@ from raidproof.verdict.comparison import (
 )
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
-"""Components that come first in a list of differences."""
+"""Components at the head of a list of versions, in this order; other components follow."""
 IDLE = (
     "The two labs run side by side on one host. While one lab measures, the other is idle, but its machines still "
     "use memory and a little CPU time."
 )
 NO_STATISTICS = (
-    "Ratios are of medians. If the ranges of the repetitions overlap, no difference is shown. If they do not overlap, "
-    "the difference may still be due to chance: with n repetitions on each side the probability is n! n! / (2n)! in "
-    "each direction."
+    "Ratios are of medians. If the ranges of the repetitions overlap, no difference is shown. If the ranges do not "
+    "overlap, the difference may still be due to chance: with n repetitions on each side, the probability of this is "
+    "n! n! / (2n)! for each direction of the difference."
 )
+"""How a reader must interpret the ratios and ranges; source of the formula: the number of orders of 2n values."""
 
 LEFT, RIGHT, ROW = 108.0, 930.0, 66.0
 LEGEND = {
@@ -44,30 +45,34 @@ LEGEND = {
     "unranked": "not comparable",
     "repetition": "one repetition",
 }
-"""Kinds of marks in a chart, with their meanings."""
+"""The kind of each mark in a chart (its CSS class), with its meaning for the reader."""
 MOST_VERSIONS = 6
-"""Number of differing versions that the terminal shows; the page has all."""
+"""Greatest number of differing versions that the terminal shows; the page shows all."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one workload, whose values share an axis."""
+    """The cells of one workload on both sides; their values have a common axis."""
 
     place: int
+    """Number of the workload from 1, in order of appearance."""
     workload: str
+    """Title of the workload."""
     measure: str
+    """The measured quantity, for example ``write``."""
     unit: str
+    """Unit of the measured quantity, for example ``MB/s``."""
     pairs: Sequence[Pair]
 
     @property
     def title(self) -> str:
-        """The workload and the measured quantity."""
+        """Title of the group: the workload, and the measured quantity with its unit."""
         what = f"{self.measure} [{self.unit}]" if self.unit else self.measure
         return f"{self.workload}: {what}" if self.workload else what
 
 
 def groups(comparison: ComparisonRecord) -> list[Group]:
-    """Return the cells by workload, in order of appearance."""
+    """Return the cells of a comparison as a group for each workload, in order of appearance."""
     found: dict[str, list[Pair]] = {}
     for pair in comparison.pairs:
         found.setdefault(pair.workload, []).append(pair)
@@ -79,12 +84,12 @@ def groups(comparison: ComparisonRecord) -> list[Group]:
 
 
 def ratio(pair: Pair) -> str:
-    """Return the ratio of new to base."""
+    """Return the ratio of the medians of new and base, as text."""
     return UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}"
 
 
 def remarks(pair: Pair) -> list[str]:
-    """Return remarks on the values of a cell: limits, flags, failures, outcomes."""
+    """Return remarks on the values of a cell on both sides: limits, flags, failures, outcomes."""
     sides = ((BASE, pair.base), (NEW, pair.new))
     said = [pair.why] if pair.why and pair.finding not in {Finding.NONE, Finding.SINGLE} else []
     if pair.finding is not Finding.ONE_SIDED and "limited by" not in pair.why:
@@ -92,7 +97,9 @@ def remarks(pair: Pair) -> list[str]:
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
              and side.values]  # fmt: skip
     said += [
-        f"{name}: {plural(side.failed, 'repetition')} failed" for name, side in sides if side.failed and side.values
+        f"{name}: the rig failed in {plural(side.failed, 'repetition')}"
+        for name, side in sides
+        if side.failed and side.values
     ]
     flags = {name: side.flag for name, side in sides if side.flag}
     if len(flags) == 2 and len(set(flags.values())) == 1:
@@ -101,39 +108,44 @@ def remarks(pair: Pair) -> list[str]:
 
 
 def limits(pair: Pair) -> str:
-    """Return what limited each side."""
+    """Return a clause on the resources that limited a cell on both sides."""
     if pair.base.limit == pair.new.limit:
         return f"limit: {pair.base.limit}"
     return f"limit: base {pair.base.limit}, new {pair.new.limit}"
 
 
 def by_versions(versions: Sequence[Version]) -> list[tuple[str, str, str, str]]:
-    """Return rows of component, base, new, and machines; machines with the same versions share a row."""
+    """Return rows of a component, its versions on base and new, and its machines.
+
+    Machines with the same versions share a row.
+    """
     machines: dict[tuple[str, str, str], list[str]] = {}
     for one in versions:
-        machines.setdefault((one.what, one.base or "not there", one.new or "not there"), []).append(one.machine)
+        machines.setdefault((one.what, one.base or "not installed", one.new or "not installed"), []).append(
+            one.machine
+        )
     rows = [(*what, ", ".join(on)) for what, on in machines.items()]
     return sorted(rows, key=lambda row: LEADING.index(row[0]) if row[0] in LEADING else len(LEADING))
 
 
 def kernels(comparison: ComparisonRecord) -> list[Version]:
-    """Return every machine's kernel, whether it differs or not."""
+    """Return the kernel versions of all machines, equal and different ones."""
     return [one for one in comparison.versions if one.what == "kernel"]
 
 
 def asked(comparison: ComparisonRecord) -> list[tuple[str, str, str]]:
-    """Return each machine with its requested software on both sides."""
+    """Return the name of each machine, with its requested software on base and on new."""
     new = comparison.new.asked
     return [(machine, words, new.get(machine, UNKNOWN)) for machine, words in comparison.base.asked.items()]
 
 
 def cells_of(built: Built, comparison: ComparisonRecord) -> str:
-    """Return the names of the cells with a different effective configuration."""
+    """Return the names of the cells in which a field has different effective values, as text."""
     return "all cells" if len(built.cells) == len(comparison.pairs) else "; ".join(built.cells)
 
 
 def took(comparison: ComparisonRecord) -> str:
-    """Return a sentence on the number and duration of the repetitions of both sides."""
+    """Return a clause on the number and duration of the repetitions on both sides."""
     repetitions = sum(len(side.values) + side.failed for pair in comparison.pairs for side in (pair.base, pair.new))
     seconds = comparison.base.visits_s + comparison.new.visits_s
     cells = plural(len(comparison.pairs), "cell")
@@ -141,7 +153,7 @@ def took(comparison: ComparisonRecord) -> str:
 
 
 def speed(group: Group) -> Bars:
-    """Lay out the medians of a workload, in the plan's order."""
+    """Lay out the chart of the medians of a workload's cells on both sides, in the plan's order."""
     values = [value for pair in group.pairs for side in (pair.base, pair.new) for value in side.values]
     x = Axis.from_zero(values, LEFT, RIGHT)
     rows = []
@@ -163,7 +175,10 @@ def speed(group: Group) -> Bars:
 
 
 def loss(comparison: ComparisonRecord) -> Bars | None:
-    """Lay out the acknowledged operations lost by power cuts; None if no side could be read."""
+    """Lay out the chart of the acknowledged operations that power cuts lost on both sides.
+
+    None if the storage of no power cut could be read.
+    """
     known = [cut for cut in comparison.cuts if any(one and one.lost is not None for one in (cut.base, cut.new))]
     if not known:
         return None
@@ -175,19 +190,22 @@ def loss(comparison: ComparisonRecord) -> Bars | None:
             value = side.lost if side else None
             words = count(value) if side is None or value is not None else side.lost_words
             bars.append(Bar(f"side-{name}", bar_top(TOP + ROW * place, line), x.at(value or 0), [], name, words))
-        ends = [one.outcome.value if one else "not made" for one in (cut.base, cut.new)]
+        ends = [one.outcome.value if one else "no power cut" for one in (cut.base, cut.new)]
         rows.append(row(place, cut.title, f"base {ends[0]}, new {ends[1]}", bars, strong=False))
     return chart("loss", "Acknowledged operations lost at the power cut, base and new", x, rows)
 
 
 def row(place: int, name: str, said: str, bars: list[Bar], *, strong: bool) -> Row:
-    """Return the row of one cell, or of one configuration's power cut; ``strong``: a difference is shown."""
+    """Return the row of one cell, or of one configuration's power cut, in a chart.
+
+    ``said``: the result of the comparison as text, which ``strong`` emphasizes.
+    """
     words = f"{name}: {', '.join(f'{bar.side} {bar.words}' for bar in bars)}; {said}"
     return Row(name, [(name, ""), (said, "strong" if strong else "soft")], words, TOP + ROW * place, bars)
 
 
 def chart(id_: str, title: str, x: Axis, rows: list[Row]) -> Bars:
-    """Return a chart whose legend has the marks that it shows."""
+    """Return a chart of horizontal bars whose legend has only the marks that the chart shows."""
     bars = [bar for row in rows for bar in row.bars]
     shown = {
         "side-base",
@@ -203,7 +221,7 @@ def _losses(comparison: ComparisonRecord) -> Sequence[float]:
 
 
 def show_comparison(comparison: ComparisonRecord, console: Console, page: Path | None = None) -> None:
-    """Print versions that differ, cells side by side, power cuts, the outcome, and the path of the page."""
+    """Print a comparison: versions that differ, cells, power cuts, the outcome, and the path of the page."""
     tell_versions(comparison, console)
     for group in groups(comparison):
         console.print()
@@ -217,27 +235,27 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
         console.print(Text("Power cuts", style="bold"))
         console.print(cut_table(comparison).drawn(console.width))
     console.print()
-    say(console, f"{took(comparison)}; values are medians (least-greatest), without a statistical test")
+    say(console, f"{took(comparison)}; values are medians (least-greatest); there is no statistical test")
     say_end(console, "comparison", comparison.outcome, comparison.reason, page)
 
 
 def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
-    """Print the versions and settings that differ between the two sides; if no version differs, print the kernels."""
+    """Print the versions and effective settings that differ between the sides; if no version differs, the kernels."""
     rows = by_versions(comparison.different)
     for what, base, new, machines in rows[:MOST_VERSIONS]:
         say(console, f"{what}: base {base}, new {new} ({machines})")
     if len(rows) > MOST_VERSIONS:
-        say(console, f"and {len(rows) - MOST_VERSIONS:,} more packages differ; the report lists them")
+        say(console, f"the versions of {len(rows) - MOST_VERSIONS:,} other packages differ; the page lists them")
     if not rows:
         for what, base, _, machines in by_versions(kernels(comparison)):
-            say(console, f"{what}: both {base} ({machines}); no package differs")
+            say(console, f"{what}: {base} on both sides ({machines}); no package differs")
     for one in comparison.built:
         sides = f"base {one.base}, new {one.new} ({cells_of(one, comparison)})"
-        say(console, f"effective configuration differs: {one.field}: {sides}")
+        say(console, f"effective value of {one.field} differs: {sides}")
 
 
 def cell_table(group: Group) -> Table[Pair]:
-    """Return the table of a workload's cells: medians and ranges of both sides, ratio, and result."""
+    """Return the table of a workload's cells: medians and ranges on both sides, ratio, and result."""
     return Table(
         [
             Field("cell", lambda pair: pair.name, names_row=True),
@@ -248,13 +266,13 @@ def cell_table(group: Group) -> Table[Pair]:
             Field("result", lambda pair: Cell(pair.finding.value, more=remarks(pair))),
         ],
         group.pairs,
-        note="Base and new: median (least to greatest) of the repetitions; n: the numbers of repetitions, base + new; "
-        "- is not known.",
+        note="Base and new: median (least to greatest) of the repetitions. n: number of repetitions on base + on new. "
+        "A value - is not known.",
     )
 
 
 def limit_table(group: Group) -> Table[Pair]:
-    """Return the table of what limited each cell on each side."""
+    """Return the table of the resources that limited each cell on each side."""
 
     def limit(side: SideCell) -> Cell:
         return Cell(side.limit, more=[side.cause])
@@ -270,7 +288,7 @@ def limit_table(group: Group) -> Table[Pair]:
 
 
 def figure(side: SideCell) -> Cell:
-    """Return the median with the range; a single repetition has no range."""
+    """Return the cell of a table with the median and the range of one side; a single repetition has no range."""
     return Cell(number(side.median), aside=f"({span(side.spread)})" if len(side.values) > 1 else "")
 
 
@@ -290,7 +308,7 @@ def cut_table(comparison: ComparisonRecord) -> Table[CutPair]:
 
 
 def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[Field[CutPair]]:
-    """Return the columns of one side's power cuts."""
+    """Return the columns of the power cuts on one side; ``name``: the name of the side, ``side_of``: its power cut."""
 
     def lost(cut: CutPair) -> Cell:
         side = side_of(cut)
@@ -299,7 +317,7 @@ def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[
     def verdict(cut: CutPair) -> Cell:
         side = side_of(cut)
         if side is None:
-            return Cell("not made")
+            return Cell("no power cut")
         reason = [] if side.outcome is Outcome.PASS else [side.reason]
         return Cell(verdict=side.outcome, plain=bool(side.lost), more=reason)
 
@@ -315,7 +333,7 @@ def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[
 
 
 def version_table(versions: Sequence[Version]) -> Table[tuple[str, str, str, str]]:
-    """Return the table of a component's versions on both sides."""
+    """Return the table of the components' versions on both sides; it emphasizes versions that differ."""
     return Table(
         [
             Field("component", lambda row: row[0], names_row=True),

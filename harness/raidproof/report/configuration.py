@@ -1,4 +1,4 @@
-"""The requested and effective configuration of every layer, over all crash tests or cells of a run."""
+"""The requested beside the effective configuration of every layer, over all crash tests or cells of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,42 +9,50 @@ from raidproof.record.environment import flat
 from raidproof.report.words import UNKNOWN
 
 NOT_ASKED = "(not requested)"
-_UNWRITTEN = object()
+"""Text in place of the requested value of a field that has only an effective one."""
+_NOT_READ = object()
+"""Effective value of a field that was not read back."""
 _SIZES = frozenset({"su", "rsize", "wsize", "memory"})
+"""Names of fields in bytes; all fields with ``size`` in their names are in bytes, too."""
 
 
 class Configured(Protocol):
-    """A crash test or a plan's cell, with the requested and effective configuration by layer."""
+    """The interface of a crash test's or a cell's record, as far as it concerns the configuration."""
 
     asked: dict[str, Any]
+    """The requested configuration, by layer."""
     effective: dict[str, Any]
+    """The configuration as read back from the machines, by layer."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """The requested and effective value of one field, in some crash tests or cells."""
+    """The requested and effective value of one field, in the crash tests or cells that have the same values."""
 
     cycles: str
-    """Numbers of these crash tests or cells; empty for all."""
+    """Numbers of these crash tests or cells as text; empty for all."""
     asked: str
+    """The requested value as text."""
     found: str
+    """The effective value as text."""
     differs: bool
+    """Whether the effective value differs from the requested one."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One field of a layer, with its different cases."""
+    """One field of a layer, with a `Case` for each distinct pair of requested and effective value."""
 
     field: str
     cases: list[Case]
 
 
 def configuration(cycles: Sequence[Configured]) -> dict[str, list[Setting]]:
-    """Return every field of every layer; crash tests or cells with equal values of a field share a case."""
+    """Return every field of every layer, by layer; crash tests or cells with equal values share a `Case`."""
     cases: dict[tuple[str, str], dict[tuple[str, str, bool], list[int]]] = {}
     for place, cycle in enumerate(cycles, start=1):
         for layer, field, asked, found in fields(cycle):
-            differs = asked is not None and found is not _UNWRITTEN and not same(asked, found)
+            differs = asked is not None and found is not _NOT_READ and not same(asked, found)
             case = (NOT_ASKED if asked is None else value(field, asked), value(field, found), differs)
             cases.setdefault((layer, field), {}).setdefault(case, []).append(place)
     layers: dict[str, list[Setting]] = {}
@@ -58,14 +66,14 @@ def configuration(cycles: Sequence[Configured]) -> dict[str, list[Setting]]:
 
 
 def fields(cycle: Configured) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield layer, field, requested value (None if none) and effective value (``_UNWRITTEN`` if not known)."""
+    """Yield layer, field, requested value (None: not requested), effective value (``_NOT_READ``: not read back)."""
     for layer, asked, found in layers(cycle):
         wanted, there = dict(flat(asked)), dict(flat(found))
         matched = {field: counterpart(field, there) for field in wanted}
         for field, wish in wanted.items():
             match = matched[field]
             content = option(field, there) if match is None else there[match]
-            if wish is not None or content is not _UNWRITTEN:
+            if wish is not None or content is not _NOT_READ:
                 yield layer, field, wish, content
         for field, found_value in there.items():
             if field not in matched.values():
@@ -73,7 +81,7 @@ def fields(cycle: Configured) -> Iterator[tuple[str, str, Any, Any]]:
 
 
 def layers(cycle: Configured) -> Iterator[tuple[str, Any, Any]]:
-    """Yield each layer with its requested and effective configuration; a mount once for each client."""
+    """Yield each layer with its requested and effective configuration; the layer ``mount`` once for each client."""
     found = dict(cycle.effective)
     mounts = found.pop("mounts", None)
     found.pop("caveats", None)  # shown in the section on what a run cannot prove
@@ -88,7 +96,10 @@ def layers(cycle: Configured) -> Iterator[tuple[str, Any, Any]]:
 
 
 def counterpart(field: str, there: Mapping[str, Any]) -> str | None:
-    """Return the path in a layer's state of a field of its specification: the same path, else a unique last part."""
+    """Return the path in the layer's effective state that corresponds to a requested field; None without one.
+
+    This is the same path, or else the only path whose last part is equal.
+    """
     if field in there:
         return field
     leaf = field.rpartition(".")[2]
@@ -97,25 +108,31 @@ def counterpart(field: str, there: Mapping[str, Any]) -> str | None:
 
 
 def option(field: str, there: Mapping[str, Any]) -> Any:
-    """Return the value of a field from the options of a layer, as in exports(5): wdelay, no_wdelay, fsid=0."""
-    said = there.get("options")
-    for word in said if isinstance(said, list) else []:
+    """Return the value of a field from the layer's effective options, such as ``no_wdelay`` (exports(5)).
+
+    ``there``: the layer's effective state. The value is ``_NOT_READ`` if no option sets the field.
+    """
+    options = there.get("options")
+    for word in options if isinstance(options, list) else []:
         if word in (field, f"no_{field}", f"a{field}"):
             return word == field
         if isinstance(word, str) and word.startswith(f"{field}="):
             return word.removeprefix(f"{field}=")
-    return _UNWRITTEN
+    return _NOT_READ
 
 
 def same(asked: Any, found: Any) -> bool:
-    """Return whether a request took effect; JSON turns tuples into lists, and a disk's device ends with its serial."""
+    """Return whether an effective value is equal to the requested one.
+
+    A disk is requested by its serial, with which the name of its device ends. Values are also compared as text.
+    """
     if asked == "none" and found is None:
         return True
     return bool(asked == found) or str(asked) == str(found) or str(found).endswith(f"-{asked}")
 
 
 def caveats(cycles: Sequence[Configured]) -> dict[str, list[int]]:
-    """Return what the stacks cannot prove, with the numbers of the crash tests or cells concerned."""
+    """Return sentences on what the stacks cannot prove, each with the numbers of its crash tests or cells."""
     held: dict[str, list[int]] = {}
     for place, cycle in enumerate(cycles, start=1):
         for caveat in cycle.effective.get("caveats", ()):
@@ -124,9 +141,9 @@ def caveats(cycles: Sequence[Configured]) -> dict[str, list[int]]:
 
 
 def value(field: str, content: Any) -> str:
-    """Return the value of a field as text."""
+    """Return the value of a field as text; sizes in binary units."""
     leaf = field.rpartition(".")[2]
-    if content is _UNWRITTEN or content is None:
+    if content is _NOT_READ or content is None:
         return UNKNOWN
     if isinstance(content, bool):
         return "yes" if content else "no"

@@ -1,4 +1,4 @@
-"""The report of an exploration: sentences, chart and tables."""
+"""The report of an exploration: sentences and tables for the terminal and the page, and the page's figure."""
 
 import shlex
 from collections import Counter
@@ -22,14 +22,21 @@ from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural
 
 WIDTH = 960.0
+"""Width of the figure in pixels."""
 LEFT, RIGHT, TOP, GROUND = 132.0, 924.0, 34.0, 134.0
+"""Edges of the figure's bars in pixels; ``GROUND``: their lower ends."""
 LANE = 20.0
+"""Height of a lane in pixels."""
 FIRST_LANE = GROUND + 34.0
+"""Vertical position of the first lane in pixels."""
 BINS = 160
+"""Number of intervals of the time axis, each with a bar of its acknowledgements."""
 COLUMN = 4.0
 """Width of a mark in pixels; states of one lane within this width share a mark."""
 LEAST_SPAN_S = 0.001
+"""Least length of the time axis in seconds."""
 MOST_WRITES = 5
+"""Greatest number of write requests of one failure that the terminal shows."""
 
 
 def possible(value: Possible) -> str:
@@ -38,174 +45,201 @@ def possible(value: Possible) -> str:
 
 
 def summary(record: ExplorationRecord) -> str:
-    """Return a one-sentence summary of the checked states."""
+    """Return a sentence on the numbers of possible, judged, checked and broken states of an exploration."""
     of = f" of {record.asked:,} requested" if record.asked and record.judged < record.asked else ""
     speed = f" ({record.states_per_minute:,.0f} per minute)" if record.states_per_minute else ""
-    checked = f"{record.checked:,} were checked on machines"
+    checked = f"machines checked {plural(record.checked, 'state')}"
     if record.checked_per_minute:
         checked += f" ({record.checked_per_minute:,.0f} per minute)"
     return (
-        f"{record.requests:,} write requests and {record.cuts:,} instants of a power cut allow "
-        f"{possible(record.possible)} crash states; {plural(record.judged, 'state')}{of} judged{speed}: "
-        f"{record.distinct:,} differ, {checked}; promises are broken in {record.broken:,}"
+        f"{record.requests:,} requests of the write log and {record.cuts:,} instants of a power cut allow "
+        f"{possible(record.possible)} crash states; {plural(record.judged, 'state')}{of} judged{speed}, with "
+        f"{record.distinct:,} different disk contents; {checked}; a promise is broken in "
+        f"{plural(record.broken, 'state')}"
     )
 
 
 def tested(record: ExplorationRecord) -> str:
-    """Return the numbers of operations whose loss a state could show, by kind, and of undecided states."""
+    """Return a sentence on the operations whose loss a state could have shown, by kind, and on undecided states."""
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in record.tested.items())
-    said = f"acknowledged operations that a state could have lost: {kinds or 'none'}"
+    said = f"acknowledged operations whose loss a state could have shown: {kinds or 'none'}"
     if record.undecided is not None:
-        said += f"; undecided in {plural(record.undecided.states, 'state')}: {record.undecided.reason}"
+        said += f"; {plural(record.undecided.states, 'state')} undecided: {record.undecided.reason}"
     return said
 
 
 def cold(record: ExplorationRecord) -> str:
-    """Return the result of the cold checks, which show whether reused checkers gave wrong results."""
+    """Return a sentence on the cold checks, which show whether reused checkers gave wrong results."""
     if not record.cold.checked:
-        return "no state was checked on a freshly booted machine"
+        return "no state was checked again on a freshly booted machine"
     agreed = record.cold.checked - len(record.cold.differing)
-    said = f"{plural(record.cold.checked, 'state')} checked again on a freshly booted machine: {agreed} agree"
-    return said + (f"; {record.through_nfsd:,} others were also read through nfsd" if record.through_nfsd else "")
+    said = (
+        f"{plural(record.cold.checked, 'state')} checked again on a freshly booted machine: same result for {agreed}"
+    )
+    return said + (
+        f"; {plural(record.through_nfsd, 'other state')} also read through nfsd" if record.through_nfsd else ""
+    )
 
 
 def filesystems(record: ExplorationRecord) -> str:
-    """Return the number of states that the file system's checker (fsck) has checked."""
+    """Return a sentence on the number of states on which the file system's checker (fsck) ran."""
     return f"the file system's checker (fsck) ran on {plural(record.filesystems, 'state')}"
 
 
 def redundancy(record: ExplorationRecord) -> str:
-    """Return the numbers of states with inconsistent redundancy, and whether md would correct it by a resync."""
+    """Return a sentence on the states with inconsistent redundancy, and on the resync that would correct it."""
     one, said = record.redundancy, []
     if one.checked:
-        said.append(f"array rows are inconsistent in {one.differing:,} of {plural(one.checked, 'state')}")
-        left = f"in {one.unmarked:,} md would not resync all of them" if one.unmarked else "md would resync them"
+        said.append(f"copies or parity are inconsistent in {one.differing:,} of {plural(one.checked, 'state')}")
+        resync = "md would resync all inconsistent rows"
+        if one.unmarked:
+            resync = f"in {plural(one.unmarked, 'state')} md would not resync all inconsistent rows"
         if one.uneven:
-            left += f", in {one.uneven:,} the resync depends on which member's bitmap md reads"
-        said += [left] if one.differing else []
+            resync += f"; in {plural(one.uneven, 'state')} the resync depends on which member's bitmap md reads"
+        said += [resync] if one.differing else []
         if one.changed:
-            said.append(f"in {one.changed:,} copies differ as a page changed during write-back, which md allows")
+            states = plural(one.changed, "state")
+            said.append(f"in {states} copies differ because a page changed while md wrote it, which md allows")
         if one.all_marked:
-            said.append(f"in {one.all_marked:,} the bitmap marked every region, so that no row could be missed")
-    said += [f"{plural(count, 'state')} not compared: {why}" for why, count in one.unchecked.items()]
-    return "; ".join(said) or "no state's redundancy was compared"
+            states = plural(one.all_marked, "state")
+            said.append(f"in {states} the bitmap marks every region, so that md would resync every row")
+    said += [f"redundancy of {plural(count, 'state')} not computed: {why}" for why, count in one.unchecked.items()]
+    return "; ".join(said) or "the redundancy of no state was computed"
 
 
 def effort(record: ExplorationRecord) -> str:
-    """Return the median duration of each stage of a check."""
+    """Return a sentence on the median duration of each stage of a check."""
     stages = ", ".join(f"{one.stage} {number(one.median)}" for one in record.stages)
     return f"median time of each stage of a check [ms]: {stages}" if stages else "no state was checked on a machine"
 
 
 def missing(one: MissingRecord) -> str:
-    """Return a sentence about a missing acknowledged operation."""
+    """Return a clause on a missing acknowledged operation."""
     return (
-        f"{one.kind} of {one.path} {one.place}, generation {one.generation}, was acknowledged to {one.client} "
-        f"{number(one.acknowledged_before_s)} s before the cut: {one.instead}"
+        f"{one.kind} of {one.path}, place {one.place}, generation {one.generation}: acknowledged to {one.client} "
+        f"{number(one.acknowledged_before_s)} s before the cut, but {one.instead}"
     )
 
 
 def write(one: WriteRecord) -> str:
-    """Return a description of a write request."""
+    """Return a description of a write request: kind, member, sectors, stripe and owner."""
     where = f", stripe {one.stripe:,}" if one.stripe is not None else ""
     owner = f": {one.owner}" if one.owner else ""
     return f"{one.kind} {one.member} sector {one.lba:,} + {one.sectors:,}{where}{owner}"
 
 
 def shortest(failure: FailureRecord) -> str | None:
-    """Return how much of the history is needed to show a failure; None if this was not searched for."""
+    """Return a sentence on the earliest cut that shows a failure; None if the exploration did not search for it."""
     one = failure.shortest
     if one is None:
         return None
-    said = "not shown at an earlier cut that was tried" if one.not_at is not None else "no earlier cut could show it"
+    said = "no earlier cut could show the failure"
+    if one.not_at is not None:
+        said = "no earlier cut that was checked shows the failure"
     if one.earlier:
-        after = "" if one.after_word_s is None else f", {number(one.after_word_s)} s after the acknowledgement"
-        said = f"also shown {plural(one.earlier, 'request')} ({number(one.earlier_s)} s) earlier, at cut {one.cut:,}"
-        said += after
+        after = "" if one.after_word_s is None else f", {number(one.after_word_s)} s after the lost acknowledgement"
+        before = f"{plural(one.earlier, 'request')} ({number(one.earlier_s)} s) before the cut of the smallest state"
+        said = f"the failure also shows at cut {one.cut:,}, {before}{after}"
     return (
-        f"{said}; the shortest history that shows it has {one.cut:,} of {plural(one.of, 'request')}, "
+        f"{said}; the shortest history that shows the failure has {one.cut:,} of {plural(one.of, 'request')}, "
         f"{one.acknowledged:,} of {plural(one.of_acknowledged, 'acknowledged operation')}"
     )
 
 
 def same_as(failures: Sequence[FailureRecord], place: int) -> int | None:
-    """Return the number of the first earlier failure with the same state; None if there is none; numbers from 1."""
+    """Return the number of the first failure with the same state as failure ``place``; None without an earlier one.
+
+    Numbers of failures begin with 1.
+    """
     states = [(one.shrunk.state, one.shrunk.lost_state) if one.shrunk else (one.state, None) for one in failures]
     first = states.index(states[place - 1]) + 1
     return first if first < place else None
 
 
 def together(failure: FailureRecord, other: int) -> str:
-    """Return a sentence about a failure with the same state as failure number ``other``."""
+    """Return a sentence on a failure that has the same smallest state as failure number ``other``."""
     state = failure.shrunk.state if failure.shrunk else failure.state
-    said = [f"same state as failure {other}, {state}"]
+    said = [f"same state as failure {other}: {state}"]
     if failure.shortest is not None and failure.shortest.earlier:
-        said = [f"{said[0]}; a shorter history shows it in {failure.shortest.state}"]
+        said = [f"{said[0]}; state {failure.shortest.state} shows the failure with a shorter history"]
     if failure.missing is not None:
         said.append(missing(failure.missing))
     return "; ".join(said)
 
 
 def smallest(failure: FailureRecord) -> str:
-    """Return a description of the smallest state that shows a failure."""
+    """Return a clause on the smallest state that shows a failure."""
     shrunk = failure.shrunk
     if shrunk is None:
         if failure.repeated:
-            return f"not shrunk: reproduced {failure.confirmed} of {failure.repeated} times"
+            return f"not shrunk: reproduced in {failure.confirmed} of {failure.repeated} repeated checks"
         return "not shrunk"
-    survived = plural(len(shrunk.survivors), "surviving write")
-    short = "" if shrunk.whole else ", and shrinking ran out of time"
-    return f"{survived}, {plural(shrunk.not_there, 'lost write')}, after {plural(shrunk.tried, 'tried state')}{short}"
+    writes = f"{plural(len(shrunk.survivors), 'surviving write')}, {plural(shrunk.not_there, 'lost write')}"
+    late = "" if shrunk.whole else ", the time limit ended shrinking"
+    return f"{writes}, found by checking {plural(shrunk.tried, 'state')}{late}"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """States of one policy at nearly the same instant."""
+    """A mark of the figure: one or several states of one policy whose cuts are at nearly the same instant."""
 
     x: float
+    """Horizontal position of the mark's middle, in pixels."""
     y: float
+    """Vertical position of the mark's middle, in pixels."""
     kind: str
-    """``broken``, ``held`` (at least one was checked on a machine) or ``alike`` (only equal states were)."""
+    """CSS class: ``broken`` (a promise is broken in a state), ``held`` (a machine checked a state), or ``alike``.
+
+    ``alike``: machines checked only other states with the same disk contents.
+    """
     words: str
+    """Text alternative for the mark."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """The lane of one policy."""
+    """A horizontal lane of the figure with the marks of one policy of the disks' caches."""
 
     label: str
+    """Name of the policy."""
     y: float
+    """Vertical position of the lane's middle, in pixels."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A laid-out figure for the template."""
+    """The figure of an exploration, laid out for the template: acknowledgements and crash states over time."""
 
     x: Axis
+    """Time axis, in seconds since the beginning of the write log."""
     y: Axis
+    """Axis of the number of acknowledgements."""
     bars: list[TimeBar]
     lanes: list[Lane]
     marks: list[Mark]
     bottom: float
+    """Vertical position of the last lane's bottom, in pixels."""
     height: float
+    """Height of the figure, in pixels."""
     description: str
+    """Text alternative for the figure."""
 
 
 def figure(record: ExplorationRecord) -> Figure:
-    """Lay out the figure."""
+    """Lay out the figure of an exploration."""
     low, high = record.span_s
     x = Axis.between(low, max(high, low + LEAST_SPAN_S), LEFT, RIGHT)
-    told = Counter(
+    counted = Counter(
         int((second - low) / (x.high - low) * BINS) for second in record.acknowledged_s if low <= second < x.high
     )
-    y = Axis.from_zero(told.values(), GROUND, TOP)
+    y = Axis.from_zero(counted.values(), GROUND, TOP)
     width_s = (x.high - x.low) / BINS
     lanes = [Lane(policy, FIRST_LANE + LANE * place) for place, policy in enumerate(record.policies)]
     bottom = FIRST_LANE + LANE * len(lanes) - LANE / 2
     return Figure(
         x=x,
         y=y,
-        bars=[time_bar(x.low + place * width_s, width_s, many, x, y) for place, many in sorted(told.items())],
+        bars=[time_bar(x.low + place * width_s, width_s, many, x, y) for place, many in sorted(counted.items())],
         lanes=lanes,
         marks=marks(record.marks, {lane.label: lane.y for lane in lanes}, x),
         bottom=bottom,
@@ -215,7 +249,7 @@ def figure(record: ExplorationRecord) -> Figure:
 
 
 def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mark]:
-    """Return the marks of the states; overlapping states share a mark, and broken ones are drawn last."""
+    """Return the marks of the states, marks of broken states last; states whose marks would overlap share a mark."""
     together: dict[tuple[str, int], list[StateMark]] = {}
     for one in states:
         together.setdefault((one.policy, int(x.at(one.at_s) / COLUMN)), []).append(one)
@@ -227,32 +261,33 @@ def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mar
 
 
 def kind_of(group: list[StateMark]) -> str:
-    """Return the worst kind of a group of states."""
+    """Return the kind of a mark for a group of states; see `Mark.kind`."""
     if any(one.broken for one in group):
         return "broken"
     return "held" if any(one.checked for one in group) else "alike"
 
 
 def words_of(policy: str, group: list[StateMark]) -> str:
-    """Return a description of a group of states."""
+    """Return the text alternative for the mark of a group of states."""
     broken = [one for one in group if one.broken]
     first = (broken or group)[0]
     count = f"{plural(len(group), 'state')}, {len(broken)} broken; " if len(group) > 1 else ""
-    end = "broken" if first.broken else "held" if first.checked else "held, equal to a checked one"
-    return f"{policy}, {number(first.at_s)} s: {count}{first.name} {end}"
+    held = "every promise held" if first.checked else "every promise held, same disk contents as a checked state"
+    end = "a promise is broken" if first.broken else held
+    return f"{policy}, {number(first.at_s)} s: {count}{first.name}: {end}"
 
 
 def describe(record: ExplorationRecord) -> str:
-    """Return a text alternative for the figure."""
-    told = plural(len(record.acknowledged_s), "operation")
+    """Return the text alternative for the figure."""
+    acknowledged = plural(len(record.acknowledged_s), "operation")
     return (
-        f"{told} acknowledged; {plural(record.judged, 'crash state')} between {number(record.span_s[0])} s and "
-        f"{number(record.span_s[1])} s judged, {record.broken:,} broken"
+        f"{acknowledged} acknowledged; {plural(record.judged, 'crash state')} with cuts between "
+        f"{number(record.span_s[0])} s and {number(record.span_s[1])} s judged, {record.broken:,} broken"
     )
 
 
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
-    """Print a summary, each failure, the outcome, and the path of the page."""
+    """Print the report of an exploration: a summary, each failure, the outcome, and the path of the page."""
     say(console, summary(record))
     say(console, tested(record))
     say(console, cold(record))
@@ -271,7 +306,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
         if other is None or other != block:
             console.print()
             block = place
-        # If all failures have the same blame, the last line shows it.
+        # If all failures have the same blame, only the last line shows the blame.
         for line in lines_of(place, failure, blamed=blamed, other=other):
             say(console, line)
     console.print()
@@ -279,7 +314,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
 
 
 def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]:
-    """Return a row for each distinct failure."""
+    """Return the table of the distinct failures of an exploration, with their numbers from 1."""
 
     def again(one: FailureRecord) -> str:
         return f"{one.confirmed} of {one.repeated}" if one.repeated else UNKNOWN
@@ -300,7 +335,7 @@ def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]
 
 
 def write_table(writes: Sequence[WriteRecord], note: str) -> Table[WriteRecord]:
-    """Return a row for each write request."""
+    """Return the table of write requests with a note below it."""
     return Table(
         [
             Field("request", lambda one: count(one.request), "number"),
@@ -309,7 +344,7 @@ def write_table(writes: Sequence[WriteRecord], note: str) -> Table[WriteRecord]:
             Field("LBA", lambda one: count(one.lba), "number", "512 B"),
             Field("sectors", lambda one: count(one.sectors), "number"),
             Field("stripe", lambda one: count(one.stripe), "number"),
-            Field("belongs to", lambda one: one.owner or UNKNOWN),
+            Field("content of", lambda one: one.owner or UNKNOWN),
         ],
         writes,
         note=note,
@@ -317,24 +352,28 @@ def write_table(writes: Sequence[WriteRecord], note: str) -> Table[WriteRecord]:
 
 
 def stage_table(record: ExplorationRecord) -> Table[StageTime]:
-    """Return the durations of each stage of a check."""
+    """Return the table of the durations of each stage of a check."""
     return Table(
         [
             Field("stage", lambda one: one.stage, names_row=True),
-            Field("times", lambda one: count(one.count), "number"),
+            Field("checks", lambda one: count(one.count), "number"),
             Field("median", lambda one: number(one.median), "number", "ms"),
             Field("90 %", lambda one: number(one.p90), "number", "ms"),
             Field("99 %", lambda one: number(one.p99), "number", "ms"),
             Field("greatest", lambda one: number(one.greatest), "number", "ms"),
         ],
         record.stages,
-        note=f"{plural(record.checkers, 'checker')} in parallel; {number(record.seconds)} s in total, without booting "
-        "and shrinking.",
+        note=f"{plural(record.checkers, 'checker')} in parallel. All checks took {number(record.seconds)} s, without "
+        "booting and shrinking.",
     )
 
 
 def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: int | None = None) -> list[str]:
-    """Return lines about a failure, with its blame if ``blamed``; a single line if failure ``other`` has its state."""
+    """Return lines about failure number ``place`` for the terminal.
+
+    ``blamed``: whether to include the blame. ``other``: the number of an earlier failure with the same smallest state:
+    then the failure gets a single line; None without one.
+    """
     blame = f"; blame: {failure.blame}" if blamed and failure.blame else ""
     if other is not None:
         return [f"{place} {failure.promise}: {failure.damage}: {together(failure, other)}{blame}"]
@@ -344,7 +383,7 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
         lines += [f"  {write(one)}" for one in survivors[:MOST_WRITES]]
         if len(survivors) > MOST_WRITES:
             lines.append(f"  and {len(survivors) - MOST_WRITES:,} more")
-        lines += [f"  its loss suffices: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
+        lines += [f"  loss of this write suffices: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
     if failure.missing is not None:
         lines.append(f"  {missing(failure.missing)}")
     if (part := shortest(failure)) is not None:

@@ -1,4 +1,4 @@
-"""The pages of a run, a comparison and an exploration: each is one self-contained HTML file without scripts."""
+"""The pages of a run, a comparison and an exploration: each is one HTML file without scripts or external files."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +24,20 @@ from raidproof.verdict.cell import by_safety, losing, safety_in
 from raidproof.verdict.comparison import ComparisonRecord
 
 SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
+"""Frames of the scatter charts: the page shows one of them, by its width."""
 TIMELINE_FRAMES = (run_charts.WIDE_TIMELINE, run_charts.NARROW_TIMELINE)
+"""Frames of the timelines: the page shows one of them, by its width."""
 MOST_NAMES = 6
-"""Number of configurations named at the head of the page; the tables have all."""
+"""Greatest number of configurations that the head of the page names; the tables name all."""
 
 
 def write_html(record: RunRecord, path: Path) -> None:
-    """Write the report atomically; it includes the explorations stored in the same directory."""
+    """Write the page of a run atomically; it lists the explorations that are stored in the page's directory."""
     RunStore(path.parent).write_text(path.name, render(record, stored_explorations(path.parent)))
 
 
 def templates() -> Environment:
-    """Return the template environment of all pages, with the common filters."""
+    """Return the Jinja environment of all pages, with the filters that the templates share."""
     environment = Environment(
         loader=PackageLoader("raidproof.report", "."),
         autoescape=True,
@@ -58,7 +60,7 @@ def templates() -> Environment:
 
 
 def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
-    """Return the explorations of a run by the stem of their files, without those of another schema."""
+    """Return the explorations in the directory of a run by the stem of their files, except those of another schema."""
     found = {}
     for path in sorted(run.glob("explore-*.json")):
         with suppress(ValidationError):
@@ -67,10 +69,10 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
-    """Return the HTML of a run's report; ``explorations``: by the stem of their files."""
+    """Return the HTML of a run's page; ``explorations``: the explorations of the run by the stem of their files."""
     timelines = [run_charts.timelines(record.cycles, frame) for frame in TIMELINE_FRAMES]
     sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
-    # A plan's report shows cells in place of crash tests.
+    # The page of a plan shows the configurations of cells instead of those of crash tests.
     stacks = record.cells if record.plan else record.cycles
     page = templates().get_template("report.html.j2")
     return page.render(
@@ -112,13 +114,16 @@ def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
 
 
 def render_comparison(compared: ComparisonRecord) -> str:
-    """Return the HTML of a comparison."""
+    """Return the HTML of a comparison's page."""
     page = templates().get_template("comparison.html.j2")
     return page.render(run=compared, sides=comparison, groups=comparison.groups(compared))
 
 
 def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
-    """Write record and page of an exploration and update the run's page, each atomically; return the page's path."""
+    """Write the record and the page of an exploration, and the page of the run, each atomically.
+
+    Return the path of the exploration's page; ``stem``: the stem of its files.
+    """
     store.write_text(f"{stem}.json", record.model_dump_json(indent=1) + "\n")
     page = store.write_text(f"{stem}.html", render_exploration(record))
     write_html(store.load(), store.path / "report.html")
@@ -126,15 +131,18 @@ def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> 
 
 
 def render_exploration(record: ExplorationRecord) -> str:
-    """Return the HTML of an exploration."""
+    """Return the HTML of an exploration's page."""
     page = templates().get_template("exploration.html.j2")
     return page.render(run=record, words=exploration, figure=exploration.figure(record))
 
 
 def observed(cycle: CrashTestRecord) -> dict[str, Any]:
-    """Return the observations of a crash test by title on the page, with the kernel lines that its faults explain."""
+    """Return the observations of a crash test by title on the page.
+
+    The entry ``alarms`` has the patterns of the kernel messages that the faults of the crash test cause.
+    """
     found = _known(cycle.observed.model_dump(mode="json"))
-    # Parts may be missing: an array that stayed up was not assembled again, and a capture may be impossible.
+    # Observations can lack parts: an array that stayed up was not assembled again, and a capture can be impossible.
     found |= {what: _known(found[what]) for what in ("members", "replies") if what in found}
     seen = {field.replace("_", " "): content for field, content in found.items()}
     if not seen:
@@ -150,7 +158,7 @@ def _known(found: dict[str, Any]) -> dict[str, Any]:
 def sections_of(
     record: RunRecord, timelines: Sequence[run_charts.Moments], *, explored: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield anchor and title of each section; the report of a plan omits empty sections."""
+    """Yield the anchor and the title of each section of a run's page; the page of a plan omits empty sections."""
     planned = record.plan is not None
     if planned:
         yield "ranking", "Ranking"
@@ -177,12 +185,12 @@ def sections_of(
 
 
 def rows_of(rows: Sequence[int], of: int, noun: str) -> str:
-    """Return the numbers of the rows concerned as text."""
+    """Return the numbers of rows as text, or ``all NOUN`` if ``rows`` has all of the ``of`` rows."""
     return f"all {noun}" if len(rows) == of else f"{noun} {', '.join(map(str, rows))}"
 
 
 def readable(content: Any) -> Any:
-    """Return a template's value with control characters escaped; `-` for None."""
+    """Return the value of a template's expression with control characters escaped; `-` for None."""
     if content is None:
         return words.UNKNOWN
     # Markup is already escaped by the template engine.
@@ -190,12 +198,12 @@ def readable(content: Any) -> Any:
 
 
 def moment(when: datetime | None) -> str:
-    """Return a date and time with its zone."""
+    """Return a date and time with its time zone as text."""
     return words.UNKNOWN if when is None else f"{when:%Y-%m-%d %H:%M:%S %Z}".strip()
 
 
 def duration(record: RunRecord) -> str:
-    """Return the duration of a run in seconds."""
+    """Return the duration of a run in seconds as text."""
     return words.number(None if record.ended is None else (record.ended - record.started).total_seconds())
 
 
@@ -205,7 +213,7 @@ def counters(cycle: CrashTestRecord) -> list[str]:
 
 
 def topology(lab: dict[str, Any]) -> dict[str, list[str]]:
-    """Return descriptions of a lab's parts, by kind."""
+    """Return descriptions of the parts of a lab by kind: machines, disks, network and so on."""
     parts: dict[str, list[str]] = {}
     for kind, content in lab.items():
         listed = content if isinstance(content, list | tuple) else [content]

@@ -15,15 +15,15 @@ from raidproof.verdict.cell import by_safety, safety_in
 
 
 def write_junit(record: RunRecord, path: Path) -> None:
-    """Write a file atomically with one test case for each cell and each crash test.
+    """Write the JUnit file of a run atomically; it has a test case for each cell and each crash test.
 
-    In an INVALID run nothing counts: passed crash tests are marked as skipped, so that they do not appear as green.
+    No result of an INVALID run counts: its passed crash tests appear as skipped, not as passed.
     """
     RunStore(path.parent).write_text(path.name, render(record))
 
 
 def render(record: RunRecord) -> str:
-    """Return the XML of a run."""
+    """Return the JUnit XML of a run."""
     suite = TestSuite(printable(record.run))
     suite.timestamp = record.started.isoformat()
     suite.add_property("outcome", record.outcome.value)
@@ -33,7 +33,7 @@ def render(record: RunRecord) -> str:
     suite.add_testcases([case_of_cell(record, cell) for cell in record.cells])
     suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
     if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
-        # The run's outcome needs a case of its own if no other case shows it.
+        # If no other test case has the run's outcome, an additional one shows it.
         suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
     if record.ended is not None:
         suite.time = (record.ended - record.started).total_seconds()
@@ -45,10 +45,10 @@ def render(record: RunRecord) -> str:
 def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
     """Return the test case of a crash test."""
     title = f"control: {cycle.title}" if cycle.control else cycle.title
-    # A plan also has a case of the same name for the cell.
+    # The test case of the plan's cell has the same title.
     title = f"power cut: {title}" if record.plan else title
     if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
-        reason = f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {cycle.reason}"
+        reason = f"does not count: the run is INVALID: {record.reason}; this crash test: PASS: {cycle.reason}"
         return case(title, record.run, Outcome.SKIP, reason)
     made = case(title, record.run, cycle.outcome, cycle.reason)
     safety = safety_in(record, cycle)
@@ -65,12 +65,12 @@ def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
 
 
 def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
-    """Return the test case of a plan's cell: its outcome, and its values as properties."""
+    """Return the test case of a plan's cell, with the cell's values as properties."""
     outcome, reason = cell.outcome, cell.reason
     if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
         outcome, reason = (
             Outcome.SKIP,
-            f"does not count, the run is INVALID: {record.reason}; by itself: PASS: {reason}",
+            f"does not count: the run is INVALID: {record.reason}; this cell: PASS: {reason}",
         )
     made = case(cell.name, record.run, outcome, reason)
     made.time = sum(repeat.visit_s for repeat in cell.repeats)
@@ -96,7 +96,7 @@ def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
 
 
 def properties_of(figures: Mapping[str, object]) -> Properties:
-    """Return the known values as properties."""
+    """Return the JUnit properties with these names and values, without those whose value is None."""
     properties = Properties()  # type: ignore[no-untyped-call]
     for name, value in figures.items():
         if value is not None:
@@ -105,7 +105,7 @@ def properties_of(figures: Mapping[str, object]) -> Properties:
 
 
 def case(title: str, run: str, outcome: Outcome, reason: str) -> TestCase:
-    """Return a test case with this outcome and reason."""
+    """Return a JUnit test case: passed, failed or skipped by the outcome; an error for any other outcome."""
     made = TestCase(printable(title), classname=f"raidproof.{printable(run)}")
     match outcome:
         case Outcome.PASS:

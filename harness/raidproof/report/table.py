@@ -1,4 +1,4 @@
-"""A table as data; the terminal draws it with Rich, and macro ``grid`` of parts.j2 as HTML."""
+"""A table as data: `Table.drawn` draws it on a terminal, and the macro ``grid`` of parts.j2 on a page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +15,7 @@ from raidproof.report.words import printable
 from raidproof.verdict.cell import SafetyWord
 
 R = TypeVar("R")
+"""The type of the objects of which a table shows one in each row."""
 LOOKS = {
     Outcome.PASS: ("\u2713", "green"),
     Outcome.FAIL: ("\u2717", "red"),
@@ -26,41 +27,41 @@ LOOKS = {
     SafetyWord.LOSES_DATA: ("\u2717", "red"),
     SafetyWord.NOT_SHOWN: ("?", "yellow"),
 }
-"""The sign that distinguishes a verdict without colour on a page, and its colour on a terminal."""
+"""For each verdict the sign before its word on a page, for readers without colour vision, and its terminal colour."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell."""
+    """The content of one cell of a table."""
 
     text: str = ""
     verdict: Outcome | SafetyWord | None = None
-    """The verdict in front of the text, in its colour."""
+    """A verdict before the cell's text, in the verdict's colour."""
     plain: bool = False
-    """Whether the verdict has no colour: a PASS of a configuration that loses data is not green."""
+    """Whether PASS has no colour: a PASS of a configuration that loses data is not green, because green means safe."""
     short: str | None = None
-    """A shorter text for a terminal."""
+    """Text on a terminal; None: the same as on a page."""
     aside: str = ""
-    """What belongs to the text, such as its range: after it on a terminal, below it on a page."""
+    """Addition to the text, such as a range: after the text on a terminal, below the text on a page."""
     below: str = ""
-    """A line below the text."""
+    """A line below the cell's text."""
     more: Sequence[str] = ()
-    """Lines below the text, on a page only."""
+    """Lines below the cell's text, on a page only."""
     tag: str = ""
-    """A label in front of the text, on a page only."""
+    """A label before the cell's text, on a page only."""
     link: str = ""
-    """What the text leads to, on a page only."""
+    """Target (URL) of a link around the cell's text, on a page only."""
     loss: bool = False
-    """Whether the text is emphasized as a loss, on a page only."""
+    """Whether a page emphasizes the cell's text as a loss."""
 
     @property
     def small(self) -> list[str]:
-        """The lines below the text on a page."""
+        """The lines below the cell's text on a page."""
         return [line for line in (self.aside, self.below, *self.more) if line]
 
     @property
     def words(self) -> str:
-        """The text of the cell on a terminal."""
+        """The complete text of the cell on a terminal."""
         return self.drawn().plain
 
     def drawn(self) -> Text:
@@ -76,31 +77,35 @@ class Cell:
 
 @dataclass(frozen=True)
 class Field(Generic[R]):
-    """One column."""
+    """One column of a table."""
 
     title: str
     value: Callable[[R], Cell | str]
-    """Returns the cell of a row."""
+    """Function that returns the column's cell, or its text, for the object of a row."""
     kind: Literal["number", "word", "text"] = "text"
-    """A number is right-aligned, and a word left-aligned; both are never broken on a terminal. Texts share the width
-    that the others leave."""
+    """How a terminal aligns the column: numbers right, words and texts left.
+
+    Lines of numbers and words are never broken; texts share the width that these columns leave.
+    """
     unit: str = ""
+    """Unit of the values, shown with the title; empty without a unit."""
     group: str = ""
     """Heading over several columns, on a page only."""
     alone: str = ""
-    """Title on a terminal, where groups have no heading; empty: the same title."""
+    """Title on a terminal, where groups have no heading; empty: ``title``."""
     names_row: bool = False
     """Whether the cells are the names of the rows."""
     page_only: bool = False
+    """Whether the terminal omits the column."""
 
     def cell(self, row: R) -> Cell:
-        """Return the cell of a row."""
+        """Return the column's cell for the object of a row."""
         value = self.value(row)
         return value if isinstance(value, Cell) else Cell(value)
 
     @property
     def header(self) -> str:
-        """Title and unit on a terminal."""
+        """The column's title on a terminal, with its unit."""
         title = self.alone or self.title
         return f"{title}\n[{self.unit}]" if self.unit else title
 
@@ -112,44 +117,47 @@ class Table(Generic[R]):
     fields: Sequence[Field[R]]
     rows: Sequence[R]
     apart: Mapping[str, Sequence[R]] = field(default_factory=dict)
-    """Further rows under a heading of their own, on a page only."""
+    """Further rows by their heading, which follow on a page only."""
     note: str = ""
     """A remark below the table, on a page only."""
     marked: Callable[[R], bool] = lambda _: False
-    """Returns whether a row is emphasized, on a page only."""
+    """Function that returns whether a page emphasizes the row of an object."""
 
     def only(self, *titles: str, rows: Sequence[R] | None = None) -> "Table[R]":
-        """Return the columns with these titles, in their order; titles without a column are passed over."""
+        """Return the table with only the columns of these titles, in this order; ``rows``: its rows; None: the same.
+
+        A title without a column is ignored.
+        """
         by_title = {one.title: one for one in self.fields}
         chosen = [by_title[title] for title in titles if title in by_title]
         return replace(self, fields=chosen, rows=self.rows if rows is None else rows)
 
     @property
     def groups(self) -> list[tuple[str, int]]:
-        """The headings over the columns, each with the number of its columns; empty if there are none."""
+        """The headings over groups of columns, each with the number of its columns; empty if no column has a group."""
         listed = [(group, len(list(fields))) for group, fields in groupby(one.group for one in self.fields)]
         return listed if any(group for group, _ in listed) else []
 
     @property
     def edges(self) -> list[bool]:
-        """For each column, whether a group begins there."""
+        """For each column, whether it is the first column of a group."""
         return [False, *(one.group != other.group for one, other in pairwise(self.fields))]
 
     def narrowest(self, one: Field[R]) -> int:
-        """Return the least width that breaks no word of a column's header, and no cell that must stay whole."""
+        """Return the least width of a column that breaks no word of its header, and no line of a number or word."""
         cells = [one.cell(row).words for row in self.rows]
         pieces = [piece for cell in cells for piece in (cell.split() if one.kind == "text" else cell.splitlines())]
         return max(map(len, [*one.header.split(), *pieces, ""]))
 
     def drawn(self, width: int) -> RichTable:
-        """Return the table for a terminal, at most ``width`` characters wide; texts share the remaining width."""
+        """Return the table for a terminal of ``width`` characters; columns of texts share the remaining width."""
         fields = [one for one in self.fields if not one.page_only]
         texts = [one for one in fields if one.kind == "text"]
         widths = {id(one): self.narrowest(one) for one in fields if one.kind != "text"}
         room = width - sum(widths.values()) - (len(fields) - 1)
         wishes = [self._longest(one) for one in texts]
         widths |= {id(one): share for one, share in zip(texts, shares(wishes, room), strict=True)}
-        # Gaps are 2 wide where no cell is broken by that.
+        # Gaps between columns are 2 characters wide if that breaks no cell, else 1.
         gap = 1 if room - (len(fields) - 1) < sum(wishes) else 2
         made = RichTable(box=box.SIMPLE_HEAD, padding=(0, gap - 1, 0, 0), pad_edge=False, show_edge=False)
         for one in fields:
@@ -165,7 +173,10 @@ class Table(Generic[R]):
 
 
 def shares(wishes: Sequence[int], room: int) -> list[int]:
-    """Divide ``room`` characters among columns: columns that need at most an equal share get their width."""
+    """Return the widths of columns that share ``room`` characters; ``wishes``: the width that each column needs.
+
+    A column that needs at most an equal share of the room gets the needed width.
+    """
     given = [0] * len(wishes)
     order = sorted(range(len(wishes)), key=lambda place: wishes[place])
     for turn, place in enumerate(order):
@@ -176,14 +187,14 @@ def shares(wishes: Sequence[int], room: int) -> list[int]:
 
 
 def verdict_text(verdict: Outcome | SafetyWord, *, plain: bool = False) -> Text:
-    """Return a verdict for a terminal; only a PASS can be without its colour."""
+    """Return the word of a verdict for a terminal, in its colour; ``plain``: whether PASS has no colour."""
     text = Text(verdict.value)
     text.stylize("bold" if plain and verdict is Outcome.PASS else f"bold {LOOKS[verdict][1]}")
     return text
 
 
 def say(console: Console, sentence: str | Text) -> None:
-    """Print a line, broken only on a terminal."""
+    """Print a sentence; on a terminal Rich breaks it into lines, in a file it is one line."""
     text = Text(printable(sentence)) if isinstance(sentence, str) else sentence
     console.print(text, soft_wrap=not console.is_terminal)
 
@@ -191,7 +202,10 @@ def say(console: Console, sentence: str | Text) -> None:
 def say_end(
     console: Console, title: str, outcome: Outcome, reason: str, page: object = None, *, plain: bool = False
 ) -> None:
-    """Print the last lines: the outcome with its reason, and the path of the page if there is one."""
+    """Print the last lines of a report: the outcome with its reason, and the path of the page if one was written.
+
+    ``title``: the name of the run or exploration; ``plain``: whether PASS has no colour.
+    """
     end = Text(f"{printable(title)}: ").append_text(verdict_text(outcome, plain=plain))
     say(console, end.append(f": {printable(reason)}"))
     if page is not None:

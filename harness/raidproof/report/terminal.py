@@ -1,4 +1,4 @@
-"""The report of a run on a terminal: tables and sentences of crash tests, promises and suites."""
+"""The report of a run on a terminal; the page of the run uses the same tables and sentences."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,13 +25,13 @@ from raidproof.verdict.wire import calls_of, total
 SETTING = "setting"
 """The group of columns with settings; all other groups have measured values."""
 RECOVERY = "recovery"
-"""The group of columns whose titles need its name."""
+"""The group of columns whose titles on a terminal begin with the name of the group."""
 MOST_NAMES = 3
-"""Number of configurations named in the last lines; the tables have all."""
+"""Greatest number of configurations that the last lines name; the tables name all."""
 
 
 def note(record: RunRecord, cycle: CrashTestRecord) -> str:
-    """Return a remark without which a verdict could be misread; empty if none is needed."""
+    """Return a remark on the verdict of a control, or of a crash test in an INVALID run; empty for other verdicts."""
     if cycle.control is not None:
         return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
     if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
@@ -40,47 +40,50 @@ def note(record: RunRecord, cycle: CrashTestRecord) -> str:
 
 
 def blames(cycle: CrashTestRecord) -> list[str]:
-    """Return the distinct blames in a crash test's verdicts, except those that its reason already contains."""
+    """Return the distinct blames in the verdicts of a crash test, without those that the test's reason contains."""
     named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
     return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
 
 
 def losses(cycle: CrashTestRecord) -> str:
-    """Return the numbers of lost files and bytes; empty if the server was not scanned."""
+    """Return a clause on the lost files and bytes of a crash test; empty if the ledger was not read on the server."""
     balance = cycle.on_server
     if balance is None:
         return ""
     if not balance.lost_total and not balance.lost_files:
-        return "no file, no byte lost"
+        return "no file and no data lost"
     return f"{plural(balance.lost_files, 'whole file')} and {data(balance.lost_bytes)} lost"
 
 
 def happening(cycle: CrashTestRecord) -> str:
-    """Return the fault, the policy of the disks' caches if there is one, and faults in effect from the beginning."""
+    """Return the main fault of a crash test as text, with the policy of the disks' caches and the faults before it."""
     named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
-    return named + "".join(f"; while {one.fault} ({one.target})" for one in cycle.during)
+    return named + "".join(f"; during {one.fault} ({one.target})" for one in cycle.during)
 
 
 def conditions(cycle: CrashTestRecord) -> str:
-    """Return the faults in effect from the beginning, with their proofs; empty if none."""
+    """Return the faults in effect before the clients began as text, with their proofs; empty without any."""
     return "; ".join(
         f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during
     )
 
 
 class Row(NamedTuple):
-    """The row of one promise."""
+    """A row of the table of promises: the numbers of operations of one kind."""
 
     promise: str
     acknowledged: int
+    """Number of acknowledged operations."""
     judged: int
+    """Number of acknowledged operations whose loss could have been seen."""
     lost: int
+    """Number of acknowledged operations that are missing."""
     calls: str
-    """Counts of the calls that the promise needs, over all promises; empty if calls were not counted."""
+    """Numbers of the NFS calls that the promise needs, of all kinds of operation together; empty if not counted."""
 
 
 def rows(cycle: CrashTestRecord, balance: Evidence) -> list[Row]:
-    """Return a row for each promise of a crash test, in the order of the README's table."""
+    """Return a row for each promise of a crash test, in the order of `PROMISES`; ``balance``: evidence of one scan."""
     sent = total(cycle.observed.calls or {})
     by = {"WRITE": stability(cycle)}
     found = []
@@ -95,39 +98,41 @@ def rows(cycle: CrashTestRecord, balance: Evidence) -> list[Row]:
 
 
 def stability(cycle: CrashTestRecord) -> str:
-    """Return the numbers of WRITEs by requested stability, in parentheses; empty if not captured."""
+    """Return the numbers of WRITE calls by requested stability, in parentheses; empty without captured packets."""
     writes = cycle.observed.replies.writes if cycle.observed.replies is not None else {}
     return f" ({', '.join(f'{count:,} {how}' for how, count in sorted(writes.items()))})" if writes else ""
 
 
 def dated(cycle: CrashTestRecord) -> str:
-    """Return a sentence on the operations dated by the server's replies on the wire; empty if not captured."""
+    """Return a sentence on the operations whose time is that of the server's reply; empty without captured packets."""
     replies = cycle.observed.replies
     if replies is None or not (replies.dated and replies.of and replies.reported_later_ms):
         return ""
     later_ms = replies.reported_later_ms
     return (
-        f" Of {replies.of:,} operations {replies.dated:,} are dated by the server's last reply on the wire. The"
-        f" clients' reports arrived {later_ms.median} ms later (median; {later_ms.least} to {later_ms.most} ms)."
+        f" The time of acknowledgement is that of the server's last reply on the wire for {replies.dated:,} of"
+        f" {replies.of:,} operations; the clients' reports arrived {later_ms.median} ms later (median; least"
+        f" {later_ms.least} ms, greatest {later_ms.most} ms)."
     )
 
 
 def left_out(cycle: CrashTestRecord) -> dict[str, str]:
-    """Return the reasons for which the ledger left out operations or workers, by kind."""
-    said: dict[str, str] = cycle.workload.get("left_out", {})
-    return said
+    """Return the kinds of operation that the ledger did not execute in a crash test, each with the reason."""
+    kinds: dict[str, str] = cycle.workload.get("left_out", {})
+    return kinds
 
 
 class Case(NamedTuple):
-    """A test of a suite that did not pass."""
+    """A test of a suite that did not pass, as a row of the page."""
 
     end: str
+    """Result of the test: ``failed``, ``failed, as expected``, ``unknown`` or ``skipped``."""
     name: str
     reason: str
 
 
 def cases(suite: SuiteRecord) -> Iterator[Case]:
-    """Yield the tests that did not pass: failed, of unknown result, or skipped."""
+    """Yield the tests of a suite that did not pass: first the failed ones, then unknown results, then skipped ones."""
     for end in ("failed", "unknown", "skipped"):
         for one in getattr(suite.outcomes, end):
             known = end == "failed" and one.name in suite.known
@@ -135,14 +140,14 @@ def cases(suite: SuiteRecord) -> Iterator[Case]:
 
 
 def counts(suite: SuiteRecord) -> str:
-    """Return the numbers of tests by result."""
+    """Return the numbers of a suite's tests by result, as text."""
     ends = ("passed", "failed", "skipped", "unknown")
     said = [f"{count(number_of)} {end}" for end in ends if (number_of := len(getattr(suite.outcomes, end)))]
     return ", ".join(said) or "no test ran"
 
 
 def suite_table(record: RunRecord) -> Table[SuiteRecord]:
-    """Return a row for each suite of a run."""
+    """Return the table of a run's suites."""
     return Table(
         [
             Field("suite", lambda suite: suite.title, names_row=True),
@@ -182,12 +187,12 @@ def crash_test_table(record: RunRecord) -> Table[Numbered]:
             *map(registered, all_columns()),
         ],
         list(enumerate(record.cycles, start=1)),
-        note="- is not known. Rates are from before the fault; operations are as found on the server after the fault.",
+        note="Speed: before the fault. Acknowledged work: read on the server after the fault. A value - is not known.",
     )
 
 
 def registered(column: Column) -> Field[Numbered]:
-    """Return the field of a registered column."""
+    """Return the column of the table of crash tests for a registered column."""
 
     def cell(one: Numbered) -> Cell:
         value = column.value(one[1])
@@ -199,7 +204,7 @@ def registered(column: Column) -> Field[Numbered]:
 
 
 def show(record: RunRecord, console: Console, report: Path | None = None) -> None:
-    """Print the tables, a line for each crash test, the run's outcome, and the path of the report."""
+    """Print the report of a run: tables, a line for each crash test, the outcome, and the path of the page."""
     if record.plan is not None:
         show_cells(record, console)
         show_cuts(record, console)
@@ -214,7 +219,7 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
 
 
 def show_cuts(record: RunRecord, console: Console) -> None:
-    """Print the losses by the power cuts of a plan, and a line for each that did not pass."""
+    """Print the table of a plan's power cuts, and a line for each power cut that did not pass."""
     if not record.cycles:
         return
     console.print(Text("Power cuts", style="bold"))
@@ -228,7 +233,7 @@ def show_cuts(record: RunRecord, console: Console) -> None:
 
 
 def show_cycles(record: RunRecord, console: Console) -> None:
-    """Print the verdict and safety of each crash test, the measured values, and a line for each crash test."""
+    """Print the tables of a run's crash tests, a line for each crash test, and what only some of them cannot prove."""
     console.print(verdict_table(record).drawn(console.width))
     for table in measured_tables(record, console.width):
         console.print()
@@ -237,13 +242,13 @@ def show_cycles(record: RunRecord, console: Console) -> None:
     for place, cycle in enumerate(record.cycles, start=1):
         say(console, line(record, place, cycle))
     for caveat, rows in caveats(record.cycles).items():
-        if len(rows) < len(record.cycles):  # a caveat of all rows makes no difference between them
+        if len(rows) < len(record.cycles):  # the page has the caveats of all rows
             say(console, f"only in row {', '.join(map(str, rows))}: {caveat}")
     console.print()
 
 
 def verdict_table(record: RunRecord) -> Table[Numbered]:
-    """Return the table of settings, verdict and safety, side by side at any width."""
+    """Return the table of the settings, verdict and safety of each crash test, which fits any width of a terminal."""
     table = crash_test_table(record)
     number, row, *verdicts = (field for field in table.fields if not field.group)
     settings = [field for field in table.fields if field.group == SETTING]
@@ -251,7 +256,7 @@ def verdict_table(record: RunRecord) -> Table[Numbered]:
 
 
 def measured_tables(record: RunRecord, width: int) -> Iterator[Table[Numbered]]:
-    """Yield as few tables of measured values as possible, at most ``width`` wide; groups are not divided."""
+    """Yield tables of the measured values that fit a terminal of ``width`` characters, as few as possible."""
     table = crash_test_table(record)
     measured = [field for field in table.fields if field.group not in ("", SETTING)]
     packed: list[Field[Numbered]] = []
@@ -267,7 +272,7 @@ def measured_tables(record: RunRecord, width: int) -> Iterator[Table[Numbered]]:
 
 
 def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
-    """Return the outcome of a crash test with its reason, blame and losses."""
+    """Return a line with the outcome of a crash test, its reason, blame and losses; ``place``: its number."""
     remark = note(record, cycle)
     said = Text(f"{place} {printable(cycle.title)} ({printable(happening(cycle))}): ")
     said.append_text(verdict_text(cycle.outcome, plain=safety_in(record, cycle).loses)).append(
@@ -276,13 +281,13 @@ def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
     said.append(f": {printable(cycle.reason)}")
     if unsaid := blames(cycle):
         said.append(f"; blame: {printable('; '.join(unsaid))}")
-    if gone := losses(cycle):
-        said.append(f"; {gone}")
+    if lost := losses(cycle):
+        said.append(f"; {lost}")
     return said
 
 
 def safety_line(record: RunRecord) -> Text:
-    """Return the configurations of a run by safety verdict, with some of their names."""
+    """Return a line with the names of a run's configurations by safety verdict."""
     said = Text("safety: ")
     for place, (word, names) in enumerate(by_safety(record).items()):
         said.append("; " if place else "").append_text(verdict_text(word))

@@ -1,4 +1,4 @@
-"""Formatting of values: three significant digits, exact counts, and `-` for unknown values."""
+"""Formatting of values for reports: three significant digits, exact counts, and `-` for unknown values."""
 
 import re
 from collections.abc import Sequence
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from raidproof.core.units import GIB, KIB, MIB
 
 UNKNOWN = "-"
+"""Text for a value that is not known."""
 # Characters that a terminal interprets or XML 1.0 forbids: control characters except tab and newline, surrogates,
 # noncharacters.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def number(value: float | None) -> str:
-    """Return a measured value with three significant digits."""
+    """Return a measured value as text with three significant digits."""
     if value is None:
         return UNKNOWN
     if 0 < abs(value) < 0.001:
@@ -24,12 +25,12 @@ def number(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """Return a count, exactly."""
+    """Return a count as text with all its digits."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def data(size_bytes: int | None) -> str:
-    """Return an amount of data in binary units."""
+    """Return an amount of data as text in binary units, such as ``4.00 MiB``."""
     if size_bytes is None:
         return UNKNOWN
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
@@ -39,7 +40,7 @@ def data(size_bytes: int | None) -> str:
 
 
 def plural(value: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun."""
+    """Return a count with its noun; ``one``: the singular, ``many``: the plural if it does not end with s."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
@@ -49,11 +50,11 @@ def printable(text: str) -> str:
 
 
 def span(ends: tuple[float, float] | None) -> str:
-    """Return the least and the greatest of several values."""
+    """Return a range as text; ``ends``: the least and the greatest value."""
     return UNKNOWN if ends is None else f"{number(ends[0])}-{number(ends[1])}"
 
 
 def some(names: Sequence[str], most: int, separator: str = "; ") -> str:
-    """Return the first names, and the number of the others."""
+    """Return the first ``most`` names as text, and the number of the other names."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return separator.join(names[:most]) + more

@@ -1,4 +1,8 @@
-"""Attribution of losses to disks that lied: an acknowledged flush covers all earlier writes to that disk."""
+"""Attribution of losses to lying disks, and verdicts from the disk engine's counters.
+
+An acknowledged flush of a disk promises that all earlier writes to the disk are durable. A lie is an acknowledged
+flush or FUA write that the disk did not execute.
+"""
 
 import json
 from bisect import bisect_left
@@ -22,33 +26,38 @@ from raidproof.verdict.ledger import Loss, balance_of
 from raidproof.workload.history import History, Operation, WorkerSpec
 
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
+"""Kinds of log records that change the content of a disk."""
 _READ = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
 OF_BLOCKS = frozenset({"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append"})
 """Kinds of operation whose blocks are page-aligned, so that write requests can be searched for them."""
 BEGUN_LATE_NS = 1_000_000_000
-"""Greatest delay of an operation's time stamp, in nanoseconds: the stamp is taken when the report arrives."""
+"""Greatest delay of an operation's time stamp, in nanoseconds: the host takes the stamp when the report arrives."""
 
 Requests = Sequence[Record]
 Block = tuple[int, int]
-"""File and byte offset, as in the header of a ledger's block."""
+"""Identity of a block of the ledger: file and byte offset, as in the block's header."""
 
 Disks = Mapping[str, Mapping[str, Any]]
-"""The engine's counters, by serial."""
+"""The disk engine's counters, by serial of the disk."""
 SYNCED = frozenset(KINDS) - {*METADATA} | {"append"}
-"""Kinds of operation each of which needs a flush of every member that was written to."""
+"""Kinds of operation that sync data: each operation needs a flush of every member that it wrote to."""
 LEAST_SYNCS = 10
-"""Least number of acknowledged syncs for a verdict: the first ones may be in progress on some members."""
+"""Least number of acknowledged syncs for a verdict: the first flushes may not have reached all members yet."""
 LOGGED = ("journal", "ppl")
-"""Consistency policies under which md decides when it flushes which member."""
-CORRUPTIONS = {DiskFaultKind.MISDIRECTED.value: "put elsewhere", DiskFaultKind.LOST_WRITES.value: "never done"}
+"""Consistency policies (mdadm(8)) with a log: md decides when it flushes which member."""
+CORRUPTIONS = {
+    DiskFaultKind.MISDIRECTED.value: "written to another place",
+    DiskFaultKind.LOST_WRITES.value: "acknowledged and not executed",
+}
+"""What the disk engine did with the writes that a disk fault of this kind affected, as text."""
 
 
 class Lies:
-    """The acknowledged but volatile requests in a write log up to one position, which `go` moves.
+    """The requests in a write log that lying disks may lose in a cut at the current position, which `go` moves.
 
-    ``records``: changes, flushes and changes of the cache mode in the order of effect; a request is identified by its
-    index in them.
+    ``records``: changes, flushes and changes of the cache mode in the order of their effect. A request is identified
+    by its index in ``records``.
     """
 
     def __init__(self, records: Requests, members: Sequence[MemberInfo]) -> None:
@@ -60,13 +69,14 @@ class Lies:
 
     def _begin(self) -> None:
         self.cut = 0
-        # By member: requests that may be lost, in the order of completion; issue and completion time of the last lie.
+        # For each member: the volatile requests with their completion times; issue and completion time of the last
+        # lying flush; whether the cache mode makes writes volatile.
         self._loose: list[dict[int, int]] = [{} for _ in self.members]
         self._latest: list[tuple[int, int]] = [(0, 0) for _ in self.members]
         self._loses = [info.mode.loses for info in self.members]
 
     def go(self, cut: int) -> None:
-        """Move to the position after the first ``cut`` records; a move backwards starts again at the beginning."""
+        """Move the position behind the first ``cut`` records; a move backwards reads the log from its beginning."""
         if cut < self.cut:
             self._begin()
         for number in range(self.cut, min(cut, len(self.records))):
@@ -97,17 +107,17 @@ class Lies:
 
     def _lie(self, flush: Record) -> None:
         self._latest[flush.member] = flush.issued_ns, flush.completed_ns
-        # A lying flush may have made a part of the requests durable.
+        # A lying flush may have made some of the requests durable.
         for sequence in kept_by(flush):
             place = bisect_left(self.records, sequence, key=lambda one: one.sequence)
             self._loose[flush.member].pop(place, None)
 
     def lost(self, kept: Collection[int] = ()) -> "Lost":
-        """Return the requests lost by lies if the cut is at this position and the requests in ``kept`` survived."""
+        """Return the requests lost by lies in a cut at the current position; the requests in ``kept`` survive it."""
         return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))}, kept)
 
     def _lost_by(self, member: int, kept: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Yield each lost request of a member that was acknowledged as durable, and when (nanoseconds)."""
+        """Yield each lost request that a member acknowledged as durable, with the instant of that lie in ns."""
         issued, completed = self._latest[member]
         for number, done_ns in self._loose[member].items():
             if number in kept:
@@ -118,12 +128,12 @@ class Lies:
                 yield number, done_ns
 
     def holds(self, number: int) -> bool:
-        """Return whether a request is durable on its disk."""
+        """Return whether a request is durable on its disk at the current position."""
         return number not in self._loose[self.records[number].member]
 
     @cached_property
     def blocks(self) -> dict[Block, list[tuple[int, int]]]:
-        """For each block of the ledger the write requests that carry it, with the block's generation."""
+        """For each block of the ledger, the write requests that contain it, with the block's generation in each."""
         found: dict[Block, list[tuple[int, int]]] = defaultdict(list)
         for number, record in enumerate(self.records):
             if record.kind is Kind.WRITE and not record.flags & Flag.ZEROES:
@@ -136,7 +146,11 @@ class Lies:
 
 
 class Lost:
-    """Requests that lying disks had acknowledged as durable and lost at one cut."""
+    """The requests that lying disks acknowledged as durable and lost at one cut.
+
+    ``by_member``: by index of the member, the lost requests with the instants (ns) of their false acknowledgements.
+    ``kept``: the requests that survived the cut.
+    """
 
     def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]], kept: Collection[int]) -> None:
         self._lies = lies
@@ -144,14 +158,15 @@ class Lost:
         self._requests = {number for lost in by_member.values() for number in lost}
         self._until_ns = max((until for lost in by_member.values() for until in lost.values()), default=None)
         self.disks = tuple(lies.members[member].serial for member, lost in sorted(by_member.items()) if lost)
-        """Serials of the disks that lost such a request."""
+        """Serials of the disks that lost a request that they had acknowledged as durable."""
 
     def explains(self, operation: Operation, worker: WorkerSpec) -> bool:
         """Return whether a lie of a disk explains the loss of an acknowledged operation.
 
-        A lie does not explain the loss of a block that reached no disk, or only a cache that was never flushed. A
-        block that is on its disk may be missing because metadata that leads to it was lost; so may a change of a
-        name. Then a lie explains only operations that began before the lie ended: later ones need another flush.
+        A lie explains the loss of a block whose write request was lost. It does not explain the loss of a block that
+        reached no disk, or only a cache that was not flushed afterwards. A block that is durable on its disk, and the
+        change of a name, can be missing because a lie lost metadata of the file system. Then the operation must have
+        begun before the lie ended: a later operation needs another flush.
         """
         if self._until_ns is None:
             return False
@@ -165,7 +180,7 @@ class Lost:
         return self._until_ns >= operation.issued_ns - BEGUN_LATE_NS
 
     def _writes_of(self, place: int, least: int, worker: WorkerSpec) -> list[int]:
-        """Return the requests before the cut that carry a block in generation ``least`` or later."""
+        """Return the requests before the cut that contain a block in generation ``least`` or a later one."""
         carried = self._lies.blocks.get((worker.file, place * BLOCK), ())
         return [number for number, generation in carried if number < self._lies.cut and generation >= least]
 
@@ -174,10 +189,10 @@ class Lost:
 
 
 def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Conditions:
-    """Return conditions that blame lying disks only for losses that their lies explain.
+    """Return the conditions with lying disks to blame if their lies explain the losses, else without lying disks.
 
-    On an async export one explained loss suffices, as the others are excused. Otherwise a single unexplained loss
-    makes the stack responsible, whatever the disks did.
+    On an async export a single explained loss suffices to blame the disks, because the export excuses the others. On
+    a sync export the lies must explain every loss: the stack is to blame for an unexplained one.
     """
     lying = replace(conditions, lying_disks=lost.disks)
     honest = replace(conditions, lying_disks=())
@@ -189,7 +204,7 @@ def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Condit
 
 
 def read_lies(path: Path) -> Lies:
-    """Return the lies in a stored write log, positioned at its first power cut.
+    """Return the `Lies` of a stored write log, positioned at the first power cut in the log, or at its end.
 
     Raises:
         LogError: the file is not a write log, or is damaged.
@@ -206,10 +221,10 @@ def read_lies(path: Path) -> Lies:
 
 
 def of_lies(cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions) -> Conditions:
-    """Return conditions that blame lying disks only if their lies explain the server's losses.
+    """Return the conditions of a crash test with lying disks to blame only if their lies explain the server's losses.
 
-    The log does not contain which cached requests survived the cut, so all of them count as lost. Without a log every
-    loss is blamed on the lying disks.
+    The write log does not contain which cached requests survived the cut, so all of them count as lost. Without a
+    stored log the conditions are unchanged: lying disks are to blame for every loss.
     """
     log, found = (directory / (path or "none") for path in (cycle.files.write_log, cycle.files.on_server))
     if not (conditions.lying_disks and log.is_file()):
@@ -217,10 +232,11 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     lost = read_lies(log).lost()
     if cycle.not_recovered is not None:
-        # Everything is lost. A disk cannot have lost what never reached a disk.
+        # Every acknowledged operation is lost.
         by_number = {worker.number: worker for worker in workers}
-        told = history.acknowledged(cycle.fault_at_ns)
-        return blamed(conditions, [Loss(one, by_number[one.worker], cycle.not_recovered) for one in told], lost)
+        acknowledged = history.acknowledged(cycle.fault_at_ns)
+        losses = [Loss(one, by_number[one.worker], cycle.not_recovered) for one in acknowledged]
+        return blamed(conditions, losses, lost)
     if not found.is_file():
         return conditions
     balance = balance_of(
@@ -237,12 +253,12 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
 
 
 def judge_flushes(start: Mapping[str, Counters], end: Disks, synced: int) -> Verdict:
-    """Judge that each written member received at least one flush, so that no layer above drops them all.
+    """Judge that each member that received writes also received a flush or FUA write: no layer above drops them all.
 
-    One flush is enough to pass, as the necessary number depends on the layout of the data, which is not known here.
+    A single flush is enough for PASS, because the necessary number depends on the layout of the data on the members.
 
-    ``start`` and ``end``: counters when the clients began, and at the cut or the end of their work; ``synced``: count
-    of operations of the kinds `SYNCED` that were acknowledged in between.
+    ``start`` and ``end``: the counters when the clients began, and at the cut or at the end of the clients' work.
+    ``synced``: number of operations of the kinds `SYNCED` that were acknowledged in this time.
     """
     checker = "flushes reach the disks"
     begun = {serial: start.get(serial, Counters(serial)) for serial in end}
@@ -251,33 +267,35 @@ def judge_flushes(start: Mapping[str, Counters], end: Disks, synced: int) -> Ver
     if not any(written.values()):
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="no member disk received a write")
     if synced < LEAST_SYNCS:
-        reason = f"{synced} synced operations were acknowledged: too few to judge"
+        reason = f"only {synced} syncing operations were acknowledged, at least {LEAST_SYNCS} are needed"
         return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason, of_the_stack=True)
     if never := sorted(serial for serial, count in written.items() if count and not grown[serial]):
-        said = ", ".join(f"{serial} ({written[serial]:,} writes)" for serial in never)
-        reason = f"{synced:,} synced operations were acknowledged, but no flush reached {said}"
-        detail = f"the layer above {', '.join(never)} passes no flushes on"
+        disks = ", ".join(f"{serial} ({written[serial]:,} writes)" for serial in never)
+        reason = f"{synced:,} syncing operations were acknowledged, but no flush reached {disks}"
+        detail = f"the layer above {', '.join(never)} sends no flushes"
         blame = Blame(culprit=Culprit.STACK, cause=Cause.NO_FLUSHES_SENT, members=tuple(never), detail=detail)
         return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
-    reason = f"{sum(grown.values()):,} flushes and FUA writes for {synced:,} acknowledged operations"
+    reason = f"the members received {sum(grown.values()):,} flushes and FUA writes for {synced:,} syncing operations"
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
 
 
 def flushes_of(counters: Mapping[str, Any]) -> int:
-    """Return the number of flushes and FUA writes that a disk received."""
+    """Return the sum of the flushes and the FUA writes that a disk received."""
     return int(counters.get("flushes", 0)) + int(counters.get("fua", 0))
 
 
 def corrupted_by(disks: Disks) -> Blame | None:
-    """Return the blame of drives with misdirected or lost writes, as counted by the disk engine; None without any."""
-    said, members = [], []
+    """Return the blame on drives with misdirected or lost writes, counted by the disk engine; None without any."""
+    details, members = [], []
     for serial, counters in disks.items():
         for hit in counters.get("struck") or ():
-            # An enum member, or its value in a record that was read back.
+            # The kind is an enum member, or text in a record that was read back.
             kind = getattr(hit["kind"], "value", hit["kind"])
             if kind in CORRUPTIONS and hit["times"]:
                 members.append(serial)
-                said.append(f"{hit['times']:,} writes to {serial} were {CORRUPTIONS[kind]}")
-    if not said:
+                details.append(f"{hit['times']:,} writes to {serial} were {CORRUPTIONS[kind]}")
+    if not details:
         return None
-    return Blame(culprit=Culprit.DISKS, cause=Cause.MISPLACED_WRITES, members=tuple(members), detail="; ".join(said))
+    return Blame(
+        culprit=Culprit.DISKS, cause=Cause.MISPLACED_WRITES, members=tuple(members), detail="; ".join(details)
+    )

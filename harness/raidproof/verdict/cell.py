@@ -12,12 +12,12 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome, and_errors
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 
-SAYS_NOTHING = {
+PROVES_NOTHING = {
     Outcome.ERROR: "the rig failed",
     Outcome.SKIP: "a requirement is missing",
     Outcome.INVALID: "a control misbehaved",
 }
-"""Outcomes of a crash test that prove nothing about its configuration, with the reason."""
+"""Outcomes of a crash test that prove nothing about its configuration, each with the reason."""
 
 
 class SafetyWord(StrEnum):
@@ -28,7 +28,7 @@ class SafetyWord(StrEnum):
     LOSES_DATA = "LOSES DATA"
     """An acknowledged operation was lost or damaged, whether by design or not."""
     NOT_SHOWN = "NOT SHOWN"
-    """The run proves neither."""
+    """The run proves neither safety nor a loss."""
 
 
 class Safety(BaseModel):
@@ -38,51 +38,49 @@ class Safety(BaseModel):
 
     word: SafetyWord
     lost: int | None = None
-    """Number of acknowledged operations that were lost; None where they cannot be counted."""
+    """Number of acknowledged operations that were lost; None if it is not known."""
     acknowledged: int | None = None
+    """Number of acknowledged operations; None if it is not known."""
     seconds: float | None = None
-    """Time from the earliest lost acknowledgement to the fault."""
+    """Time from the earliest lost acknowledgement to the fault, in seconds; None if it is not known."""
     why: str = ""
-    """Reason, shown in place of counts."""
+    """Reason of the verdict, which `size` returns in place of the counts; empty if the counts are the reason."""
 
     @property
     def loses(self) -> bool:
-        """Whether a loss was seen."""
+        """Whether the configuration lost data."""
         return self.word is SafetyWord.LOSES_DATA
 
     @property
     def size(self) -> str:
-        """The text that follows the verdict word: counts or a reason."""
+        """The text after the word of the verdict: the counts, or the reason."""
         if self.why or self.lost is None or self.acknowledged is None:
             return self.why
         if not self.lost:
             return f"all {self.acknowledged:,} acknowledged operations survived"
-        return f"{self.lost:,} of {self.acknowledged:,} acknowledged operations{self._seconds}"
+        since = "" if self.seconds is None else f", the earliest {self.seconds:.1f} s before the fault"
+        return f"{self.lost:,} of {self.acknowledged:,} acknowledged operations lost{since}"
 
     @property
     def brief(self) -> str:
-        """The verdict for a narrow column: counts instead of a sentence, and no reason."""
+        """The verdict as text for a narrow column: the word, with counts or the reason of a loss."""
         if self.lost is None or self.acknowledged is None:
             return f"{self.word}: {self.why}" if self.loses else self.word.value
         if not self.lost:
             return f"{self.word}: 0 of {self.acknowledged:,} lost"
-        return f"{self.word}: {self.lost:,} of {self.acknowledged:,}{self._seconds}"
-
-    @property
-    def _seconds(self) -> str:
-        return f", {self.seconds:.1f} s" if self.lost and self.seconds is not None else ""
+        return f"{self.word}: {self.lost:,} of {self.acknowledged:,} lost"
 
     def __str__(self) -> str:
         return f"{self.word}: {self.size}" if self.size else self.word.value
 
 
 def not_shown(why: str) -> Safety:
-    """Return the verdict of a run that proves neither safety nor loss."""
+    """Return the verdict NOT SHOWN with its reason."""
     return Safety(word=SafetyWord.NOT_SHOWN, why=why)
 
 
 def loses_data(why: str) -> Safety:
-    """Return the verdict on a loss that cannot be counted in operations."""
+    """Return the verdict LOSES DATA for a loss whose number of operations is not known; ``why``: what was lost."""
     return Safety(word=SafetyWord.LOSES_DATA, why=why)
 
 
@@ -98,34 +96,35 @@ def judge_safety(
 ) -> Safety:
     """Return the safety of a configuration from the outcome and the evidence of its crash test.
 
-    ``seen``: the evidence of each place of observation, the server first; ``memory_lost``: whether the server lost its
-    memory in the fault, without which survival proves nothing.
+    ``seen``: the evidence of each place of observation, the server first. ``memory_lost``: whether the server lost its
+    memory in the fault; if not, the survival of all operations proves nothing. ``seconds``: time from the earliest
+    lost acknowledgement to the fault. ``not_recovered``: how the storage failed to recover; None if it recovered.
     """
-    if (nothing := SAYS_NOTHING.get(outcome)) is not None:
+    if (nothing := PROVES_NOTHING.get(outcome)) is not None:
         return not_shown(nothing)
     if not_recovered is not None:
-        return loses_data("everything, the storage did not recover")
+        return loses_data("all data, the storage did not recover")
     if (loss := next((one for one in seen if one.lost_total), None)) is not None:
         if set(loss.lost) <= {"close"} and outcome is Outcome.INCONCLUSIVE:
-            return not_shown(reason)  # under a delegation close promises nothing
+            return not_shown(reason)  # under a write delegation close promises nothing
         counted = {"lost": loss.lost_total, "acknowledged": loss.acknowledged_total, "seconds": seconds}
         return Safety.model_validate({"word": SafetyWord.LOSES_DATA, **counted})
     if damaged := max((one.broken_blocks for one in seen), default=0):
         return loses_data(f"{damaged:,} blocks damaged")
     if outcome is not Outcome.PASS:
         return not_shown(reason)
-    told = max((one.acknowledged_total for one in seen[:1]), default=0)
-    if not told:
-        return not_shown("nothing was acknowledged")
+    acknowledged = max((one.acknowledged_total for one in seen[:1]), default=0)
+    if not acknowledged:
+        return not_shown("no operation was acknowledged")
     if not memory_lost:
-        return not_shown("the server's power was not cut")
+        return not_shown("the server did not lose its memory")
     if not export_sync:
-        return not_shown("an async export lost nothing this time")
-    return Safety(word=SafetyWord.SAFE, lost=0, acknowledged=told)
+        return not_shown("the export is async, but this fault lost no operation")
+    return Safety(word=SafetyWord.SAFE, lost=0, acknowledged=acknowledged)
 
 
 def safety_of(cycle: CrashTestRecord) -> Safety:
-    """Return the safety of the configuration of one crash test, regardless of the rest of the run."""
+    """Return the safety of the configuration of one crash test, without regard to the outcome of the run."""
     return judge_safety(
         cycle.outcome,
         cycle.reason,
@@ -138,32 +137,32 @@ def safety_of(cycle: CrashTestRecord) -> Safety:
 
 
 def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
-    """Return the safety of a configuration of a run; NOT SHOWN if the run is INVALID."""
+    """Return the safety of one configuration of a run: of a crash test or a cell. NOT SHOWN if the run is INVALID."""
     if record.outcome is Outcome.INVALID:
         return not_shown("the run is INVALID")
     return safety_of(part) if isinstance(part, CrashTestRecord) else safety_of_cell(record, part)
 
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
-    """Return the safety of a cell from its power cut and the crash states explored from it."""
+    """Return the safety of a cell, from its power cut and from the exploration of the power cut's crash states."""
     cycle = next((one for one in record.cycles if one.name == cell.cycle), None)
     if cycle is None:
-        return not_shown("no power was cut")
+        return not_shown("no power cut was made in this configuration")
     cut, explored = safety_of(cycle), cell.explored
     if explored is None or cut.word is not SafetyWord.SAFE or explored.outcome is Outcome.PASS:
         return cut
     if explored.outcome is Outcome.FAIL:
-        return loses_data(f"in {explored.broken:,} of {explored.judged:,} crash states")
-    return not_shown(f"crash states: {explored.reason}")
+        return loses_data(f"in {explored.broken:,} of {explored.judged:,} explored crash states")
+    return not_shown(f"exploration of crash states: {explored.reason}")
 
 
 def configurations(record: RunRecord) -> list[CrashTestRecord | CellRecord]:
-    """Return the configurations of a run: the cells of a plan, else the crash tests that are no controls."""
+    """Return the configurations of a run: the cells of its plan, or without a plan its crash tests except controls."""
     return [*record.cells] if record.plan else [cycle for cycle in record.cycles if cycle.control is None]
 
 
 def by_safety(record: RunRecord) -> dict[SafetyWord, list[str]]:
-    """Return the names of a run's configurations by safety verdict, in the order of `SafetyWord`."""
+    """Return the names of a run's configurations, grouped by safety verdict in the order of `SafetyWord`."""
     named: dict[SafetyWord, list[str]] = {word: [] for word in SafetyWord}
     for part in configurations(record):
         name = part.title if isinstance(part, CrashTestRecord) else part.name
@@ -172,12 +171,12 @@ def by_safety(record: RunRecord) -> dict[SafetyWord, list[str]]:
 
 
 def losing(record: RunRecord) -> bool:
-    """Return whether any configuration of a run loses data, so that a PASS does not mean safe."""
+    """Return whether any configuration of a run loses data: then PASS does not mean that the storage is safe."""
     return any(safety_in(record, part).loses for part in configurations(record))
 
 
 def judge_cells(record: RunRecord) -> None:
-    """Fill in the judged fields of a run's cells, and rank the comparable cells."""
+    """Fill in the judged fields of a run's cells, and rank the cells of each workload."""
     cycles = {cycle.name: cycle for cycle in record.cycles}
     misbehaved = next((one for one in record.cycles if one.control and one.outcome is Outcome.INVALID), None)
     for cell in record.cells:
@@ -188,9 +187,10 @@ def judge_cells(record: RunRecord) -> None:
 
 
 def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: CrashTestRecord | None = None) -> None:
-    """Fill in the outcome of a cell, its limit, and whether it may be ranked.
+    """Fill in the judged fields of a cell, except its rank.
 
-    A control that misbehaved makes the cell INVALID, whatever else was observed.
+    ``cycle``: the crash test that cut the power of this configuration. ``misbehaved``: a control that did not give its
+    expected result, which makes every cell INVALID.
     """
     cell.rank, cell.flag = None, None
     cell.limit, cell.cause = most_common_limit(cell)
@@ -207,7 +207,10 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: Cras
 
 
 def most_common_limit(cell: CellRecord) -> tuple[str, str]:
-    """Return the most common limit of the repetitions, and the cause in the repetition nearest to the median."""
+    """Return the most common limit of a cell's repetitions, and the cause of this limit as a sentence.
+
+    The cause is that of the repetition with this limit whose value is nearest to the median.
+    """
     worked = [repeat for repeat in cell.repeats if repeat.value is not None]
     if not worked or cell.median is None:
         return "unknown", ""
@@ -220,75 +223,75 @@ def most_common_limit(cell: CellRecord) -> tuple[str, str]:
 
 
 def what_was_lost(cycle: CrashTestRecord) -> str:
-    """Return the loss by a power cut: the counts of lost and acknowledged operations."""
+    """Return the loss by a power cut as text: ``LOST of ACKNOWLEDGED`` operations, ``everything`` or ``unknown``."""
     if cycle.not_recovered is not None:
         return "everything"
     if cycle.on_server is None:
         return "unknown"
-    lost, told = cycle.on_server.lost_total, cycle.on_server.acknowledged_total
-    return f"{lost:,} of {told:,}"
+    return f"{cycle.on_server.lost_total:,} of {cycle.on_server.acknowledged_total:,}"
 
 
 def conclude_cell(cell: CellRecord, cycle: CrashTestRecord | None) -> tuple[Outcome, str]:
-    """Return the outcome of a cell and the reason: PASS if it was measured and no tested promise was broken."""
+    """Return the outcome of a cell and the reason: PASS if the cell was measured and no tested promise was broken."""
     if cell.not_effective is not None:
         return Outcome.FAIL, cell.not_effective
     if cycle is not None and cycle.outcome is not Outcome.PASS:
         return cycle.outcome, cycle.reason
     if cell.explored is not None and cell.explored.outcome is not Outcome.PASS:
-        return cell.explored.outcome, f"crash states: {cell.explored.reason}"
+        return cell.explored.outcome, f"exploration of crash states: {cell.explored.reason}"
     failed = [repeat.rig_error for repeat in cell.repeats if repeat.rig_error]
     if not cell.measured:
         return (Outcome.ERROR, failed[0]) if failed else (Outcome.INCONCLUSIVE, "not measured")
+    measured = f"measured {len(cell.measured)} time{'' if len(cell.measured) == 1 else 's'}"
     if failed:
-        return Outcome.PASS, f"measured {len(cell.measured)} times; failed repetitions: {len(failed)}, {failed[0]}"
-    return Outcome.PASS, f"measured {len(cell.measured)} times"
+        return Outcome.PASS, f"{measured}; repetitions in which the rig failed: {len(failed)}, {failed[0]}"
+    return Outcome.PASS, measured
 
 
 def flags(cell: CellRecord) -> list[str]:
-    """Return the caveats about the measured value of a cell."""
+    """Return the caveats about the measured value of a cell, as clauses."""
     said = []
     ratio = cell.ratio
     if ratio is not None and ratio < LEAST_SHARE:
         limit = (cell.expected or {}).get("limit")
         likely = f" ({likely_cause(limit)})" if limit else ""
-        said.append(f"{ratio:.0%} of what the hardware should give{likely}")
+        said.append(f"the median is {ratio:.0%} of the value expected of the hardware{likely}")
     if cell.unstable:
-        said.append("repetitions vary widely: the median is unreliable")
+        said.append("the repetitions vary widely: the median is unreliable")
     worked = [repeat for repeat in cell.repeats if repeat.value is not None]
     if cached := next((one.regime for one in worked if one.regime and one.regime.get("cache")), None):
-        said.append(f"measures the {cached['cache']}")
+        said.append(f"the workload measures the {cached['cache']}")
     if any((repeat.steady or {}).get("steady") is False for repeat in worked):
-        said.append("no steady state")
+        said.append("the workload reached no steady state")
     if any((repeat.derived or {}).get("syncing") for repeat in worked):
-        said.append("a resync was running")
+        said.append("a resync was running during the measurement")
     said += dict.fromkeys(one.caveat for one in worked if one.caveat)
     return said
 
 
 def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
-    """Return why a cell cannot be ranked; None if it can."""
+    """Return the reason why a cell has no rank; None if the cell can be ranked."""
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"
     if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
-        return f"breaks its promises: {what_was_lost(cycle)} acknowledged operations lost"
+        return f"the power cut lost {what_was_lost(cycle)} acknowledged operations"
     if not cell.asked.get("export", {}).get("sync", True):
-        return "async export: promises nothing"
+        return "the export is async: its acknowledgements promise nothing"
     return why_not_of_the_hardware(cell)
 
 
 def why_not_of_the_hardware(cell: CellRecord) -> str | None:
-    """Return why a measured value does not reflect the requested hardware; None if it does."""
+    """Return the reason why a cell's value is no measure of the requested hardware; None if it is one."""
     cached = next((one.regime for one in cell.repeats if one.regime and not one.regime.get("accepted", True)), None)
     if cached is not None:
-        return f"measures a cache: {cached.get('reason', 'the working set fits into it')}"
+        return f"the workload measures a cache: {cached.get('reason', 'the working set fits into it')}"
     if cell.limit in set(Limit) and not Limit(cell.limit).rankable:
         return f"limited by the {cell.limit} of this machine, not by the requested hardware"
     return None
 
 
 def rank(cells: Sequence[CellRecord]) -> None:
-    """Number the comparable cells, the fastest first."""
+    """Fill in the ranks of the rankable cells of one workload, the fastest first, and flag overlapping ranges."""
     comparable = [cell for cell in cells if cell.rankable and cell.median is not None]
     ordered = sorted(comparable, key=lambda one: -(one.median or 0.0))
     for place, cell in enumerate(ordered, start=1):
@@ -296,12 +299,12 @@ def rank(cells: Sequence[CellRecord]) -> None:
         better = ordered[place - 2] if place > 1 else None
         # A single repetition has no range that could overlap.
         if better and min(len(better.measured), len(cell.measured)) > 1 and max(cell.measured) >= min(better.measured):
-            tie = f"not distinguishable from rank {place - 1}: the ranges overlap"
+            tie = f"not distinguishable from rank {place - 1}: the ranges of the repetitions overlap"
             cell.flag = f"{cell.flag}; {tie}" if cell.flag else tie
 
 
 def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a plan's run: of its worst cell, or of a control that did not pass."""
+    """Return the outcome and the reason of a plan's run: of its worst cell, else of a control that did not pass."""
     if not record.cells:
         return Outcome.INCONCLUSIVE, "no cell was measured"
     for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
@@ -313,7 +316,7 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
         return control.outcome, f"{control.title}: {control.reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
     if not best:
-        return Outcome.INCONCLUSIVE, "no cell can be ranked; the table gives the reason for each"
+        return Outcome.INCONCLUSIVE, "no cell has a rank; the table gives the reason for each cell"
     words = "; ".join(
         f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best
     )
@@ -321,6 +324,6 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:
-    """Return a summary of a run's controls; empty without controls."""
-    missing = [f"{one.title} is not possible here: {one.reason}" for one in controls if one.outcome is Outcome.SKIP]
+    """Return a clause about the controls of a run that passed; empty without controls."""
+    missing = [f"{one.title} was skipped: {one.reason}" for one in controls if one.outcome is Outcome.SKIP]
     return "; ".join(missing) if missing else "the controls behaved" if controls else ""

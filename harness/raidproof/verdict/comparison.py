@@ -1,4 +1,7 @@
-"""Comparison of two runs of one plan on two sides, from their records alone, by ranges; without statistics."""
+"""Comparison of two runs of one plan with different software (the sides base and new), from their records.
+
+Two values differ if the ranges of their repetitions do not overlap; there is no statistical test.
+"""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -14,41 +17,45 @@ from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware
 
 BASE, NEW = "base", "new"
 COMPARISON_SCHEMA = 1
-PASSING = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
-"""Transient fields of a layer's state, which do not depend on how the layer was built."""
+TRANSIENT = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
+"""Fields of a layer's state that do not depend on how the layer was built; they are not compared."""
 NAMES = ("uuid=", "fsid=", "clientaddr=")
-"""Prefixes of options that differ in every build."""
+"""Beginnings of options whose values differ each time a layer is built; they are not compared."""
 
 
 class Finding(StrEnum):
-    """The result of the comparison of a cell's two sides."""
+    """The result of the comparison of the values of one cell on both sides."""
 
     HIGHER = "higher"
-    """Every repetition of new measured more than any of base."""
+    """Every value of new is greater than every value of base."""
     LOWER = "lower"
+    """Every value of new is less than every value of base."""
     NONE = "no difference shown"
     """The ranges of the repetitions overlap."""
     SINGLE = "one repetition"
-    """A side has a single repetition, so that its range is not known."""
+    """A side has a single value, so that its range is not known."""
     NOT_COMPARABLE = "not comparable"
-    """The value of a side reflects the rig, not the requested hardware."""
+    """The value of a side is a measure of the rig or of a cache, and not of the requested hardware."""
     ONE_SIDED = "not measured"
     """At least one side has no value."""
 
 
 class SideCell(Strict):
-    """A cell on one side."""
+    """The values and the verdict of one cell on one side."""
 
     values: list[float]
-    """The value of each repetition that worked."""
+    """The value of each repetition without an error, in `Pair.unit`."""
     median: float | None
     spread: tuple[float, float] | None
     """The least and the greatest value."""
     failed: int
-    """Number of repetitions that ended with a rig error."""
+    """Number of repetitions in which the rig failed."""
     limit: str
+    """The resource that limited most repetitions."""
     cause: str
+    """The limit as a sentence."""
     flag: str | None
+    """Caveats about the value; None without any."""
     lost: str | None
     """The loss by a power cut, as text; None without a power cut."""
     outcome: Outcome
@@ -56,50 +63,59 @@ class SideCell(Strict):
 
 
 class Pair(Strict):
-    """A cell on both sides."""
+    """One cell of the plan on both sides."""
 
     name: str
     workload: str
-    """Cells with the same text measure the same thing."""
+    """Key of the cell's workload; only cells with the same key can be compared."""
     unit: str
+    """Name of the compared value, which ends with its unit: ``write_mb_s``."""
     base: SideCell
     new: SideCell
     ratio: float | None
-    """Median of new over median of base."""
+    """Median of new divided by median of base; None if one of them is missing or 0."""
     finding: Finding
     why: str = ""
-    """Why the two values cannot be compared."""
+    """The reason for the finding, as a clause; empty for HIGHER and LOWER."""
 
 
 class SideCut(Strict):
-    """The loss by a power cut on one side."""
+    """The verdict on a power cut on one side, and its loss."""
 
     outcome: Outcome
     reason: str
     lost_words: str
+    """The loss as text, such as ``0 of 1,417`` operations."""
     acknowledged: int | None = None
+    """Number of acknowledged operations; None if the storage could not be read."""
     lost: int | None = None
     """Number of acknowledged operations that were lost; None if the storage could not be read."""
     loss_window_s: float | None = None
+    """Time in seconds from the earliest lost acknowledgement to the cut."""
     recovery_s: float | None = None
+    """Time in seconds from power on to the first acknowledgement; None if a stage was not measured."""
 
 
 class CutPair(Strict):
-    """The power cut of one configuration on both sides; None on a side without one."""
+    """The power cut of one configuration on both sides."""
 
     title: str
     base: SideCut | None
+    """The power cut on the base side; None if none was made."""
     new: SideCut | None
+    """The power cut on the new side; None if none was made."""
 
 
 class Version(Strict):
-    """The effective version of one component of a machine on each side; None if not known."""
+    """The effective version of one component of a machine on each side."""
 
     machine: str
     what: str
-    """``kernel``, or a package."""
+    """The component: ``kernel``, ``kernel's build``, or the name of a package."""
     base: str | None
+    """The version on the base side; None if it is not installed, or not known."""
     new: str | None
+    """The version on the new side; None if it is not installed, or not known."""
 
     @property
     def differs(self) -> bool:
@@ -108,30 +124,33 @@ class Version(Strict):
 
 
 class Built(Strict):
-    """A field with different effective values on the two sides."""
+    """A field of the configuration whose effective values differ between the two sides."""
 
     field: str
     """Dotted path, the layer first: ``filesystem.features``."""
     base: str
-    """Value on the base side; of a list, only the elements that the other side lacks."""
+    """Value on the base side; of a list, only the elements that the new side lacks."""
     new: str
+    """Value on the new side; of a list, only the elements that the base side lacks."""
     cells: list[str]
+    """Names of the cells in which the values differ."""
 
 
 class Side(Strict):
-    """One side as a run."""
+    """The run of one side."""
 
     run: str
-    """The name of the side's run, which has a record and a report."""
+    """The name of the run, which has a record and a report."""
     asked: dict[str, str]
     """The requested software by machine, as on the command line."""
     outcome: Outcome
     reason: str
     visits_s: float = 0.0
+    """Wall time of all repetitions, in seconds."""
 
 
 class ComparisonRecord(Strict):
-    """Two sides, compared."""
+    """The stored comparison of two sides."""
 
     schema_version: int = COMPARISON_SCHEMA
     name: str
@@ -142,13 +161,15 @@ class ComparisonRecord(Strict):
     base: Side
     new: Side
     alike: bool
-    """Whether both sides requested the same (A/A run), so that differences are due to chance."""
+    """Whether both sides requested the same software (A/A run), so that differences are due to chance."""
     versions: list[Version]
+    """The versions of all components of all machines."""
     built: list[Built]
-    """Settings that are effective differently on the two sides, although the request is the same."""
+    """The fields whose effective values differ, although both sides requested the same configuration."""
     pairs: list[Pair]
     cuts: list[CutPair]
     notes: list[str] = Field(default_factory=list)
+    """Notes for the reader about how the machines ran."""
     cannot_prove: list[str] = Field(default_factory=list)
     """What a run on this provider cannot prove."""
     outcome: Outcome
@@ -156,7 +177,7 @@ class ComparisonRecord(Strict):
 
     @property
     def different(self) -> list[Version]:
-        """The components whose effective versions differ."""
+        """The components whose effective versions differ between the sides."""
         return [one for one in self.versions if one.differs]
 
 
@@ -198,7 +219,7 @@ def side_of(run: RunRecord) -> Side:
 
 
 def asked_of(run: RunRecord) -> dict[str, str]:
-    """Return the requested software of each machine."""
+    """Return the requested software of each machine of a run."""
     found = {one.name: one.asked for one in run.environment.machines} if run.environment else {}
     return {
         str(machine["name"]): found.get(str(machine["name"])) or "not booted"
@@ -207,12 +228,12 @@ def asked_of(run: RunRecord) -> dict[str, str]:
 
 
 def asked_alike(base: RunRecord, new: RunRecord) -> bool:
-    """Return whether both sides requested the same."""
+    """Return whether both sides requested the same machines with the same software."""
     return base.topology == new.topology
 
 
 def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
-    """Yield the effective versions of every machine on both sides: the kernel, then each package."""
+    """Yield the effective versions on both sides for every machine: first the kernel's, then those of each package."""
     if base.environment is None or new.environment is None:
         return
     others = {machine.name: machine for machine in new.environment.machines}
@@ -222,7 +243,7 @@ def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
 
 
 def versions_on(base: MachineRecord, new: MachineRecord) -> Iterator[Version]:
-    """Yield the effective versions of one machine on both sides."""
+    """Yield the effective versions on both sides for one machine."""
     yield Version(machine=base.name, what="kernel", base=base.kernel, new=new.kernel)
     if base.kernel == new.kernel and base.build != new.build:
         yield Version(machine=base.name, what="kernel's build", base=base.build, new=new.build)
@@ -232,7 +253,7 @@ def versions_on(base: MachineRecord, new: MachineRecord) -> Iterator[Version]:
 
 
 def why_nothing_is_compared(base: RunRecord, new: RunRecord) -> str | None:
-    """Return why requested and effective versions of the sides allow no comparison; None if they allow one."""
+    """Return the reason why two runs cannot be compared, by their software versions; None if they can be compared."""
     if base.environment is None or new.environment is None:
         return None
     differs = any(one.differs for one in versions_of(base, new))
@@ -241,26 +262,27 @@ def why_nothing_is_compared(base: RunRecord, new: RunRecord) -> str | None:
     if differs:
         return None
     return (
-        "the sides requested different software, but every machine runs the same versions: nothing was compared "
-        "(a custom kernel or package needs a distinct version)"
+        "the sides requested different software, but every machine runs the same versions on both sides: nothing was "
+        "compared (give a custom kernel or package a distinct version)"
     )
 
 
 def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]:
-    """Return the fields whose effective values differ on the two sides of a cell.
+    """Return the fields whose effective values differ between the two sides of a cell.
 
-    Cells with the same difference share an entry. So do members and clients, whose names become a star.
+    Cells with the same difference share an entry. Members or clients with the same difference share an entry, too: a
+    star stands for their names.
     """
     found: dict[tuple[str, str, str], list[str]] = {}
     for base, new in pairs:
-        # A side on which nothing was built does not count as different.
+        # A side on which no layer was built has no effective values.
         if not (base.effective and new.effective):
             continue
         ours, theirs = leaves(base), leaves(new)
         for field in dict.fromkeys([*ours, *theirs]):
-            words = apart(ours.get(field), theirs.get(field))
-            if words[0] != words[1]:
-                found.setdefault((field, *words), []).append(base.name)
+            values = difference(ours.get(field), theirs.get(field))
+            if values[0] != values[1]:
+                found.setdefault((field, *values), []).append(base.name)
     alike: dict[tuple[str, str, str, str, tuple[str, ...]], list[str]] = {}
     for (field, old, changed), cells in found.items():
         layer, leaf = field.partition(".")[0], field.rpartition(".")[2]
@@ -272,7 +294,7 @@ def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]
 
 
 def starred(fields: list[str]) -> str:
-    """Return the common form of several fields of one layer, with a star for each part that differs."""
+    """Return one dotted path for several fields of one layer, with a star for each part in which they differ."""
     parts = [field.split(".") for field in fields]
     if len({len(one) for one in parts}) > 1:
         return f"{parts[0][0]}.*.{parts[0][-1]}"
@@ -280,12 +302,12 @@ def starred(fields: list[str]) -> str:
 
 
 def leaves(cell: CellRecord) -> dict[str, Any]:
-    """Return the effective fields of each layer, without the transient ones."""
-    return {path: found for path, found in flat(cell.effective) if path.rpartition(".")[2] not in PASSING}
+    """Return the effective value of each field of a cell by dotted path, without the transient fields."""
+    return {path: found for path, found in flat(cell.effective) if path.rpartition(".")[2] not in TRANSIENT}
 
 
-def apart(base: Any, new: Any) -> tuple[str, str]:
-    """Return two values as text; of two lists only the elements that the other lacks."""
+def difference(base: Any, new: Any) -> tuple[str, str]:
+    """Return the values of a field on both sides as text; of two lists, the elements that the other list lacks."""
     if isinstance(base, list) and isinstance(new, list):
         ours, theirs = ([str(one) for one in words if not str(one).startswith(NAMES)] for words in (base, new))
         return (
@@ -312,7 +334,7 @@ def pair_of(base: CellRecord, new: CellRecord) -> Pair:
 
 
 def side_cell(cell: CellRecord) -> SideCell:
-    """Return the values of a cell that a comparison needs."""
+    """Return the values and the verdict of a cell on one side."""
     return SideCell(
         values=cell.measured,
         median=cell.median,
@@ -328,7 +350,7 @@ def side_cell(cell: CellRecord) -> SideCell:
 
 
 def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
-    """Return the result of the comparison of a cell's two sides, and the reason if they cannot be compared."""
+    """Return the result of the comparison of a cell's two sides, and the reason for it as a clause."""
     sides = ((BASE, base), (NEW, new))
     missing = [f"{name}: {why_not_measured(cell)}" for name, cell in sides if not cell.measured]
     if missing:
@@ -336,28 +358,28 @@ def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
     rig = {name: why for name, cell in sides if (why := why_not_of_the_hardware(cell))}
     if rig:
         reasons = set(rig.values())
-        said = (
-            [f"both: {reasons.pop()}"]
-            if len(rig) == 2 and len(reasons) == 1
-            else [f"{k}: {v}" for k, v in rig.items()]
-        )
-        return Finding.NOT_COMPARABLE, "; ".join(said)
+        if len(rig) == 2 and len(reasons) == 1:
+            return Finding.NOT_COMPARABLE, f"both: {reasons.pop()}"
+        return Finding.NOT_COMPARABLE, "; ".join(f"{name}: {why}" for name, why in rig.items())
     if min(len(base.measured), len(new.measured)) < 2:
         return Finding.SINGLE, "a single repetition has no range"
     if min(new.measured) > max(base.measured):
         return Finding.HIGHER, ""
     if max(new.measured) < min(base.measured):
         return Finding.LOWER, ""
-    return Finding.NONE, "the ranges overlap"
+    return Finding.NONE, "the ranges of the repetitions overlap"
 
 
 def why_not_measured(cell: CellRecord) -> str:
-    """Return why a cell has no value."""
+    """Return the reason why a cell has no value."""
     return f"{cell.outcome.value}, {cell.reason}" if cell.outcome is not Outcome.PASS else "not measured"
 
 
 def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
-    """Return the pairs of power cuts of each configuration; cells that differ in the workload only share a pair."""
+    """Return the power cuts of each configuration on both sides.
+
+    Cells that differ only in the workload have the same power cut, and share a pair.
+    """
     cuts = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
     others = {cell.name: cell for cell in new.cells}
     pairs: dict[tuple[str | None, str | None], CutPair] = {}
@@ -371,7 +393,7 @@ def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
 
 
 def side_cut(cycle: CrashTestRecord | None) -> SideCut | None:
-    """Return the values of a power cut that a comparison needs."""
+    """Return the verdict and the loss of a power cut on one side; None if none was made."""
     if cycle is None:
         return None
     seen = cycle.on_server
@@ -387,12 +409,16 @@ def side_cut(cycle: CrashTestRecord | None) -> SideCut | None:
 
 
 def conclude_comparison(base: RunRecord, new: RunRecord, pairs: list[Pair]) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a comparison: those of the worse side, if anything was comparable."""
+    """Return the outcome and the reason of a comparison.
+
+    The outcome is that of the worst cell of both sides. It is INVALID if the software of the sides allows no
+    comparison, and INCONCLUSIVE if no cell was comparable.
+    """
     sides = ((BASE, base), (NEW, new))
     early = {name: run.ended_early for name, run in sides if run.ended_early is not None}
     ends = [(name, cell) for name, run in sides for cell in run.cells]
     if early:
-        # An error of one side ends both sides with the same reason.
+        # An error on one side ends both runs with the same reason.
         said = f"ended early: {next(iter(early.values()))}"
         broken = next(((name, cell) for name, cell in ends if cell.outcome is Outcome.FAIL), None)
         if broken is not None:
@@ -411,7 +437,7 @@ def conclude_comparison(base: RunRecord, new: RunRecord, pairs: list[Pair]) -> t
     found = [f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number]
     words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {', '.join(found)}"
     if asked_alike(base, new):
-        words = f"A/A, both sides run the same; {words}"
+        words = f"A/A run, both sides have the same software; {words}"
     comparable = any(pair.finding in {Finding.HIGHER, Finding.LOWER, Finding.NONE} for pair in pairs)
     return (Outcome.PASS if comparable else Outcome.INCONCLUSIVE), words
 
@@ -424,3 +450,4 @@ _WORDS = {
     Finding.NOT_COMPARABLE: "not comparable",
     Finding.ONE_SIDED: "not measured on both sides",
 }
+"""Each finding as text after the number of its cells."""

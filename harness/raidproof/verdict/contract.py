@@ -40,31 +40,34 @@ PROMISES: Mapping[str, str] = {
     "punch": "fallocate, punch hole",
     "clone": "FICLONE",
 }
-"""Report names of the operation kinds; when such an operation returns, its effect must be durable."""
+"""The name of each kind of operation in reports. The promise: when the operation returns, its effect is durable."""
 LEAST_JUDGED = 3
-"""Least number of acknowledged operations whose loss could have been seen; with fewer a promise is not tested."""
+"""Least number of acknowledged operations whose loss could have been seen, for a verdict of PASS on a promise."""
 
 OLDER = "older than write-back allows"
+"""Checker name for lost operations that the server's kernel had to write back before the cut."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions under which the promises to clients hold."""
+    """The options and fault effects of one crash test, as far as they decide whether a loss breaks a promise."""
 
     export_sync: bool
+    """Whether the export has the option ``sync`` (exports(5))."""
     memory_lost: bool = True
     """Whether the server lost its memory: only then does an async export excuse a loss."""
     torn: bool = False
-    """Whether the disks may write a request that was not durable in part (torn write)."""
+    """Whether the cut may have torn requests that were not yet durable."""
     delegations: bool = False
     """Whether the server may grant delegations: under a write delegation `close` need not flush to the server."""
     lying_disks: tuple[str, ...] = ()
     """Serials of the disks that acknowledged a flush without executing it, as counted by the disk engine."""
     allowed_errors: frozenset[int] = frozenset()
-    """Errors (errno) that clients may get at any time, due to a fault that began before the clients."""
+    """Errors (errno) that clients may get at any time, because a fault was in effect before the clients began."""
     allowed_by_fault: frozenset[int] = frozenset()
     """Errors (errno) that clients may get from the beginning of the fault on."""
     fault_begun_ns: int | None = None
+    """The instant (CLOCK_MONOTONIC, ns) at which the injection of the fault began; None if not known."""
     exactly_once: bool = False
     """Whether the protocol guarantees that a retransmitted request is not executed again (RFC 8881, 2.10.6)."""
     write_back_s: float | None = None
@@ -72,28 +75,28 @@ class Conditions:
     lease_lost: bool = False
     """Whether a client's lease expired while it held locks: an operation under a lock may fail with EIO."""
     unreadable_blocks: bool = False
-    """Whether md must list bad blocks."""
+    """Whether the fault made sectors unreadable, so that md must list bad blocks."""
     content_changed: bool = False
-    """Whether a scrub must find differing stripes and repair them."""
+    """Whether the fault changed a member's content, so that a scrub must find and repair inconsistent stripes."""
 
     explanation: Blame | None = None
-    """The blame for a loss that the fault declares."""
+    """The blame for a loss as the fault declares it; None if the fault explains no loss."""
     corrupted_by: Blame | None = None
-    """Damage found below the file system: it explains a loss, but does not excuse it."""
+    """The blame on drives that misdirected or dropped writes: it explains a loss, but does not excuse the loss."""
 
     @property
     def excused(self) -> bool:
-        """Whether the requested options permit a loss: an async export whose server lost its memory."""
+        """Whether the options permit a loss: the export is async, the server lost its memory, and no disk lied."""
         return not self.export_sync and self.memory_lost and not self.lying_disks
 
     @property
     def broken_drives(self) -> bool:
-        """Whether a cause of damage below the file system is known."""
+        """Whether lying disks, the fault or misdirected writes explain damage below the file system."""
         return bool(self.lying_disks or self.explanation or self.corrupted_by)
 
     @property
     def blame(self) -> Blame:
-        """The blame for a loss."""
+        """The part of the system to blame for a loss under these conditions."""
         if self.lying_disks:
             detail = f"{', '.join(self.lying_disks)} {Cause.LOST_FLUSHES}"
             return Blame(culprit=Culprit.DISKS, cause=Cause.LOST_FLUSHES, members=self.lying_disks, detail=detail)
@@ -101,12 +104,15 @@ class Conditions:
         if known is not None:
             return known
         if self.excused:
-            return Blame(culprit=Culprit.ASYNC_EXPORT, detail="the server answers before its disks have the data")
-        return Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains it")
+            return Blame(culprit=Culprit.ASYNC_EXPORT, detail="the server replies before its disks have the data")
+        return Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains the failure")
 
 
 def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> list[Verdict]:
-    """Judge each promise by the evidence from one place of observation."""
+    """Judge the promise of each kind of operation by the evidence from one place of observation.
+
+    ``where``: the place of observation as text for the checker's name: ``on the server`` or ``on the client``.
+    """
     verdicts = []
     for kind, promise in PROMISES.items():
         if (acknowledged := evidence.acknowledged.get(kind)) is None:
@@ -115,15 +121,17 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         judged = evidence.judged.get(kind, acknowledged)
         verdict = judge_promise(checker, acknowledged, judged, evidence.lost.get(kind, 0), conditions)
         if verdict.outcome is Outcome.FAIL and kind == "close" and conditions.delegations:
-            reason = f"{verdict.reason}; close promises nothing under a write delegation, and one may have been held"
+            reason = (
+                f"{verdict.reason}; close promises nothing under a write delegation, and clients may have held one"
+            )
             verdict = verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason})
         if kind == "close" and evidence.across_restart:
-            more = f"{evidence.across_restart} more were in progress when the server restarted, and are not judged"
+            more = f"{evidence.across_restart} other close calls were in progress at the server's restart: not judged"
             verdict = verdict.model_copy(update={"reason": f"{verdict.reason}; {more} (docs/findings.md)"})
         verdicts.append(verdict.model_copy(update={"kind": kind}))
     if evidence.lost_after_recovery:
-        reason = f"{evidence.lost_after_recovery:,} operations issued after recovery are missing"
-        blame = Blame(culprit=Culprit.STACK, detail="no fault followed those operations")
+        reason = f"{evidence.lost_after_recovery:,} operations that began after recovery are missing"
+        blame = Blame(culprit=Culprit.STACK, detail="no fault followed these operations")
         verdicts.append(
             Verdict(
                 checker=f"after recovery, seen {where}",
@@ -136,20 +144,24 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
     return verdicts
 
 
-def judge_promise(checker: str, told: int, judged: int, lost: int, conditions: Conditions) -> Verdict:
-    """Judge one promise by the counts of acknowledged (``told``) and missing (``lost``) operations.
+def judge_promise(checker: str, acknowledged: int, judged: int, lost: int, conditions: Conditions) -> Verdict:
+    """Judge the promise of one kind of operation by the numbers of ``acknowledged`` and missing (``lost``) operations.
 
-    ``judged``: count of the acknowledged operations whose loss could have been seen; too few prove nothing.
+    ``judged``: number of acknowledged operations whose loss could have been seen; fewer than `LEAST_JUDGED` prove
+    nothing.
     """
-    if not told:
-        return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason="nothing was acknowledged")
+    if not acknowledged:
+        return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason="no operation was acknowledged")
     if not lost and judged < LEAST_JUDGED:
-        reason = f"{judged} of {told:,} acknowledged operations could have shown a loss: too few to tell"
+        reason = (
+            f"no loss was seen, but only {judged} of {acknowledged:,} acknowledged operations could have shown one"
+        )
+        reason = f"{reason}; at least {LEAST_JUDGED} are needed"
         return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason)
     if not lost:
-        reason = f"all {told:,} acknowledged operations are there; {judged:,} could have shown a loss"
+        reason = f"all {acknowledged:,} acknowledged operations survived; {judged:,} could have shown a loss"
         return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
-    reason = f"{lost:,} of {told:,} acknowledged operations are not there"
+    reason = f"{lost:,} of {acknowledged:,} acknowledged operations are missing"
     if conditions.excused:
         # RFC 8881, 18.32: a reply before stable storage breaks the protocol, but exports(5) async requests it.
         reason = f"measured loss: {reason}"
@@ -158,7 +170,10 @@ def judge_promise(checker: str, told: int, judged: int, lost: int, conditions: C
 
 
 def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verdict:
-    """Judge that no block is garbage, misplaced or unreadable, which no export option excuses."""
+    """Judge that no block of the ledger is garbage, misplaced or unreadable.
+
+    No export option excuses such a block, except for torn blocks on an async export.
+    """
     checker = f"blocks whole, seen {where}"
     wrong = [BlockClass.MISPLACED, BlockClass.UNREADABLE]
     if not (conditions.excused and conditions.torn):
@@ -166,7 +181,7 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
     counted = {kind.value: evidence.blocks[kind] for kind in wrong if evidence.blocks.get(kind)}
     if not counted:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="no block is garbage, misplaced or unreadable")
-    reason = ", ".join(f"{count:,} {kind}" for kind, count in counted.items())
+    reason = f"blocks of the ledger: {', '.join(f'{count:,} {kind}' for kind, count in counted.items())}"
     blame = conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
 
@@ -174,34 +189,37 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
 def judge_errors(
     history: History, conditions: Conditions, fault_at_ns: int | None, resumed_ns: int | None = None
 ) -> Verdict:
-    """Judge that clients got only errors that the faults allow; an excused loss may cause errors too."""
+    """Judge that clients got only errors that the faults or an excused loss allow.
+
+    ``fault_at_ns`` and ``resumed_ns``: the instants of the fault and of the resumed service; None if there was none.
+    """
     checker = "errors told to clients"
-    told = [
+    errors = [
         one
         for one in history.operations
         if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, resumed_ns))
     ]
-    failed = [one for one in told if not is_expected(one, conditions)]
+    failed = [one for one in errors if not is_expected(one, conditions)]
     if not failed:
-        counted = Counter(errorcode.get(one.error, str(one.error)) for one in told)
-        reason = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
-        return Verdict(
-            checker=checker, outcome=Outcome.PASS, reason=f"{reason}: allowed by the fault" if told else "none"
-        )
-    # A loss by an async export can show as errors too, but only after the fault.
+        counted = Counter(errorcode.get(one.error, str(one.error)) for one in errors)
+        names = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
+        reason = f"{names}: the fault allows these errors" if errors else "no client got an error"
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
+    # A loss by an async export can also cause errors (ESTALE, for example), but only after the fault.
     begun_ns = conditions.fault_begun_ns or fault_at_ns
     early = [one for one in failed if begun_ns is None or (one.ended_ns or 0) < begun_ns]
     excused = conditions.excused and not early
-    wrong, when = (early, ", before the fault") if conditions.excused and early else (failed, "")
+    wrong, when = (early, " before the fault") if conditions.excused and early else (failed, "")
     first = wrong[0]
-    reason = f"{len(wrong):,} errors, the first is {errorcode.get(first.error, first.error)} for {first.kind}{when}"
-    blame = Blame(culprit=Culprit.STACK, detail="no fault had begun") if when else conditions.blame
+    name = errorcode.get(first.error, first.error)
+    reason = f"errors that clients got{when}: {len(wrong):,}, the first is {name} for {first.kind}"
+    blame = Blame(culprit=Culprit.STACK, detail="the fault had not begun") if when else conditions.blame
     outcome = Outcome.PASS if excused else Outcome.FAIL
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)
 
 
 def is_expected(operation: Operation, conditions: Conditions) -> bool:
-    """Return whether the faults allow the error of an operation."""
+    """Return whether the faults of the crash test allow the error of an operation."""
     if operation.error in conditions.allowed_errors:
         return True
     begun_ns = conditions.fault_begun_ns
@@ -212,9 +230,10 @@ def is_expected(operation: Operation, conditions: Conditions) -> bool:
 
 
 def resent(operation: Operation, fault_at_ns: int | None, resumed_ns: int | None = None) -> bool:
-    """Return whether an error may be due to a retransmission of a request that the server had already executed.
+    """Return whether the error may be the reply to a retransmission of a request that the server had executed.
 
-    A kernel stops some time after the time stamp of its panic, so operations that began before service resumed count.
+    An operation may have begun until service resumed: a kernel serves requests for some time after the time stamp of
+    its panic.
     """
     ended = operation.ended_ns or 0
     return (
@@ -227,42 +246,47 @@ def resent(operation: Operation, fault_at_ns: int | None, resumed_ns: int | None
 
 
 def judge_nothing_invented(evidence: Evidence, conditions: Conditions, where: str) -> Verdict:
-    """Judge that the storage holds nothing that no client wrote."""
+    """Judge that the scan of the ledger found no content, file or name that no client wrote."""
     checker = f"nothing invented, seen {where}"
     if not evidence.invented:
-        return Verdict(checker=checker, outcome=Outcome.PASS, reason="clients wrote everything that was found")
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason="clients wrote all content that was found")
     blame = conditions.blame if conditions.lying_disks else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason="; ".join(evidence.invented[:5]), blame=blame)
 
 
 def too_old(acknowledged_ns: int, until_ns: int, conditions: Conditions) -> bool:
-    """Return whether write-back had to make an acknowledged operation durable before the cut on an async export.
+    """Return whether a loss is not excused by an async export, because write-back was due before ``until_ns``.
 
-    An async export only omits waiting for stable storage: the server's kernel still writes dirty pages back after
-    some time, and the file system still commits its log.
+    With ``async`` the server replies before the data is on stable storage. But its kernel still writes dirty pages
+    back after some time, and the file system still commits its log.
     """
     longest_s = conditions.write_back_s
     return conditions.excused and longest_s is not None and until_ns - acknowledged_ns > longest_s * 1e9
 
 
 def judge_age(evidence: Evidence, conditions: Conditions, until_ns: int | None, where: str) -> list[Verdict]:
-    """Judge that no lost operation is older than the write-back limit; return nothing if the limit is not known."""
+    """Return a FAIL verdict if a lost operation is older than the write-back limit; else an empty list.
+
+    ``until_ns``: the instant of the fault. The list is also empty if the limit or this instant is not known.
+    """
     first_ns = evidence.first_lost_ns
     if until_ns is None or first_ns is None or not too_old(first_ns, until_ns, conditions):
         return []
     age_s = (until_ns - first_ns) / 1e9
     reason = f"an operation that was acknowledged {age_s:,.0f} s before the fault is lost"
-    reason = f"{reason}; write-back takes at most {conditions.write_back_s:,.0f} s"
-    blame = Blame(culprit=Culprit.STACK, detail="an async export does not excuse a loss older than write-back")
+    reason = f"{reason}; the server's kernel writes dirty data back within {conditions.write_back_s:,.0f} s"
+    detail = "an async export does not excuse the loss of data whose write-back was due before the fault"
+    blame = Blame(culprit=Culprit.STACK, detail=detail)
     return [Verdict(checker=f"{OLDER}, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)]
 
 
 def judge_export(asked: Iterable[str], applied: Iterable[str], path: str) -> Verdict:
-    """Judge the export options that were in effect just before the fault."""
+    """Judge that the export options in effect just before the fault (``applied``) include the requested ones."""
     checker = "export"
     if gone := sorted(set(asked) - set(applied)):
         found = sorted(set(applied) - set(asked))
-        reason = f"{path}: {', '.join(gone)} was asked, but the server applied {', '.join(found) or 'nothing else'}"
+        instead = f"; in effect instead: {', '.join(found)}" if found else ""
+        reason = f"{path}: export options requested but not in effect: {', '.join(gone)}{instead}"
         blame = Blame(culprit=Culprit.SERVER, detail="its export was changed while clients were active")
         return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
     return Verdict(checker=checker, outcome=Outcome.PASS, reason=f"{path}: {', '.join(sorted(asked))}")

@@ -1,4 +1,4 @@
-"""Verdicts on a crash test and a run from recorded observations, of a run that just ended or of a stored one."""
+"""Verdicts on a crash test and on a run, from their recorded observations: right after the run or from its files."""
 
 import json
 from collections.abc import Mapping
@@ -39,90 +39,101 @@ from raidproof.verdict.wire import judge_calls, judge_restart
 from raidproof.workload.history import History, WorkerSpec, read_replies
 
 ONE_EACH: Mapping[str, int] = MappingProxyType({})
+"""Number of blocks per file if every worker writes one block into each file."""
 
 SESSIONS = ("4.1", "4.2")
-"""NFS versions with sessions."""
+"""NFS versions with sessions (RFC 8881)."""
 LEASE_S = 90.0
 """Default lease time of nfsd, in seconds."""
 _SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)
 
 
 class Least(NamedTuple):
-    """The least that a client must have fetched from the server: bytes, and READ calls."""
+    """The least amount of data that a client must fetch from the server to read the ledger back without its cache."""
 
     bytes: int
     calls: int
+    """Number of READ calls."""
 
 
 def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
-    """Return the least that a client must have fetched to obtain its scan: each written block, one READ a file.
+    """Return the least amount of data that a client must have fetched for a scan: each written block, one READ a file.
 
-    Holes, short files and names may need no READ; read-ahead fetches more. A READ covers one file only.
-    ``spans``: blocks per file, by the key of workers that write several blocks into each file.
+    Holes, short files and names may need no READ; read-ahead fetches more data. A READ covers one file only.
+    ``found``: the scan. ``spans``: number of blocks per file, by the key of the worker; 1 for other workers.
     """
     blocks, files = 0, set()
     for key, one in found.items():
-        # The entry of a worker that changes names has only the names d0, d1 and so on.
+        # The entry of a worker that changes directories has no "names": its keys are the directories d0, d1 and so on.
         if "names" not in one:
             continue
         path, at, _ = key.rpartition("@")
         for place, generation in enumerate(one.get("blocks", one.get("records"))):
             if generation > 0:
                 blocks += 1
-                # A key with an @ is one file, possibly shared with other workers; without, each place is a file.
+                # A key with an @ stands for one file, possibly shared with other workers; any other key for one file
+                # for each place.
                 files.add((path, None) if at else (key, place // spans.get(key, 1)))
     return Least(BLOCK * blocks, len(files))
 
 
 def judge_read_back(counted: ReadBack, found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
-    """Judge that the client fetched what it read from the server, by its counters, and not from its cache."""
+    """Judge by a client's counters that it fetched the scanned data from the server, and not from its cache."""
     client, fetched, calls = counted.client, counted.bytes, counted.calls
     least = least_of(found, spans)
-    said = f"{client} read {least.bytes:,} bytes of {least.calls:,} files and fetched {fetched:,} by {calls:,} READs"
+    counts = (
+        f"{client} read {least.bytes:,} bytes of {least.calls:,} files, and fetched {fetched:,} bytes from the server "
+        f"by {calls:,} READ calls"
+    )
     if fetched < least.bytes or calls < least.calls:
-        reason, blame = f"{said}: the rest is out of its own cache", Blame(culprit=Culprit.CLIENT_CACHE)
+        reason, blame = f"{counts}: the rest came from the client's cache", Blame(culprit=Culprit.CLIENT_CACHE)
         return Verdict(checker="read back", outcome=Outcome.FAIL, reason=reason, blame=blame)
-    return Verdict(checker="read back", outcome=Outcome.PASS, reason=said)
+    return Verdict(checker="read back", outcome=Outcome.PASS, reason=counts)
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
-    """Judge every crash test from its files, then the run from its crash tests."""
+    """Judge every crash test and suite of a run from its record and files, then the run from their outcomes.
+
+    ``directory``: the run's directory.
+    """
     for cycle in record.cycles:
         judge_crash_test(cycle, directory)
     for suite in record.suites:
         judge_suite_record(suite)
     conclude_run(record)
     if record.ended is None or record.ended_early is not None:
-        conclude_early(record, record.ended_early or "the harness was killed")
+        conclude_early(record, record.ended_early or "the harness was killed before it stored the end of the run")
 
 
 def conclude_run(record: RunRecord) -> None:
-    """Fill in the outcome and the reason of a run: by its cells if it ran a plan, else by its crash tests."""
+    """Fill in the outcome and the reason of a run: from its cells if it ran a plan, else from its crash tests."""
     judge_cells(record)
     record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
 
 
 def conclude_early(record: RunRecord, why: str) -> None:
-    """Mark a run as ended early: its outcome is at least ERROR, but a broken promise or an INVALID run stays."""
+    """Mark a run as ended early. Its outcome becomes ERROR, unless it is FAIL or INVALID, which outweigh ERROR."""
     early, outcome = f"ended early: {why}", worst([record.outcome, Outcome.ERROR])
     record.reason = early if outcome is Outcome.ERROR else f"{record.reason}; {early}"
     record.outcome = outcome
 
 
 def history_of(cycle: CrashTestRecord, run: Path) -> History:
-    """Return the history of a stored crash test, with the times of the server's replies where they were captured.
+    """Return the history of a stored crash test, with the instants of the server's replies if they were captured.
+
+    ``run``: the run's directory.
 
     Raises:
-        RigError: a file is malformed, or the clients did not begin.
+        RigError: a file is malformed, or the crash test ended before the clients began their work.
     """
     if cycle.files.history is None:
-        raise RigError(f"{cycle.name}: the clients did not begin, so that there is no history")
+        raise RigError(f"{cycle.name}: no history of operations: the crash test ended before the clients began")
     history = History.read(run / cycle.files.history)
     return history if cycle.files.replies is None else history.with_replies(read_replies(run / cycle.files.replies))
 
 
 def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
-    """Fill in the judged fields of one crash test from its recorded observations."""
+    """Fill in the judged fields of one crash test from its record and files; ``directory``: the run's directory."""
     if cycle.rig_error is not None:
         judge_broken_off(cycle, directory, cycle.rig_error)
         return
@@ -172,12 +183,13 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
 def judge_what_is_left(
     cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions
 ) -> list[Verdict]:
-    """Compare the ledger with each scan, and return the verdicts."""
+    """Return the verdicts from the comparison of the ledger's history with the scans on the server and on a client."""
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-    # If the fault stopped the server, the server is scanned before service resumes: later operations do not count.
+    # If the fault stopped the server, the server's scan took place before service resumed: later operations do not
+    # count.
     seen_ns = cycle.resumed_ns if cycle.recovery.assemble_s is not None else None
     verdicts = []
-    # Operations acknowledged after the fault are judged too, but only in the later scan, through the clients.
+    # The client's scan is later than the server's: it also shows the operations acknowledged after the fault.
     for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, seen_ns), ("on_client", None, None)):
         path = cycle.files.on_server if place == "on_server" else cycle.files.on_client
         if path is None:
@@ -209,7 +221,7 @@ def judge_what_is_left(
 
 
 def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
-    """Judge the possible causes of a loss (members, export, flushes), as far as they were observed."""
+    """Return verdicts on the possible causes of a loss (members, export, flushes), as far as they were observed."""
     verdicts = []
     if (members := cycle.observed.members) is not None:
         verdicts.append(judge_members(members, conditions))
@@ -220,7 +232,7 @@ def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions
     disks = cycle.observed.disks
     if disks is not None and flushed and not cycle.cache_mode.startswith(CacheMode.NONE.value):
         workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-        # Some changes of names need no flush.
+        # The file system may make changes of names durable without a flush of every member.
         if any(SYNCED & {*worker.kinds} - {"append"} for worker in workers):
             history = history_of(cycle, directory)
             synced = sum(one.kind in SYNCED for one in history.acknowledged(cycle.fault_begun_ns))
@@ -235,14 +247,14 @@ def cause_in(verdict: Verdict) -> Blame:
 
 
 def judge_broken_off(cycle: CrashTestRecord, directory: Path, error: str) -> None:
-    """Judge a crash test in which the rig failed: ERROR, unless a broken promise had been observed before.
+    """Judge a crash test in which the rig failed (``error``): ERROR, or FAIL if the files show a broken promise.
 
-    If the server's kernel failed, the outcome is FAIL: the failed kernel is the cause of the rig's error.
+    The outcome is also FAIL if the server's kernel failed, because this failure caused the rig's error.
     """
     cycle.outcome, cycle.reason = Outcome.ERROR, error
     if (wreck := wreck_of(cycle, directory)) is not None:
         cycle.verdicts, cycle.outcome = [wreck], Outcome.FAIL
-        cycle.reason = f"{wreck.checker}: {wreck.reason}; after that: {error}"
+        cycle.reason = f"{wreck.checker}: {wreck.reason}; then the rig failed: {error}"
         return
     observed = [directory / path for path in (cycle.files.history, cycle.files.on_server) if path is not None]
     if cycle.control is not None or len(observed) < 2 or not all(path.is_file() for path in observed):
@@ -254,11 +266,11 @@ def judge_broken_off(cycle: CrashTestRecord, directory: Path, error: str) -> Non
     cycle.verdicts = [*causes, *judge_what_is_left(cycle, history, directory, conditions)]
     if broken := [verdict for verdict in cycle.verdicts if verdict.outcome is Outcome.FAIL]:
         cycle.outcome = Outcome.FAIL
-        cycle.reason = f"{broken[0].checker}: {broken[0].reason}; after that the rig failed: {error}"
+        cycle.reason = f"{broken[0].checker}: {broken[0].reason}; then the rig failed: {error}"
 
 
 def wreck_of(cycle: CrashTestRecord, directory: Path) -> Verdict | None:
-    """Return the verdict on a kernel failure in the server's console; None without one."""
+    """Return the FAIL verdict if the server's console shows that its kernel failed; else None."""
     path = directory / cycle.files.consoles.get("server", "no console")
     if not path.is_file():
         return None
@@ -266,12 +278,12 @@ def wreck_of(cycle: CrashTestRecord, directory: Path) -> Verdict | None:
 
 
 def kernel_messages(cycle: CrashTestRecord) -> list[str]:
-    """Return patterns of the lines that the faults of a crash test make kernels print."""
+    """Return the regular expressions of the kernel messages that the faults of a crash test cause."""
     return [pattern for effects in cycle.all_effects for pattern in effects.kernel_messages]
 
 
 def lines_of_waiting(cycle: CrashTestRecord, directory: Path) -> frozenset[str]:
-    """Return the lines of clients' kernels about tasks blocked while the fault made the server unavailable."""
+    """Return the kernel messages of the clients about tasks that were blocked while the server was unavailable."""
     if not cycle.effects.server_away:
         return frozenset()
     logs = ((directory / path).read_text(errors="replace") for path in cycle.files.away.values())
@@ -281,9 +293,10 @@ def lines_of_waiting(cycle: CrashTestRecord, directory: Path) -> frozenset[str]:
 def judge_not_recovered(
     cycle: CrashTestRecord, what: str, conditions: Conditions, wreck: Verdict | None = None
 ) -> None:
-    """Judge a crash test whose storage did not recover after the fault, which no export option excuses.
+    """Judge a crash test whose array or file system did not recover after the fault, which no export option excuses.
 
-    ``wreck``: the verdict on a failed server kernel. Its blame takes precedence, as no disk may make a kernel fail.
+    ``what``: what failed. ``wreck``: the verdict on a failed server kernel; its blame takes precedence, because no
+    defect of a disk may make a kernel fail.
     """
     blame = fault_of(conditions) if wreck is None or wreck.blame is None else wreck.blame
     cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
@@ -292,17 +305,18 @@ def judge_not_recovered(
         what = f"{what}; {wreck.checker}: {wreck.reason}"
     control = cycle.control
     if control is not None and control.expects_loss and blamed_as(blame, control.expects_blame):
-        cycle.outcome, cycle.reason = Outcome.PASS, f"control behaved: everything is lost, blamed on {blame}: {what}"
+        reason = f"control behaved: all acknowledged operations are lost, blamed on {blame}: {what}"
+        cycle.outcome, cycle.reason = Outcome.PASS, reason
     else:
         cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
         cycle.reason = f"{what}; blamed on {blame}"
 
 
 def measure_rates(cycle: CrashTestRecord, history: History) -> None:
-    """Fill in the clients' operation rates, from the beginning of the ledger to the fault or the last operation."""
+    """Fill in the clients' operation rates from the ledger's begin to the fault or the last acknowledgement."""
     begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
-    told = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
-    stamps = [(kind, stamp) for kind, stamp in told if begun is not None and stamp >= begun]
+    ended = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
+    stamps = [(kind, stamp) for kind, stamp in ended if begun is not None and stamp >= begun]
     if begun is None or not stamps:
         return
     cycle.ledger_seconds = seconds = ((fault_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
@@ -320,7 +334,10 @@ def measure_rates(cycle: CrashTestRecord, history: History) -> None:
 
 
 def measure_first_io(cycle: CrashTestRecord) -> None:
-    """Fill in the time to the first successful operation; not after a client's cut, as other clients never wait."""
+    """Fill in the time from the resumed service to the first acknowledgement.
+
+    The time is None after the power cut of a client, during which the other clients are served without a pause.
+    """
     if cycle.resumed_ns is None or cycle.fault_at_ns is None:
         return
     again = cycle.timeline.served_again_s if cycle.timeline else None
@@ -331,7 +348,7 @@ def measure_first_io(cycle: CrashTestRecord) -> None:
 
 
 def conditions_of(cycle: CrashTestRecord) -> Conditions:
-    """Return the conditions under which the promises to the clients of a crash test hold."""
+    """Return the `Conditions` of a crash test: its options and the effects of its faults."""
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
     return Conditions(
         export_sync=bool(cycle.asked["export"]["sync"]),
@@ -353,10 +370,10 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
 
 
 def exactly_once(cycle: CrashTestRecord) -> bool:
-    """Return whether the server had to recognize every retransmitted request.
+    """Return whether the server of a crash test had to recognize every retransmitted request.
 
-    The reply cache of a session does this (RFC 8881, 2.10.6.1), as long as the server does not restart and the
-    client's lease does not expire.
+    The reply cache of an NFS session recognizes retransmissions (RFC 8881, 2.10.6.1), until the server restarts or
+    the client's lease expires.
     """
     mounts = list(cycle.effective.get("mounts", {}).values())
     if cycle.effects.nfsd_restarted or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
@@ -367,25 +384,25 @@ def exactly_once(cycle: CrashTestRecord) -> bool:
 
 
 def mirrors_of(cycle: CrashTestRecord) -> list[str]:
-    """Return the md devices that hold copies (RAID1, RAID10)."""
+    """Return the md devices of a crash test that hold copies and no parity (RAID1, RAID10)."""
     devices = cycle.effective.get("array", {}).get("devices", ())
     copied = level_names(lambda kind: kind.redundant and not kind.parity)
     return [one["device"] for one in devices if one["level"] in copied]
 
 
 def longest_s(cycle: CrashTestRecord) -> float | None:
-    """Return the longest time (seconds) that unsynced data may stay in the server's memory; None if not known."""
+    """Return the longest time in seconds that unsynced data may stay in the server's memory; None if not known."""
     found = cycle.observed.write_back
     return None if found is None else found.longest_s
 
 
 def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outcome, str]:
-    """Return the outcome of a crash test and the reason; a control is judged by `conclude_control`."""
+    """Return the outcome of a crash test and the reason; see `conclude_control` for a control."""
     evidence = cycle.on_server
     if evidence is None:
-        return Outcome.INCONCLUSIVE, "nothing was observed after the fault"
+        return Outcome.INCONCLUSIVE, "the ledger was not read on the server after the fault"
     bad = [verdict for verdict in cycle.verdicts if verdict.outcome is not Outcome.PASS]
-    told, lost = evidence.acknowledged_total, evidence.lost_total
+    acknowledged, lost = evidence.acknowledged_total, evidence.lost_total
     if cycle.control is not None:
         return conclude_control(cycle, evidence, conditions, bad)
     if bad:
@@ -396,47 +413,55 @@ def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outc
     if lost:
         return (
             Outcome.PASS,
-            f"measured loss: {lost:,} of {told:,} acknowledged operations; {conditions.blame}",
+            f"measured loss: {lost:,} of {acknowledged:,} acknowledged operations; {conditions.blame}",
         )
     if not conditions.export_sync:
         return (
             Outcome.INCONCLUSIVE,
-            f"async export, but all {told:,} acknowledged operations survived this fault",
+            f"the export is async, but all {acknowledged:,} acknowledged operations survived this fault",
         )
-    return Outcome.PASS, f"all {told:,} acknowledged operations are there"
+    return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived"
 
 
 def conclude_control(
     cycle: CrashTestRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a control and the reason: PASS if it showed what it must, else mostly INVALID."""
-    assert cycle.control is not None  # noqa: S101  the caller's case
+    """Return the outcome of a control and the reason: PASS if the control gave its expected result.
+
+    A contradiction of the expected result is INVALID. A control without a loss or a failure that was only partly
+    checked is INCONCLUSIVE.
+    """
+    assert cycle.control is not None  # noqa: S101  `conclude_cycle` calls this for controls only
     lost = evidence.lost_total
     if cycle.control.expects_loss:
         blame = conditions.blame
         if not lost:
-            return Outcome.INVALID, "control: had to lose acknowledged work, and lost none"
+            return Outcome.INVALID, "control: expected a loss of acknowledged operations, but none was lost"
         if not blamed_as(blame, cycle.control.expects_blame):
-            return Outcome.INVALID, f"control: the loss was blamed on {blame}"
+            expected = cycle.control.expects_blame
+            return Outcome.INVALID, f"control: the loss was blamed on {blame}; the expected blame is {expected}"
         if beside := next((one for one in bad if one.of_the_stack), None):
             return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
     wrong = [one for one in bad if one.outcome is not Outcome.INCONCLUSIVE]
     if lost or wrong:
         why = f"{lost:,} operations lost" if lost else f"{wrong[0].checker}: {wrong[0].reason}"
-        return Outcome.INVALID, f"control: expected no failure, yet {why}"
+        return Outcome.INVALID, f"control: expected no failure, but {why}"
     if bad:
-        # The control did not show what it must, but also shows no contradiction.
+        # Some check gave no result: the control neither shows its expected result nor contradicts it.
         return Outcome.INCONCLUSIVE, f"control: {bad[0].checker}: {bad[0].reason}"
-    return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations are there"
+    return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations survived"
 
 
 def conclude(record: RunRecord) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a run: those of its worst part; a misbehaving control overrules all."""
+    """Return the outcome and the reason of a run: those of its worst crash test or suite.
+
+    The worst outcome is INVALID, which only a control has.
+    """
     cycles = record.cycles
     parts: list[CrashTestRecord | SuiteRecord] = [*cycles, *record.suites]
     if not parts:
-        return Outcome.INCONCLUSIVE, "no crash test ran"
+        return Outcome.INCONCLUSIVE, "no crash test and no suite ran"
     outcome = worst(part.outcome for part in parts)
     if outcome is Outcome.PASS:
         controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
@@ -447,7 +472,7 @@ def conclude(record: RunRecord) -> tuple[Outcome, str]:
 
 
 def timeline(history: History, cycle: CrashTestRecord) -> Timeline | None:
-    """Return the number of acknowledgements in each bin of `BIN_MS` around the fault."""
+    """Return the acknowledgements before and after the fault, counted in bins of `BIN_MS`; None without a fault."""
     fault_at_ns, evidence = cycle.fault_at_ns, cycle.on_server
     stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)
     if not stamps or fault_at_ns is None:

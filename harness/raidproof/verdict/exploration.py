@@ -31,40 +31,43 @@ from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, Wor
 
 WHERE = "on the server"
 RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
-NFSD = "nfsd gives what is there"
+NFSD = "content through nfsd"
 REDUNDANCY = "redundancy"
 DEGRADED, FILESYSTEM = "members", "file system"
-_GENERATION = re.compile(r"generation \d+ is there")
+_GENERATION = re.compile(r"generation \d+")
 
 
 class Damage(NamedTuple):
-    """One kind of damage of a crash state; failures with equal damage count as the same failure."""
+    """A kind of damage that a crash state can show; failures with equal damage count as the same failure."""
 
     promise: str
+    """The name of the broken promise, or of the check that failed."""
     what: str
+    """What is wrong, as text without numbers of single states."""
     end: str
+    """The last stage that the check of the state reached, a value of `End`."""
 
     def __str__(self) -> str:
         return f"{self.promise}: {self.what}"
 
 
 class Missing(Loss):
-    """An acknowledged operation that is missing, and what is there in its place."""
+    """An acknowledged operation that is missing in a crash state, and what was found instead."""
 
     @property
     def damage(self) -> Damage:
-        """The damage that the missing operation shows."""
+        """The damage that the missing operation shows: the same for every generation that was found instead."""
         kind = self.operation.kind
         promise = PROMISES[kind]
-        return Damage(promise, _GENERATION.sub("an older generation is there", self.what), End.READ)
+        return Damage(promise, _GENERATION.sub("an older generation", self.what), End.READ)
 
 
 class Wrong(NamedTuple):
-    """Damage other than missing operations."""
+    """Damage of a crash state other than a missing operation: a corrupted block or a degraded array, for example."""
 
     damage: Damage
     line: str
-    """The description for the report."""
+    """Description of the damage for the report, with names and numbers."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +78,20 @@ class Judgement:
     reason: str
     blame: Blame | None = None
     damages: tuple[Damage, ...] = ()
-    """All damages of the state; empty if there are none, or if the export's options excuse them."""
+    """All kinds of damage of the state; empty without damage, and if the export's options excuse the damage."""
     missing: tuple[Missing, ...] = ()
     """Missing acknowledged operations, excused ones included, in the order of their acknowledgements."""
     by_kind: Mapping[str, int] = field(default_factory=dict)
-    """Number of operations acknowledged before the cut, by kind."""
+    """Number of operations acknowledged before the cut, by kind of operation."""
     judged: Mapping[str, int] = field(default_factory=dict)
-    """Number of these operations whose loss this state could have shown, by kind."""
+    """Number of acknowledged operations whose loss this state could have shown, by kind of operation."""
     beside: tuple[Wrong, ...] = ()
     """Damage other than missing operations."""
     examples: tuple[str, ...] = ()
-    """Descriptions of the first ledger failures."""
+    """Descriptions of the first missing operations, damaged blocks, and content that no client wrote."""
 
     def lines(self, damage: Damage) -> tuple[str, ...]:
-        """Return the descriptions of what shows one damage, and of nothing else."""
+        """Return the descriptions of the missing operations and other findings that show the given damage."""
         missing = (str(one) for one in self.missing if one.damage == damage)
         return (*missing, *(one.line for one in self.beside if one.damage == damage))
 
@@ -104,12 +107,12 @@ class Judgement:
 
     @property
     def excused(self) -> bool:
-        """Whether acknowledged operations are missing, and the export's options excuse each loss."""
+        """Whether acknowledged operations are missing and the export's options excuse every loss."""
         return bool(self.missing) and self.outcome is Outcome.PASS
 
     @property
     def undecided(self) -> bool:
-        """Whether operations are missing, and it is unknown whether that breaks a promise."""
+        """Whether acknowledged operations are missing without proof that their loss breaks a promise."""
         return bool(self.missing) and self.outcome is Outcome.INCONCLUSIVE
 
     @property
@@ -118,38 +121,43 @@ class Judgement:
         return sum(one.bytes for one in self.missing)
 
     def lost_s(self, instant_ns: int) -> float:
-        """Return the seconds of lost acknowledged work: from the first lost acknowledgement to the cut."""
+        """Return the seconds from the first lost acknowledgement to the cut at ``instant_ns``; 0 without a loss."""
         first = self.missing[0].operation.promised_ns if self.missing else None
         return 0.0 if first is None else (instant_ns - first) / 1e9
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """Judges crash states; holds what is common to all states of one recorded crash test."""
+    """Judges the crash states of one recorded crash test, by its history of operations and its conditions.
+
+    All instants are in nanoseconds of the host's CLOCK_MONOTONIC.
+    """
 
     workers: tuple[WorkerSpec, ...]
     history: History
     conditions: Conditions
-    """The conditions of the crash test, without those that each state has: torn requests, earlier faults."""
+    """The conditions of the crash test, without torn requests and lying disks, which differ from state to state."""
     created_ns: int
-    """The instant by which array and file system had been created and synced."""
+    """The instant at which array and file system had been created and synced."""
     disconnected_clients: tuple[str, ...] = ()
-    """Clients that lost power: acknowledgements that they received last may be unrecorded."""
+    """Clients that lost power: the record may lack the last acknowledgements that they received."""
     disconnected_ns: int = 0
-    """The instant from which acknowledgements to these clients may be unrecorded."""
+    """The instant from which the record may lack acknowledgements to these clients."""
     incomplete_ns: int | None = None
-    """The instant from which an array may be degraded; None: never."""
+    """The instant from which an array may be degraded; None: no array may ever be degraded."""
     explained_ns: int = 0
-    """The instant from which the fault explains a loss; 0: from the start."""
+    """The instant from which the fault explains a loss; 0: from the start of the crash test."""
     corrupted_ns: int = 0
-    """The instant from which disk faults explain a loss; 0: from the start."""
+    """The instant from which disk faults explain a loss; 0: from the start of the crash test."""
 
     @classmethod
     def of(cls, cycle: CrashTestRecord, run: Path, corrupted_ns: int | None = None) -> "Oracle":
-        """Return the oracle of a stored crash test; ``corrupted_ns``: when its first drive got a disk fault, if known.
+        """Return the oracle of a stored crash test.
+
+        ``corrupted_ns``: the instant at which the first drive got a disk fault; None if not known.
 
         Raises:
-            RigError: its history cannot be read.
+            RigError: the file of the crash test's history cannot be read.
         """
         conditions = replace(conditions_of(cycle), memory_lost=True, torn=False, lying_disks=())
         return cls(
@@ -160,7 +168,7 @@ class Oracle:
             disconnected_clients=tuple(cycle.lost_power),
             disconnected_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
             incomplete_ns=incomplete_ns(cycle),
-            # Faults set before the clients began may explain a loss, too.
+            # A fault in effect before the clients began may explain a loss at any instant.
             explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
             corrupted_ns=corrupted_ns or 0,
         )
@@ -174,13 +182,13 @@ class Oracle:
         torn_blocks: Torn | None = None,
         lost: Lost | None = None,
     ) -> Judgement:
-        """Judge the observation of a crash state whose power was cut at an instant.
+        """Judge the observation of a crash state whose power was cut at ``instant_ns``.
 
-        ``torn``: a request survived in part; ``torn_blocks``: the blocks of such requests, where they are known.
-        ``lost``: the data lost because disks acknowledged flushes that they did not do; None where no disk did so.
+        ``torn``: whether a write request survived in part. ``torn_blocks``: the blocks of these requests; None if not
+        known. ``lost``: the requests that lying disks lost; None if no disk lied.
 
         Raises:
-            RigError: the observation claims that the ledger was read, but has no result.
+            RigError: the observation has ended with `End.READ`, but contains no scan of the ledger.
         """
         conditions = replace(
             self.conditions,
@@ -192,26 +200,27 @@ class Oracle:
         if observation.end != End.READ:
             return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
-            raise RigError("a state was read, but its observation has no ledger result")
+            raise RigError("the checker reports that it read the ledger in a crash state, but returned no scan")
         return self._read(observation, observation.found, instant_ns, conditions, lost, torn_blocks)
 
     def _nothing_read(
         self, observation: Observation, instant_ns: int, conditions: Conditions, lost: Lost | None
     ) -> Judgement:
-        told = sorted(self.history.acknowledged(instant_ns), key=_acknowledged_at)
+        acknowledged = sorted(self.history.acknowledged(instant_ns), key=_acknowledged_at)
         created = instant_ns >= self.created_ns
         wedged = observation.end == End.WEDGED
-        if not (told or created or wedged):
-            return Judgement(Outcome.INCONCLUSIVE, f"nothing was promised yet ({observation.end}: {observation.said})")
-        if told:
-            cost = f"all {len(told):,} acknowledged operations are lost"
+        if not (acknowledged or created or wedged):
+            reason = f"{observation.end}: {observation.said}; at the cut, the file system was still being created"
+            return Judgement(Outcome.INCONCLUSIVE, reason)
+        if acknowledged:
+            cost = f"all {len(acknowledged):,} acknowledged operations are lost"
         elif created:
-            cost = "array and file system had been created and synced, and nothing acknowledged yet"
+            cost = "at the cut, array and file system were created and synced, and no operation was acknowledged"
         else:
-            cost = "array and file system were being created"
+            cost = "at the cut, array and file system were still being created"
         by_number = {worker.number: worker for worker in self.workers}
         damage = Damage(RECOVERY, observation.end.replace("-", " "), observation.end)
-        missing = tuple(Missing(one, by_number[one.worker], damage.what) for one in told)
+        missing = tuple(Missing(one, by_number[one.worker], damage.what) for one in acknowledged)
         if lost is not None:
             conditions = blamed(conditions, missing, lost)
         return Judgement(
@@ -220,8 +229,8 @@ class Oracle:
             blame=fault_of(conditions),
             damages=(damage,),
             missing=missing,
-            by_kind=Counter(one.kind for one in told),
-            judged=Counter(one.kind for one in told),
+            by_kind=Counter(one.kind for one in acknowledged),
+            judged=Counter(one.kind for one in acknowledged),
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
         )
 
@@ -264,7 +273,7 @@ class Oracle:
             beside += [Wrong(damage, line) for line in balance.invented]
         if old := [one for one in missing if too_old(_acknowledged_at(one.operation), instant_ns, conditions)]:
             verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
-            damage = Damage(OLDER, "missing although the kernel's write-back was due", End.READ)
+            damage = Damage(OLDER, "missing although the write-back time had passed before the cut", End.READ)
             beside += [Wrong(damage, str(one)) for one in old]
         whole = self.incomplete_ns is None or instant_ns < self.incomplete_ns
         for verdict, seen in _beside(observation, fault_of(conditions), whole=whole):
@@ -282,7 +291,10 @@ class Oracle:
 
 
 def incomplete_ns(cycle: CrashTestRecord) -> int | None:
-    """Return the instant from which an array may lack a member: 0 (from the start), that of the fault, or None."""
+    """Return the instant from which the faults of a crash test may leave an array without a member.
+
+    In nanoseconds; 0: from the start. None if no fault removes a member.
+    """
     built = cycle.effective.get("array", {}).get("devices", ())
     if any(one["degraded"] for one in built) or any(one.effects.member_missing for one in cycle.during):
         return 0
@@ -290,54 +302,62 @@ def incomplete_ns(cycle: CrashTestRecord) -> int | None:
 
 
 def _beside(observation: Observation, blame: Blame, *, whole: bool) -> Iterator[tuple[Verdict, list[Wrong]]]:
-    """Yield failures other than the ledger's; ``whole``: no array had lost a member before the crash."""
+    """Yield a verdict with its damage for each failed check other than the comparison with the ledger.
+
+    ``whole``: whether no array had lost a member before the cut.
+    """
     if observation.degraded and whole:
-        what = "md went on without a member"
-        said = ", ".join(f"{device} without {count}" for device, count in sorted(observation.degraded.items()))
+        what = "md assembled a degraded array"
+        counted = sorted(observation.degraded.items())
+        said = ", ".join(f"{device} lacks {count} member{'' if count == 1 else 's'}" for device, count in counted)
         verdict = Verdict(checker=DEGRADED, outcome=Outcome.FAIL, reason=f"{what}: {said}", blame=blame)
         yield verdict, [Wrong(Damage(DEGRADED, what, observation.end), f"{what}: {said}")]
     if (checked := observation.filesystem) is not None and checked.outcome != "clean":
-        what = f"the file system checker reports {checked.outcome}"
+        what = f"the file system's checker (fsck) reports {checked.outcome}"
         said = f"{what}: {'; '.join(checked.reasons[:3])}"
         verdict = Verdict(checker=FILESYSTEM, outcome=Outcome.FAIL, reason=said, blame=blame)
         yield verdict, [Wrong(Damage(FILESYSTEM, what, observation.end), said)]
     if observation.console:
         said = "; ".join(observation.console[:3])
         verdict = Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=said, blame=blame)
-        # Each line begins with the sign that it is of.
+        # Each line begins with the name of the pattern that it matches, and a colon.
         signs = [(line.partition(":")[0], line) for line in observation.console]
         yield verdict, [Wrong(Damage(KERNEL_LOG, sign, observation.end), line) for sign, line in signs]
     if (rows := observation.rows) is not None and rows.unmarked:
-        what = "rows differ, and md would not resync them"
-        reason = f"{what}: {rows.unmarked:,} of {rows.differ:,}, the first {rows.first}"
+        what = "copies or parity are inconsistent, and md would not resync them"
+        reason = f"{what}: {rows.unmarked:,} of {rows.differ:,} inconsistent rows, the first is {rows.first}"
         verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(REDUNDANCY, what, observation.end), reason)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
-        what = "nfsd serves other content than the mounted file system"
+        what = "nfsd serves content that differs from the mounted file system"
         reason = f"{what}: {observation.said}"
         verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]
 
 
 def _conclude_state(
-    verdicts: Sequence[Verdict], told: int, missing: Sequence[Missing]
+    verdicts: Sequence[Verdict], acknowledged: int, missing: Sequence[Missing]
 ) -> tuple[Outcome, str, Blame | None]:
+    """Return outcome, reason and blame of a crash state in which the ledger was read.
+
+    ``acknowledged``: number of operations acknowledged before the cut.
+    """
     broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
     if broken:
         return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame
-    if not told:
-        return Outcome.PASS, "nothing had been acknowledged yet, and nothing is wrong", None
+    if not acknowledged:
+        return Outcome.PASS, "no operation was acknowledged before the cut, and no check failed", None
     if missing:
-        # Only verdicts on the missing operations count: one on a promise that was never given is inconclusive too.
+        # Verdicts on other kinds do not count: they can be INCONCLUSIVE because too few operations were acknowledged.
         kinds = {one.operation.kind for one in missing}
         about = [one for one in verdicts if one.kind in kinds]
         outcome = worst(one.outcome for one in about)
-        reason = f"{len(missing):,} of {told:,} acknowledged operations are not there"
+        reason = f"{len(missing):,} of {acknowledged:,} acknowledged operations are missing"
         if outcome is Outcome.PASS:
             return outcome, reason, next((one.blame for one in about if one.blame), None)
-        open_ = next(one for one in about if one.outcome is outcome)
-        return outcome, f"{reason}; {open_.checker}: {open_.reason}", open_.blame
-    return Outcome.PASS, f"all {told:,} acknowledged operations are there", None
+        undecided = next(one for one in about if one.outcome is outcome)
+        return outcome, f"{reason}; {undecided.checker}: {undecided.reason}", undecided.blame
+    return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived", None
 
 
 def _acknowledged_at(operation: Operation) -> int:
@@ -347,8 +367,8 @@ def _acknowledged_at(operation: Operation) -> int:
 def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
     """Return the outcome of an exploration, and the reason.
 
-    An exploration of a control passes (exit status 0) if it showed what the control's crash test had to show,
-    else it is INVALID, as in `conclude_control`. Outcomes other than PASS and FAIL are returned unchanged.
+    The exploration of a control passes if it shows the result that is expected of the control, else it is INVALID.
+    Outcomes other than PASS and FAIL are the same for a control and for any other crash test.
     """
     outcome, reason = _conclude(record)
     if record.control is None or outcome not in (Outcome.PASS, Outcome.FAIL):
@@ -356,58 +376,62 @@ def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
     broken = outcome is Outcome.FAIL or record.loss is not None
     if not record.control.expects_loss:
         if broken:
-            return Outcome.INVALID, f"control: expected no failure, yet {reason}"
-        return Outcome.PASS, f"as it must, a control: {reason}"
+            return Outcome.INVALID, f"control: expected no failure, but {reason}"
+        return Outcome.PASS, f"control behaved: {reason}"
     if not broken:
-        # An interrupted exploration could still have found the loss.
+        # The states that an interrupted exploration did not check could have shown the loss.
         outcome = Outcome.INVALID if record.ended_early is None else Outcome.INCONCLUSIVE
-        return outcome, f"control: had to lose acknowledged work, yet {reason}"
+        return outcome, f"control: expected a loss of acknowledged operations, but {reason}"
     for one in record.failures:
         again = one.confirmed or not one.repeated
         if again and not blamed_as(one.blame, record.control.expects_blame):
-            return Outcome.INVALID, f"control: {one.promise}: {one.damage} is blamed on {one.blame} in {one.state}"
-    return Outcome.PASS, f"as it must, a control: {reason}"
+            where, blame = f"in crash state {one.state}", one.blame or "no part of the system"
+            return Outcome.INVALID, f"control: {one.promise}: {one.damage} {where} is blamed on {blame}"
+    return Outcome.PASS, f"control behaved: {reason}"
 
 
 def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
-    """Return the outcome and the reason, ignoring that the crash test may be a control."""
+    """Return the outcome and the reason of an exploration as if its crash test were no control."""
     seen = f"{record.judged:,} crash states ({record.distinct:,} different)"
-    hid = ""
+    unreliable = ""
     if record.cold.differing:
         names = ", ".join(record.cold.differing[:3])
-        hid = f"a reused checker gave wrong results: {names} differed on a freshly booted machine"
+        unreliable = f"a reused checker gave wrong results: a freshly booted machine gave other results for {names}"
         if record.control is not None or not any(one.confirmed for one in record.failures):
-            return Outcome.ERROR, hid
+            return Outcome.ERROR, unreliable
     if record.failures:
-        # Prefer a failure that was reproduced.
         first = next((one for one in record.failures if one.confirmed), record.failures[0])
         if all(one.repeated and not one.confirmed for one in record.failures):
             return (
                 Outcome.INCONCLUSIVE,
-                f"{first.promise}: {first.damage}; seen once in {first.state}, not reproduced",
+                f"{first.promise}: {first.damage}; seen in crash state {first.state}, not reproduced",
             )
-        kinds = f"{len(record.failures)} kinds of failure, one of them: " if len(record.failures) > 1 else ""
+        kinds = f"{len(record.failures)} distinct failures, one of them is " if len(record.failures) > 1 else ""
         blame = f"; blamed on {first.blame}" if first.blame else ""
         return (
             Outcome.FAIL,
             f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}"
-            f"{f'; also, {hid}' if hid else ''}",
+            f"{f'; also, {unreliable}' if unreliable else ''}",
         )
     if record.stopped_by is StoppedBy.RIG:
         return Outcome.ERROR, record.ended_early or "the rig failed"
     if not record.judged:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was checked"
     if record.undecided is not None:
-        open_ = record.undecided
-        return Outcome.INCONCLUSIVE, f"undecided in {open_.states:,} of {seen}: {open_.reason}, in {open_.state}"
+        undecided = record.undecided
+        states = f"{undecided.states:,} of {seen} are undecided, the first is {undecided.state}"
+        return Outcome.INCONCLUSIVE, f"{states}: {undecided.reason}"
     early = f"; {record.ended_early}" if record.ended_early else ""
     if not any(record.tested.values()):
-        return Outcome.INCONCLUSIVE, f"no operation had been acknowledged at the cut of any of {seen}{early}"
+        return Outcome.INCONCLUSIVE, f"no operation was acknowledged before the cut in any of {seen}{early}"
     return _held(record, seen, early)
 
 
 def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, str]:
-    """Return the outcome and the reason if no promise of the export was broken."""
+    """Return the outcome and the reason of an exploration in which every promise of the export held.
+
+    ``seen``: the numbers of judged states as text; ``early``: why the exploration ended early, as a suffix.
+    """
     if record.loss is not None:
         lost = record.loss
         return (
@@ -415,6 +439,8 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
             f"measured loss: up to {lost.operations:,} of {lost.of:,} acknowledged operations in {seen}",
         )
     if few := [f"{count} {kind}" for kind, count in sorted(record.tested.items()) if count < LEAST_JUDGED]:
-        reason = f"no promise broke in {seen}; too few operations could have shown a loss: {', '.join(few)}{early}"
-        return Outcome.INCONCLUSIVE, reason
+        counted = (
+            f"too few operations could have shown a loss: {', '.join(few)}; {LEAST_JUDGED} of each kind are needed"
+        )
+        return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {counted}{early}"
     return Outcome.PASS, f"every promise held in {seen}{early}"

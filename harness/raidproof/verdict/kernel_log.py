@@ -1,4 +1,4 @@
-"""Verdicts on kernel logs: console lines that a healthy run does not print."""
+"""Verdicts on kernel logs: kernel messages that a crash test without a defect does not produce."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -7,8 +7,8 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.filesystem import FILESYSTEMS
 
-# Patterns of messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). Each file system's patterns
-# are in its module.
+# Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of a file system's messages
+# are in the file system's module.
 CORRUPTION = "corruption"
 KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
@@ -24,20 +24,22 @@ SIGNS: dict[str, re.Pattern[str]] = {
     "out of memory": re.compile(r"Out of memory:|oom-kill:"),
 }
 
+"""Patterns of suspicious kernel messages, by the name of the sign that reports show."""
+
 WRECKED = frozenset({"oops", "panic", "hung task"})
-"""Signs of a failed kernel, whatever else went wrong."""
+"""Signs that the kernel itself failed."""
 BLOCKED = re.compile(r"blocked for more than \d+ seconds")
-"""A client's kernel prints this line for each task that waits for an absent server (kernel/hung_task.c)."""
+"""Message of a client's kernel for each task that waits for an unavailable server (kernel/hung_task.c)."""
 NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
-"""Panics of a kernel for which the rig provided no init or root file system."""
+"""Messages of panics that the rig causes, because it provides no init or no root file system."""
 TRACED = 8
-"""Number of functions of a stack trace in a reason."""
+"""Greatest number of functions of a stack trace in a reason."""
 _TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
 _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
 def findings(log: str) -> list[tuple[str, str]]:
-    """Return (sign, line) for each suspicious line of a console log."""
+    """Return each suspicious line of a console log, preceded by the name of its sign."""
     damage = "|".join(kind.damage for _, kind in FILESYSTEMS.items())
     signs = {**SIGNS, CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}")}
     return [
@@ -46,21 +48,21 @@ def findings(log: str) -> list[tuple[str, str]]:
 
 
 def judge_wrecks(server: str, *, asked_for: Sequence[str] = ()) -> Verdict | None:
-    """Return a FAIL verdict if the server's console shows that its kernel failed, else None.
+    """Return a FAIL verdict if the server's console log shows that its kernel failed, else None.
 
-    ``asked_for``: patterns of the lines that the faults make a kernel print.
+    ``server``: the console log. ``asked_for``: regular expressions of the kernel messages that the faults cause.
     """
     for sign, line in findings(server):
         asked = any(re.search(pattern, line) for pattern in asked_for)
         if sign in WRECKED and not asked and not NOT_ITS_OWN.search(line):
             trace = trace_of(server, line)
-            reason = f"server: {sign}: {line}{f'; trace: {trace}' if trace else ''}"
+            reason = f"server: {sign}: {line}{f'; stack trace: {trace}' if trace else ''}"
             return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame=KERNEL)
     return None
 
 
 def trace_of(log: str, line: str) -> str:
-    """Return the functions of the first stack trace after a line, innermost first; empty if there is none."""
+    """Return the functions of the first stack trace after a line of a log, innermost first; empty without a trace."""
     _, _, after = log.partition(line)
     begin = _TRACE.search(after)
     if begin is None:
@@ -70,7 +72,7 @@ def trace_of(log: str, line: str) -> str:
 
 
 def blocked(text: str) -> frozenset[str]:
-    """Return the lines that report a task blocked for too long."""
+    """Return the lines of a kernel log that report a task blocked for too long."""
     return frozenset(line.strip() for line in text.splitlines() if BLOCKED.search(line))
 
 
@@ -80,14 +82,15 @@ def judge_kernel_logs(
     asked_for: Sequence[str] = (),
     waited: Collection[str] = (),
 ) -> Verdict:
-    """Judge (name, console log) pairs.
+    """Judge that the console logs of the machines have no suspicious line, except those that the faults explain.
 
-    ``asked_for``: patterns of the lines that the faults make a kernel print. ``waited``: lines of clients' kernels
-    about tasks that were blocked while the fault made the server unavailable.
+    ``logs``: pairs of a name and a console log. ``asked_for``: regular expressions of the kernel messages that the
+    faults cause. ``waited``: messages of the clients' kernels about tasks that were blocked while the server was
+    unavailable.
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
-        return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console was recorded")
+        return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console log was recorded")
     bad = [
         f"{name}: {sign}: {line}"
         for name, log in logs
@@ -95,5 +98,7 @@ def judge_kernel_logs(
         if not any(pattern.search(line) for pattern in excused) and line not in waited
     ]
     if not bad:
-        return Verdict(checker="kernel log", outcome=Outcome.PASS, reason="no suspicious kernel message")
+        return Verdict(
+            checker="kernel log", outcome=Outcome.PASS, reason="the console logs have no suspicious kernel message"
+        )
     return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame=KERNEL)

@@ -1,4 +1,7 @@
-"""Comparison of the ledger with a scan: which acknowledged operations are durable, lost or damaged."""
+"""Comparison of the ledger's history with a scan: which acknowledged operations are durable, lost or damaged.
+
+A scan is the result of `raidproof.guest.ledger_reader`, which reads every file and directory of the ledger.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -12,11 +15,22 @@ from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 Found = Mapping[str, Mapping[str, Any]]
-
+"""A scan: the result for each worker, by `WorkerSpec.key`."""
 
 EXAMPLES = 40
+"""Greatest number of described losses in an `Evidence`."""
 EXAMPLES_EACH = 5
+"""Greatest number of described losses of one worker."""
 ANY_GENERATION = 1 << 62
+"""Newest begun generation of a disconnected client's block: it may have written more generations than it reported."""
+_DAMAGE: Mapping[BlockClass, str] = {
+    BlockClass.SYNCED_LOST: "was acknowledged and is missing",
+    BlockClass.STALE: "has an older generation than the acknowledged one",
+    BlockClass.GARBAGE: "is garbage",
+    BlockClass.OLD: "holds old data of the disk",
+    BlockClass.MISPLACED: "holds a block that was written to another place",
+    BlockClass.UNREADABLE: "is unreadable",
+}
 
 
 class Loss(NamedTuple):
@@ -25,7 +39,7 @@ class Loss(NamedTuple):
     operation: Operation
     worker: WorkerSpec
     what: str
-    """What the scan found instead."""
+    """What the scan found instead, as a clause."""
 
     @property
     def bytes(self) -> int:
@@ -34,7 +48,21 @@ class Loss(NamedTuple):
 
     def __str__(self) -> str:
         done = self.operation
-        return f"{self.worker.path}: {done.kind} of {done.place} (generation {done.generation}): {self.what}"
+        return f"{self.worker.path}: {done.kind} of {self._target} (generation {done.generation}): {self.what}"
+
+    @property
+    def _target(self) -> str:
+        """The directory, file, record or blocks that the operation changed, as text."""
+        worker, place = self.worker, self.operation.place
+        if worker.kind in TREES:
+            return f"directory d{place}"
+        if worker.files or worker.kind == "close":
+            return f"file f{place}"
+        if worker.kind == "o_append":
+            return f"record {place}"
+        if worker.span == 1:
+            return f"block {place}"
+        return f"blocks {place * worker.span} to {(place + 1) * worker.span - 1}"
 
 
 class CorruptedBlock(NamedTuple):
@@ -45,11 +73,11 @@ class CorruptedBlock(NamedTuple):
     kind: BlockClass
 
     def __str__(self) -> str:
-        return f"{self.worker.path}: block {self.place} is {self.kind.value}"
+        return f"{self.worker.path}: block {self.place} {_DAMAGE[self.kind]}"
 
 
 class Balance:
-    """Counters for an `Evidence`, with every lost operation and every corrupted block."""
+    """The result of the comparison of a history with a scan: the counters of an `Evidence`, and every single loss."""
 
     def __init__(self, resumed_ns: int | None = None) -> None:
         self.resumed_ns = resumed_ns
@@ -66,16 +94,18 @@ class Balance:
         self.first_lost_ns: int | None = None
         self.invented: list[str] = []
         self.examples: list[str] = []
+        self._examples_of: Counter[str] = Counter()
+        """Number of described losses by the path of the worker."""
 
     def after_recovery(self, operation: Operation) -> bool:
         """Return whether an operation began after service had resumed."""
         return self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
 
     def lose(self, operation: Operation, worker: WorkerSpec, what: str, *, builds_on: Operation | None = None) -> None:
-        """Count an acknowledged operation as lost.
+        """Count an acknowledged operation as lost; ``what``: what the scan found instead.
 
-        ``builds_on``: the first lost operation of the same directory, whose time counts. For example, the clone of a
-        file that the fault emptied is empty, too.
+        ``builds_on``: the first lost operation of the same directory. Its time decides whether the loss followed the
+        recovery: the clone of a file that the fault emptied is empty, too.
         """
         self.lost[operation.kind] += 1
         self.lost_bytes += worker.bytes_of(operation.kind)
@@ -83,21 +113,21 @@ class Balance:
         ended = operation.promised_ns or 0
         self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
         self.losses.append(Loss(operation, worker, what))
-        self.say(str(self.losses[-1]))
+        self._describe(worker, str(self.losses[-1]))
 
     def add_corrupted(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
         """Record a block in a state that no promise allows."""
         self.corrupted.append(CorruptedBlock(worker, place, kind))
-        self.say(str(self.corrupted[-1]))
+        self._describe(worker, str(self.corrupted[-1]))
 
-    def say(self, example: str) -> None:
-        """Keep the description of a loss, at most `EXAMPLES_EACH` for each worker and `EXAMPLES` in total."""
-        mine = example.partition(":")[0] + ":"
-        if len(self.examples) < EXAMPLES and sum(one.startswith(mine) for one in self.examples) < EXAMPLES_EACH:
+    def _describe(self, worker: WorkerSpec, example: str) -> None:
+        """Keep the description of a loss, at most `EXAMPLES_EACH` for each worker's path and `EXAMPLES` in total."""
+        if len(self.examples) < EXAMPLES and self._examples_of[worker.path] < EXAMPLES_EACH:
             self.examples.append(example)
+            self._examples_of[worker.path] += 1
 
     def evidence(self) -> Evidence:
-        """Return the counters as an `Evidence`."""
+        """Return the counters and the described losses as an `Evidence`."""
         return Evidence(
             acknowledged=dict(self.acknowledged),
             judged=dict(self.judged),
@@ -114,11 +144,14 @@ class Balance:
 
 
 Torn = bool | Collection[tuple[int, int]]
-"""Whether any block under overwrite may be torn, or the (file, byte offset) of those blocks, as in block headers."""
+"""Which blocks the cut may have torn while a client overwrote them: all, none, or those with this (file, byte offset).
+
+File and byte offset are those in the header of the block.
+"""
 
 
 class Bounds(TypedDict, total=False):
-    """Options that select the operations that count; see `balance_of`."""
+    """The keyword arguments of `balance_of`, which describes them."""
 
     before_ns: int | None
     seen_ns: int | None
@@ -132,7 +165,7 @@ class Bounds(TypedDict, total=False):
 def build_evidence(
     workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]
 ) -> Evidence:
-    """Return the comparison of a history with a scan as an `Evidence`; see `balance_of`.
+    """Return the `Evidence` from the comparison of a history with a scan; ``bounds``: arguments of `balance_of`.
 
     Raises:
         RigError: the scan has no entry for a worker.
@@ -153,20 +186,22 @@ def balance_of(
     disconnected_clients: Collection[str] = (),
     indeterminate_errnos: Collection[int] = (),
 ) -> Balance:
-    """Compare a history with a scan.
+    """Compare a history with a scan of the same workers' files and directories.
 
-    Times are in nanoseconds:
-    ``before_ns``: only operations that were acknowledged earlier must be durable.
-    ``seen_ns``: the instant of the cut or of the scan. Operations that began later are ignored; operations that were
-    in progress then may be present or not.
-    ``resumed_ns``: when service resumed. Losses of operations that began later are counted separately, too.
-    ``restarted_ns``: when a restarted server answered again. A `close` in progress then is not judged if it needed a
-    COMMIT: the Linux client does not retransmit the data that the server lost (docs/findings.md).
+    Instants are in nanoseconds of the host's CLOCK_MONOTONIC:
+    ``before_ns``: operations that were acknowledged earlier must be durable; None: all acknowledged operations.
+    ``seen_ns``: the instant of the cut or of the scan; None: after all operations. Operations that began later are
+    ignored. The effect of an operation that was in progress at this instant may be present or missing.
+    ``resumed_ns``: the instant at which service resumed. Losses of operations that began later are also counted in
+    `Evidence.lost_after_recovery`.
+    ``restarted_ns``: the instant at which a restarted server first replied. A `close` that was in progress then is not
+    judged if it needed a COMMIT: the Linux client does not retransmit the data that the server lost
+    (docs/findings.md).
 
-    ``torn``: whether, or where, the fault may have torn a block that was being overwritten.
-    ``disconnected_clients``: clients that lost power before all their reports arrived. They may have done more
-    operations than reported, so nothing of theirs counts as invented.
-    ``indeterminate_errnos``: errors after which an operation may have been executed all the same, such as a timeout.
+    ``torn``: the blocks that the cut may have torn while they were being overwritten.
+    ``disconnected_clients``: clients that lost power before all their reports arrived. They may have executed more
+    operations than they reported, so no content of these clients counts as invented.
+    ``indeterminate_errnos``: errors (errno) that leave unknown whether the operation was executed, such as a timeout.
 
     Raises:
         RigError: the scan has no entry for a worker.
@@ -187,7 +222,7 @@ def balance_of(
         ]
         balance.across_restart += len(across)
         bound = [one for one in operations if one.binds(before_ns) and one not in across]
-        # Kinds that were never executed get a count of 0.
+        # The evidence has a count of 0 for each kind that the worker had not executed yet.
         balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.acknowledged.update(one.kind for one in bound)
@@ -209,51 +244,53 @@ def balance_of(
 
 
 def closes_across(operation: Operation, restarted_ns: int) -> bool:
-    """Return whether an operation is a `close` in progress at the time when a restarted server answered again."""
+    """Return whether an operation is a `close` that was in progress when a restarted server first replied."""
     ended = operation.ended_ns
     return operation.kind == "close" and ended is not None and operation.issued_ns < restarted_ns <= ended
 
 
 def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:
-    """Return the operation kinds of a worker; records that lack rounds have the first nine metadata kinds."""
+    """Return the kinds of operation of a worker; without rounds (older records) the first nine metadata kinds."""
     return METADATA[:9] if worker.kind == "metadata" and not worker.rounds else worker.kinds
 
 
 class Case(NamedTuple):
-    """The operations of one worker and the scan of its files."""
+    """The operations of one worker and the scan of its files, with the arguments of `balance_of` that concern both."""
 
     worker: WorkerSpec
     operations: Sequence[Operation]
+    """All operations that may have begun before the scan."""
     bound: Sequence[Operation]
     """The operations that were acknowledged and must be durable."""
     found: Mapping[str, Any]
+    """The scan of the worker's files or directories."""
     disconnected: bool
-    """Whether the client may have done more operations than it reported."""
+    """Whether the client may have executed more operations than it reported."""
     torn: Torn
     indeterminate_errnos: Collection[int] = ()
-    """Errors (errno) after which an operation may have been executed all the same."""
+    """Errors (errno) that leave unknown whether the operation was executed."""
 
     def may_be_torn(self, block: int) -> bool:
-        """Return whether a block may be torn while it is being overwritten."""
-        # For a block that straddles two pages, the second request has no block header that identifies it.
+        """Return whether the cut may have torn the block with this index while it was being overwritten."""
+        # A block that straddles two pages takes two requests, and the second one has no header that identifies it.
         if isinstance(self.torn, bool) or self.worker.shift % BLOCK:
             return self.torn is not False
         return (self.worker.file, block * BLOCK) in self.torn
 
     def may_be_done(self, operation: Operation) -> bool:
-        """Return whether an operation, or a step of it, may have been executed, whatever result was reported."""
+        """Return whether the server may have executed a step of an operation, even if the client got an error."""
         if operation.ended is not Ended.FAILED or operation.kind in LOOSE:
-            # A copy that fails has created its file.
+            # A failed operation of several steps may have executed the first ones: a failed copy has created its file.
             return True
         # EEXIST or ENOENT may be the reply to a retransmission of a request that was already executed.
         return operation.error in {EEXIST, ENOENT, *self.indeterminate_errnos}
 
     def blocks_of(self, operation: Operation) -> range:
-        """Return the blocks that an operation wrote."""
+        """Return the indexes of the blocks that an operation wrote."""
         return range(operation.place * self.worker.span, (operation.place + 1) * self.worker.span)
 
     def newest(self, operations: Sequence[Operation]) -> dict[int, int]:
-        """Return the newest generation of each block."""
+        """Return the newest generation that the given operations wrote, by block index."""
         generations: dict[int, int] = {}
         for operation in operations:
             for block in self.blocks_of(operation):
@@ -262,7 +299,7 @@ class Case(NamedTuple):
 
 
 def compare_blocks(case: Case, balance: Balance) -> None:
-    """Compare the blocks of a worker that writes them in generations."""
+    """Compare the history and the scan of a worker that overwrites its blocks, each time in a newer generation."""
     worker = case.worker
     required, issued = case.newest(case.bound), case.newest(case.operations)
     states: dict[int, int] = dict(enumerate(case.found["blocks"], start=worker.first * worker.span))
@@ -285,13 +322,16 @@ def compare_blocks(case: Case, balance: Balance) -> None:
             state = states[place]
             torn = state == GARBAGE and kinds[place] is BlockClass.UNSYNCED_LOST
             if state < operation.generation and not torn:
-                balance.lose(operation, worker, said_of(state))
+                balance.lose(operation, worker, description_of(state))
                 break
     compare_files(case, {one.place for one in case.bound}, {one.place for one in case.operations}, balance)
 
 
 def compare_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
-    """Count the files of a worker that are missing, and list those that were never created."""
+    """Count the missing files of a worker, and list the files that the worker did not create.
+
+    ``required`` and ``issued``: the places of the operations that must be durable, and of all that began.
+    """
     worker, files = case.worker, case.worker.files or case.worker.kind == "close"
     promised = {f"f{place}" for place in required} if files else {worker.path} if case.bound else set()
     begun = {f"f{place}" for place in issued} if files else {worker.path}
@@ -299,7 +339,7 @@ def compare_files(case: Case, required: Collection[int], issued: Collection[int]
         begun |= {f"f{place}" for place in range(worker.blocks)}
     names = set(case.found["names"] or ())
     balance.lost_files += len(promised - names)
-    balance.invented.extend(f"{worker.path}/{name}, which no client wrote" for name in sorted(names - begun))
+    balance.invented.extend(f"{worker.path}/{name}: a file that no client wrote" for name in sorted(names - begun))
 
 
 SPECIAL = {
@@ -308,13 +348,14 @@ SPECIAL = {
     UNREADABLE: BlockClass.UNREADABLE,
     OLD: BlockClass.OLD,
 }
-"""Block classes of record codes that are no whole block of this run."""
+"""The class of a block for each code of the scan that stands for no whole block of this run."""
 
 
 def classify(state: int, required: int, issued: int, *, torn: bool = False) -> BlockClass | None:
-    """Return the class of a block, or None for a block that was never written, whatever its content.
+    """Return the class of a block; None if no operation wrote the block.
 
-    ``required``: the newest acknowledged generation; ``issued``: the newest one that was begun; 0 means none.
+    ``state``: the generation that the scan found, or a code. ``required``: the newest acknowledged generation;
+    ``issued``: the newest generation whose write began; 0: none.
     """
     if not issued:
         return None
@@ -323,7 +364,7 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
     if state in SPECIAL and state != GARBAGE:
         return SPECIAL[state]
     if state == GARBAGE:
-        # Only disks that tear writes may tear a block that was being overwritten at the cut.
+        # A torn block is allowed only if the cut tears requests and interrupted an overwrite of this block.
         return BlockClass.UNSYNCED_LOST if torn and issued > required else BlockClass.GARBAGE
     if not required:
         return BlockClass.UNSYNCED_KEPT if state else BlockClass.UNSYNCED_LOST
@@ -332,24 +373,24 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
     return BlockClass.STALE if state else BlockClass.SYNCED_LOST
 
 
-def said_of(state: int) -> str:
-    """Return a description of what is in the place of an operation's block."""
+def description_of(state: int) -> str:
+    """Return a clause about the content of a block, from the generation or the code that the scan found."""
     words = {
-        ABSENT: "nothing is there",
-        GARBAGE: "garbage",
-        MISPLACED: "another block",
-        UNREADABLE: "unreadable",
-        OLD: "old data of the disk",
+        ABSENT: "the block is missing",
+        GARBAGE: "the block is garbage",
+        MISPLACED: "the block was written to another place",
+        UNREADABLE: "the block is unreadable",
+        OLD: "the block holds old data of the disk",
     }
-    return words.get(state, f"generation {state} is there")
+    return words.get(state, f"the block has generation {state}")
 
 
 def compare_records(case: Case, balance: Balance) -> None:
-    """Compare the records that a worker appends to a shared file."""
+    """Compare the history and the scan of a worker that appends records to a file shared with other workers."""
     worker, records = case.worker, list(case.found["records"])
     bound = {one.place for one in case.bound}
     issued = {one.place for one in case.operations}
-    # A record that was being appended at the cut may be present in part, at the end of the file.
+    # The cut may have interrupted the append of the last record.
     if records and records[-1] in {GARBAGE, ABSENT}:
         records.pop()
     for place, code in enumerate(records):
@@ -364,19 +405,19 @@ def compare_records(case: Case, balance: Balance) -> None:
     for operation in case.bound:
         balance.judged[operation.kind] += 1
         if operation.place not in mine:
-            balance.lose(operation, worker, "the record is not there")
+            balance.lose(operation, worker, "the record is missing")
     if mine != sorted(set(mine)):
         balance.invented.append(f"{worker.path}: records are duplicated or out of order")
     if not case.disconnected and (more := sorted(set(mine) - issued)):
-        balance.invented.append(f"{worker.path}: record {more[0]}, which no client wrote")
+        balance.invented.append(f"{worker.path}: record {more[0]} that no client wrote")
     balance.lost_files += bool(bound and not case.found["names"])
 
 
 def compare_holes(appending: Sequence[Case], balance: Balance) -> None:
-    """Compare the blocks of zeros between the records of a file: each must be the place of a missing record.
+    """List a file as invented that has more blocks of zeros between its records than missing records.
 
-    A client appends at the end of file that it knows, even after the server has lost that end. All cases of one file
-    share one scan of it; only the owner of each record differs.
+    Each missing record leaves one block of zeros: a client appends at its cached end of file, even after the server
+    lost the last records. The cases of one file have the same scan, in which only their own records have numbers.
     """
     by_file: dict[str, list[Case]] = defaultdict(list)
     for case in appending:
@@ -386,11 +427,11 @@ def compare_holes(appending: Sequence[Case], balance: Balance) -> None:
         holes = records[:-1].count(ABSENT)
         missing = sum(len({one.place + 1 for one in case.operations} - {*case.found["records"]}) for case in cases)
         if holes > missing and not any(case.disconnected for case in cases):
-            balance.invented.append(f"{path}: {holes} blocks of zeros between records, and {missing} records missing")
+            balance.invented.append(f"{path}: {holes} blocks of zeros between records, but {missing} missing records")
 
 
 def compare_names(case: Case, balance: Balance) -> None:
-    """Compare the names and attributes that a worker changes in small directories."""
+    """Compare the history and the scan of a worker that changes names, attributes and files in small directories."""
     begun: dict[int, list[Operation]] = defaultdict(list)
     for operation in case.operations:
         if case.may_be_done(operation):
@@ -408,15 +449,18 @@ def compare_names(case: Case, balance: Balance) -> None:
             balance.lost_files += operation.kind == "create"
         balance.invented += [f"{case.worker.path}/d{place}/{one}" for one in seen.odd]
         kinds = tuple(one.kind for one in operations)
-        # A record without rounds has the old round, whose end hides most of its operations: count all as judged.
+        # An older record lacks rounds. Its last operations hide most of the others, so all of them count as judged.
         visible = shown(kinds, place, len(mine)) if case.worker.rounds else (True,) * len(mine)
         for operation, seen_of in zip(mine, visible, strict=True):
             balance.judged[operation.kind] += seen_of
-    balance.invented += [f"{case.worker.path}/{name}, which no client made" for name in found]
+    balance.invented += [f"{case.worker.path}/{name}: a name that no client created" for name in found]
 
 
 def unreported_operations(case: Case, place: int, reported: int) -> list[Operation]:
-    """Return the changes of a directory that a client may have made after the reported ones."""
+    """Return the changes of a directory that a client may have made after its last reported change.
+
+    ``place``: number of the directory; ``reported``: number of reported changes.
+    """
     rounds = case.worker.rounds or (METADATA[:9],)
     steps = rounds[place % len(rounds)][reported:]
     return [

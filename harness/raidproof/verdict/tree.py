@@ -1,7 +1,7 @@
 """Model of a ledger directory after each of its changes, and the comparison of the model with a scan.
 
-The changes of a directory are made one at a time. A crash must leave the state after the last acknowledged change, or
-after the change that was in progress. `ledger_writer.Directory` makes the changes.
+`ledger_writer.Directory` changes a directory on a client, one change at a time. After a crash the directory must have
+the state after the last acknowledged change, or after the change that was in progress.
 """
 
 import stat
@@ -28,39 +28,53 @@ from raidproof.guest.ledger_writer import (
 from raidproof.workload.history import Operation
 
 Value = str | int | bool | None | tuple[str, ...]
+"""The value of a field; for the content of a file: a text, or the signature of each block."""
 Fields = dict[tuple[str, str], Value]
-"""Values by (name or file number, field); the directory itself has an empty name. Missing objects have none."""
+"""The state of a directory: values by (name or file number, field). The name of the directory itself is empty.
+
+A missing file, symlink or directory has no fields.
+"""
 Entries = Mapping[str, Sequence[Any]]
 """The scan's entry for each name in a directory; see `raidproof.guest.ledger_reader.names`."""
 
 THERE = "there"
+"""Field of the directory, a symlink or a file: its kind, or whether it exists."""
 BLOCK_FIELD, BLOCKS = "block ", "blocks"
+"""Prefix of the field of one block; value of the field ``held`` of a file that has such fields."""
 LOOSE = frozenset({"create", "append", "pages", "allocate", "punch", "copy", "clone"})
-"""Kinds of operation with several steps: while one is in progress, the fields that it changes may have any value.
+"""Kinds of operation with several steps. While the operation is in progress, its fields may have any value.
 
-All other kinds are atomic. `create` is not: after an exclusive create a client may need a SETATTR (RFC 8881, 18.16.3).
+All other kinds are atomic. `create` has two steps: after an exclusive create a client may send a SETATTR (RFC 8881,
+18.16.3).
 """
 
 
 class File(NamedTuple):
-    """A regular file, whatever its names."""
+    """A regular file in the model of a directory, without its names."""
 
     mode: int = CREATED
     size: int = 0
+    """Size in bytes."""
     held: Value = ""
+    """Content: a code of the scan, such as ``+`` for what `append` writes, or the signature of each block."""
     attribute: str | None = None
+    """Value of the extended attribute."""
 
 
 class Content(NamedTuple):
-    """A directory: its names, its symlinks, and its files in the order of creation; names refer to files by number."""
+    """One state of a directory in the model."""
 
     there: bool = False
+    """Whether the directory exists."""
     names: Mapping[str, int] = {}
+    """The number of the file that each name refers to."""
     symlinks: Mapping[str, str] = {}
+    """The target of each symlink, by name."""
     files: tuple[File, ...] = ()
+    """All files ever created, in the order of creation, which is their number from 0."""
 
     def by_name(self) -> Fields:
-        """Return the fields of each name, as in a scan."""
+        """Return the fields of the directory, with those of each file under each of its names, as in a scan."""
         found: Fields = {("", THERE): self.there}
         for name, target in self.symlinks.items():
             found |= {(name, THERE): "symlink", (name, "held"): target}
@@ -69,7 +83,7 @@ class Content(NamedTuple):
         return found
 
     def by_file(self) -> Fields:
-        """Return the existing names, and the fields of each file that has a name."""
+        """Return the fields of the directory, with those of each file under its number, and the existing names."""
         found: Fields = {("", THERE): self.there}
         found |= {("name", name): "symlink" for name in self.symlinks} | {
             ("name", name): "file" for name in self.names
@@ -80,48 +94,48 @@ class Content(NamedTuple):
         return found
 
     def links(self, number: int) -> int:
-        """Return the number of names of a file (its link count)."""
+        """Return the link count of the file with this number."""
         return sum(one == number for one in self.names.values())
 
     def make(self, name: str, file: File | None = None) -> "Content":
-        """Return a copy with one more file."""
+        """Return a copy of the directory with one more file, an empty one by default."""
         names = {**self.names, name: len(self.files)}
         return self._replace(names=names, files=(*self.files, file or File()))
 
     def change(self, name: str, **fields: Any) -> "Content":
-        """Return a copy with changed fields of a file."""
+        """Return a copy of the directory in which the file of this name has the given fields."""
         number = self.names[name]
         changed = self.files[number]._replace(**fields)
         return self._replace(files=(*self.files[:number], changed, *self.files[number + 1 :]))
 
     def rename(self, old: str, new: str | None) -> "Content":
-        """Return a copy in which a file is renamed, or loses the name if ``new`` is None."""
+        """Return a copy of the directory in which a file has the name ``new`` instead of ``old``; None: no name."""
         names = {name: number for name, number in self.names.items() if name != old}
         return self._replace(names=names if new is None else {**names, new: self.names[old]})
 
     def after(self, kind: str, number: int) -> "Content":
-        """Return the state after one change of the directory with this number.
+        """Return the state of the directory after a change of this kind; ``number``: the number of the directory.
 
         Raises:
-            RigError: the kind of change is unknown.
+            RigError: the model has no rule for this kind.
         """
         if kind not in CHANGES:
-            raise RigError(f"no rule for an operation of kind {kind!r}")
+            raise RigError(f"the model of the ledger's directories has no rule for the kind of operation {kind!r}")
         return CHANGES[kind](self, number)
 
     def held(self, name: str) -> tuple[str, ...]:
-        """Return the signatures of a file's blocks."""
+        """Return the signatures of the blocks of the file of this name; empty if its content is no blocks."""
         held = self.files[self.names[name]].held
         return held if isinstance(held, tuple) else ()
 
     def blocks(self, name: str, held: Iterable[str]) -> "Content":
-        """Return a copy with other blocks in a file."""
+        """Return a copy of the directory in which the file of this name consists of blocks with these signatures."""
         blocks = tuple(held)
         return self.change(name, size=len(blocks) * BLOCK, held=blocks)
 
 
 def apart(file: File) -> dict[str, Value]:
-    """Return the fields of a file, with a field for each block, as different operations may write its blocks."""
+    """Return the fields of a file, with one field for each block: different operations may write the blocks."""
     fields: dict[str, Value] = file._asdict()
     if isinstance(file.held, tuple):
         fields |= {"held": BLOCKS} | {f"{BLOCK_FIELD}{place}": held for place, held in enumerate(file.held)}
@@ -148,24 +162,26 @@ CHANGES: Mapping[str, Callable[[Content, int], Content]] = {
     "copy": lambda old, _: old.make("b").blocks("b", old.held("a")[:COPIED]),
     "clone": lambda old, _: old.make("c").blocks("c", old.held("a")),
 }
-"""For each kind of operation a function from the state of a directory and its number to the next state."""
+"""For each kind of operation, a function from a directory's state and number to the directory's next state."""
 
 
 def file_by_name(name: str, file: File, links: int) -> Fields:
-    """Return the fields of a file under one of its names."""
+    """Return the fields of a file with ``links`` names, under the given name."""
     fields = {THERE: "file", "links": links, **file._asdict()}
     return {(name, field): value for field, value in fields.items()}
 
 
 class Course(NamedTuple):
-    """The states of a directory before its first change and after each change."""
+    """The states of a directory before its first change and after each change, in three forms."""
 
     contents: tuple[Content, ...]
     by_name: tuple[Fields, ...]
+    """The fields of each state, as `Content.by_name` returns them."""
     by_file: tuple[Fields, ...]
+    """The fields of each state, as `Content.by_file` returns them."""
 
     def names_of(self, file: str, least: int) -> set[str]:
-        """Return the names that a file ever had, except those that another file has after ``least`` changes."""
+        """Return all names that the file of this number had, except names of other files after change ``least``."""
         number = int(file)
         mine = {name for content in self.contents for name, one in content.names.items() if one == number}
         return {name for name in mine if self.contents[least].names.get(name, number) == number}
@@ -173,7 +189,7 @@ class Course(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def course(kinds: tuple[str, ...], number: int) -> Course:
-    """Return the states that a sequence of changes produces."""
+    """Return the states that a sequence of changes produces; ``number``: the number of the directory."""
     contents = [Content()]
     for kind in kinds:
         contents.append(contents[-1].after(kind, number))
@@ -182,7 +198,7 @@ def course(kinds: tuple[str, ...], number: int) -> Course:
 
 @lru_cache(maxsize=1 << 14)
 def shown(kinds: tuple[str, ...], number: int, least: int) -> tuple[bool, ...]:
-    """Return, for each of the first ``least`` changes, whether the final state shows that the change was made."""
+    """Return for each of the first ``least`` changes whether the state after all of them still shows its effect."""
     ran = course(kinds, number)
     return tuple(
         any(
@@ -194,7 +210,7 @@ def shown(kinds: tuple[str, ...], number: int, least: int) -> tuple[bool, ...]:
 
 
 def directories(found: Entries) -> dict[str, dict[str, Sequence[Any]]]:
-    """Return the scan's entries by directory and name; the entry of the directory itself has an empty name."""
+    """Return the scan's entries by directory and by name in the directory; the directory's own name is empty."""
     apart: dict[str, dict[str, Sequence[Any]]] = {}
     for path, entry in found.items():
         directory, _, name = path.partition("/")
@@ -203,14 +219,14 @@ def directories(found: Entries) -> dict[str, dict[str, Sequence[Any]]]:
 
 
 def scanned(entries: Entries) -> Fields:
-    """Return the fields of a scanned directory; the value of an unreadable entry is the error."""
+    """Return the fields of a scanned directory; the field `THERE` of an unreadable entry is the error."""
     state: Fields = {("", THERE): False}
     for name, entry in entries.items():
         mode, size, links, held = entry[:4]
         if not name:
             state["", THERE] = stat.S_ISDIR(mode) or str(held)
         elif stat.S_ISREG(mode):
-            # Scans of older records lack the content: then only the size shows whether the file is empty.
+            # The scan of an older record lacks the content: its size shows whether the file is empty.
             known = "+" if held is None else held
             value = tuple(known) if isinstance(known, list) else known if size else ""
             file = File(stat.S_IMODE(mode), size, value, *entry[4:5])
@@ -228,27 +244,31 @@ class Seen(NamedTuple):
     lost: Sequence[tuple[Operation, str]] = ()
     """Acknowledged changes that are missing, and a description of what was found instead."""
     odd: Sequence[str] = ()
-    """Descriptions of what no change explains."""
+    """Descriptions of names and fields that no change of the directory explains."""
 
 
 def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entries) -> Seen:
     """Compare a directory's changes with a scan of the directory.
 
-    ``bound``: the acknowledged changes; ``begun``: the same changes, then those that may have been made or not.
+    ``bound``: the acknowledged changes. ``begun``: the acknowledged changes, followed by those whose execution is not
+    known.
     """
     found, least = scanned(entries), len(bound)
     kinds, number = tuple(one.kind for one in begun), begun[0].place if begun else 0
     ran = course(kinds, number)
     if "truncate" in kinds:
-        # ext4 zeroes the tail before it truncates: such a file counts as not yet truncated (docs/findings.md).
+        # ext4 zeroes the end of a file before it truncates the file: the file counts as not yet truncated
+        # (docs/findings.md).
         found = {key: "+" if value == UNCUT else value for key, value in found.items()}
     if found in ran.by_name[least:]:
         return Seen()
     known = {name for state in ran.by_name for name, field in state if field == THERE}
-    odd = sorted(f"{name}, which no client made" for name, field in found if field == THERE and name not in known)
+    odd = sorted(
+        f"{name}: a name that no client created" for name, field in found if field == THERE and name not in known
+    )
     if found["", THERE] is not True and all(content.there for content in ran.contents[least:]):
-        said = "the directory is not there" if not found["", THERE] else f"the directory: {found['', THERE]}"
-        return Seen([(one, said) for one in bound], odd)
+        what = "the directory is missing" if not found["", THERE] else f"the directory: {found['', THERE]}"
+        return Seen([(one, what) for one in bound], odd)
     loose_files = under_way(ran.by_file, begun, least)
     lost = [
         (operation, instead)
@@ -259,39 +279,48 @@ def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entrie
         return Seen(lost, odd)
     loose = under_way(ran.by_name, begun, least)
     left = min((sorted(different(found, one) - loose) for one in ran.by_name[least:]), key=len)
-    return Seen([], [f"{name or 'directory'}: {field} is {short(found.get((name, field)))}" for name, field in left])
+    odd = [
+        f"{name or 'directory'}: {_TITLES.get(field, field)} is {short(found.get((name, field)))}"
+        for name, field in left
+    ]
+    return Seen([], odd)
 
 
 def different(one: Fields, other: Fields) -> set[tuple[str, str]]:
-    """Return the keys whose values differ."""
+    """Return the keys whose values differ between two states; a missing key differs from any value but None."""
     return {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
 
 
 def under_way(states: Sequence[Fields], begun: Sequence[Operation], least: int) -> set[tuple[str, str]]:
-    """Return the fields that may have any value as a change in progress writes them."""
+    """Return the keys of the fields that may have any value, because a change of several steps was in progress."""
     loose: set[tuple[str, str]] = set()
     for place, operation in enumerate(begun[least:], start=least):
         if operation.kind in LOOSE:
             changed = different(states[place], states[place + 1])
-            # A change of the size also leaves the content undefined; this is no loss of earlier content.
+            # A change of the size in progress leaves the content undefined, too. That is no loss of earlier content.
             loose |= changed | {(of, "held") for of, field in changed if field == "size"}
     return loose
 
 
+_TITLES = {"held": "content", THERE: "kind", "links": "number of names", "attribute": "extended attribute"}
+"""Names of fields in reports; other fields have their own name there."""
 WRITTEN_FIELDS = frozenset({"size", "held"})
-"""Fields that the creation of a file does not set, only writes to the file."""
+"""Fields that writes to a file set, and not its creation."""
 
 
 def undone(
     ran: Course, kind: str, place: int, least: int, found: Fields, loose: Collection[tuple[str, str]]
 ) -> str | None:
-    """Return what contradicts an acknowledged change; None if the change, or a later one that covers it, is there."""
+    """Return a description of what contradicts an acknowledged change; None if the scan shows no contradiction.
+
+    ``place``: index of the change; ``least``: number of acknowledged changes; ``loose``: keys of the fields that may
+    have any value. A value that a later change has set is no contradiction.
+    """
     changed = different(ran.by_file[place], ran.by_file[place + 1])
     for key in sorted(changed, key=lambda one: (one[0] not in {"", "name"}, one[1] != THERE, one)):
         wanted, *later = (state.get(key) for state in ran.by_file[place + 1 :])
         if key in loose or (kind == "create" and key[1] in WRITTEN_FIELDS):
             continue
-        # A value that a later change has set does not contradict this change.
         values = values_of(ran, key, least, found)
         if values.isdisjoint({wanted, *later}):
             return contradiction(key, values, wanted)
@@ -299,7 +328,7 @@ def undone(
 
 
 def values_of(ran: Course, key: tuple[str, str], least: int, found: Fields) -> set[Value]:
-    """Return the values found for a field, for a file under each of its names."""
+    """Return the values that the scan found for a field; a field of a file has a value under each of its names."""
     of, field = key
     if not of:
         return {found["", THERE]}
@@ -321,28 +350,37 @@ def contradiction(key: tuple[str, str], values: set[Value], wanted: Value) -> st
     of, field = key
     there = " and ".join(sorted(map(short, values)))
     if not of:
-        return "the directory is still there"
+        return "the directory still exists"
     if of == "name":
-        missing = "is not there" if values == {None} else f"is {there}"
-        return f"the name {field} {'is still there' if wanted is None else missing}"
+        missing = "is missing" if values == {None} else f"is {there}"
+        return f"the name {field} {'still exists' if wanted is None else missing}"
     if field.startswith(BLOCK_FIELD):
-        return f"a block of it is {' and '.join(sorted(map(short, map(one_block, values))))}"
+        return f"a block of the file is {' and '.join(sorted(map(short, map(one_block, values))))}"
     if field == THERE or values == {None}:
-        return "the file is still there" if wanted is None else "the file is not there under any of its names"
+        return "the file still exists" if wanted is None else "the file is missing under all of its names"
     if field == "mode":
         return f"mode is {' and '.join(f'{one:04o}' for one in values if isinstance(one, int))}, not {wanted:04o}"
-    return f"its content is {there}" if field == "held" else f"{field} is {there}, not {short(wanted)}"
+    title = _TITLES.get(field, field)
+    return f"{title} is {there}" if field == "held" else f"{title} is {there}, not {short(wanted)}"
 
 
 def one_block(value: Value) -> Value:
-    """Return a description of one block, or its signature in a tuple as `short` expects it."""
+    """Return ``missing`` or ``zero`` for a block that has no content, else the block's signature in a tuple."""
     return "missing" if value is None else "zero" if value == "-" else (str(value),)
 
 
 def short(value: Value) -> str:
-    """Return a value for a report; blocks by their kind of damage, so that equal failures have equal texts."""
+    """Return a value as text for a report. Blocks appear by their kind of damage: equal failures have equal texts."""
     if isinstance(value, tuple):
         strange = {"old": "old data of the disk", "other": "blocks of another file", OTHER_CONTENT: "garbage"}
         return " and ".join(strange[one] for one in strange if one in value) or "other blocks"
-    words = {"": "nothing", "+": "whole", OTHER_CONTENT: "garbage", UNCUT: "zeroed at its end"}
-    return words.get(str(value), str(value))
+    words = {
+        "": "empty",
+        "+": "complete",
+        OTHER_CONTENT: "garbage",
+        UNCUT: "zeroed at its end",
+        None: "missing",
+        True: "a directory",
+        False: "missing",
+    }
+    return words.get(value, str(value)) if isinstance(value, str | bool | None) else str(value)

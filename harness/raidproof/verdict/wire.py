@@ -1,4 +1,4 @@
-"""Verdicts on captured NFS traffic: the calls that promises need, and the rules for a server's restart."""
+"""Verdicts on captured NFS traffic: the calls that promises need, and the protocol's rules for a server's restart."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -14,6 +14,7 @@ Calls = Mapping[str, Mapping[str, int]]
 """Number of calls by client and NFS operation while the ledger ran, with the names of /proc/self/mountstats."""
 
 WRITE = frozenset({"WRITE"})
+"""The call of the kinds of operation that are not in ``_CALLS``."""
 _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "pages": frozenset({"WRITE", "COMMIT"}),
@@ -37,33 +38,37 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
         "clone": frozenset({"CLONE"}),
     }
 )
-"""NFSv4 calls by kind, with the client's names (nfs4_procedures in fs/nfs/nfs4xdr.c); other kinds need a WRITE."""
+"""The NFSv4 calls that each kind of operation needs, with the client's names (nfs4_procedures in fs/nfs/nfs4xdr.c)."""
 _CALLS_3: Mapping[str, frozenset[str]] = MappingProxyType(
     {"mkdir": frozenset({"MKDIR"}), "create": frozenset({"CREATE"}), "rmdir": frozenset({"RMDIR"})}
 )
+"""The NFSv3 calls that differ from those of NFSv4."""
 
 NFSD = Blame(culprit=Culprit.NFSD)
 FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
-"""Errors that a server returns to a client whose state it has lost."""
+"""Errors that a restarted server returns to a client whose state it has lost (RFC 8881, 15.1)."""
 NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC", "NFS3ERR_IO", "NFS3ERR_NOSPC")
+"""Errors of a WRITE or COMMIT that the server could not store."""
 UNSTABLE = 0
-"""The value of `stable_how` in NFSv3 and NFSv4."""
+"""The value UNSTABLE of `stable_how` in NFSv3 and NFSv4: the server may hold the data in its memory only."""
 CLAIM_PREVIOUS = 1
-LENT = ("1", "2")
-"""Read and write delegation."""
+"""The claim type of an OPEN that reclaims a file after a restart of the server."""
+DELEGATED = ("1", "2")
+"""The delegation types OPEN_DELEGATE_READ and OPEN_DELEGATE_WRITE in the reply to an OPEN."""
 
 
 def calls_of(kind: str, mount: Mapping[str, Any]) -> frozenset[str]:
-    """Return the calls that an operation of a kind needs; ``mount``: the specification of the mount in a record.
+    """Return the names of the NFS calls that an operation of a kind needs.
 
-    On a ``sync`` mount each WRITE is stable and needs no COMMIT.
+    ``mount``: the specification of the mount in a record. On a ``sync`` or ``noac`` mount every WRITE is stable, so
+    that no COMMIT is needed (nfs(5)).
     """
     calls = (_CALLS_3 if mount.get("vers") == "3" else {}).get(kind) or _CALLS.get(kind, WRITE)
     return calls - {"COMMIT"} if mount.get("sync") or mount.get("noac") else calls
 
 
 def total(calls: Calls) -> Counter[str]:
-    """Return the number of calls of all clients, by call."""
+    """Return the number of calls of all clients together, by name of the call."""
     counted: Counter[str] = Counter()
     for mine in calls.values():
         counted.update(mine)
@@ -71,12 +76,15 @@ def total(calls: Calls) -> Counter[str]:
 
 
 def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) -> list[Verdict]:
-    """Judge that clients sent the calls that each acknowledged kind needs; without them a kind proves nothing."""
+    """Judge that clients sent the calls that each acknowledged kind of operation needs.
+
+    Without these calls the client completed the operations alone, and their survival proves nothing about the server.
+    """
     sent, verdicts = total(calls), []
     for kind in kinds:
         needed = calls_of(kind, mount)
         if missing := sorted(name for name in needed if not sent[name]):
-            reason = f"no client sent a {' or a '.join(missing)}: the server was never asked to keep this promise"
+            reason = f"no client sent a {' or a '.join(missing)} call, which this promise needs"
             verdicts.append(
                 Verdict(checker=f"{PROMISES[kind]}, on the wire", outcome=Outcome.INCONCLUSIVE, reason=reason)
             )
@@ -87,20 +95,21 @@ def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) ->
 
 
 class Fields(NamedTuple):
-    """The tshark field names of one NFS version."""
+    """The names of tshark's fields for WRITE and COMMIT in one NFS version."""
 
     offset: str
     length: str
     stable: str
-    """Stability in the reply."""
+    """Field of the stability in the reply to a WRITE."""
     verifier: str
+    """Field of the write verifier."""
 
 
 FIELDS = {
     "3": Fields("nfs.offset3", "nfs.count3", "nfs.write.committed", "nfs.verifier"),
     "4": Fields("nfs.offset4", "nfs.count4", "nfs.stable_how4", "nfs.verifier4"),
 }
-"""Field names by NFS version."""
+"""The names of tshark's fields by NFS version."""
 
 
 class Range(NamedTuple):
@@ -115,26 +124,31 @@ class Range(NamedTuple):
         return self.end - self.begin
 
     def without(self, other: "Range") -> list["Range"]:
-        """Return the parts of this range that are not in the other."""
+        """Return the parts of this range that are outside the other range."""
         parts = (Range(self.begin, min(self.end, other.begin)), Range(max(self.begin, other.end), self.end))
         return [part for part in parts if part.begin < part.end]
 
 
 class Answered(NamedTuple):
-    """A WRITE or COMMIT that succeeded."""
+    """A successful WRITE or COMMIT, from its call and its reply."""
 
     at_s: float
+    """Time of the reply, in seconds since the beginning of the capture."""
     client: str
     handle: str
+    """File handle."""
     span: Range
+    """The bytes that were written or committed."""
     verifier: str
-    """Write verifier: unchanged as long as the server holds all unstable writes."""
+    """Write verifier: it changes if the server may have lost unstable writes."""
     name: str
+    """``WRITE`` or ``COMMIT``."""
     unstable: bool
+    """Whether the reply to a WRITE has the stability UNSTABLE."""
 
 
 def by_client(name: str) -> Blame:
-    """Return a blame of one client."""
+    """Return a blame on the client of this name."""
     return Blame(culprit=Culprit.CLIENT, members=(name,), detail=name)
 
 
@@ -143,28 +157,29 @@ def _of(name: str, reason: str, outcome: Outcome, blame: Blame | None = None) ->
 
 
 def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
-    """Return the time of the first reply of a restarted server, in seconds; None if no restart is visible.
+    """Return the time of the first reply of a restarted server, in seconds; None if the capture shows no restart.
 
-    NFSv4: the first reply with an error of `FORGOTTEN`; a restarted server sends no other reply before.
-    NFSv3 has no client state: the first reply after all clients reconnected, which is a restart only if the caller
-    knows that there was one.
+    NFSv4: the time of the first reply with an error in `FORGOTTEN`, which is the first reply of a restarted server.
+    NFSv3 has no client state: the time of the first reply after all clients reconnected. Clients also reconnect
+    without a restart, so the caller must know that the server restarted.
     """
-    told = [
+    forgotten = [
         one.answered_s
         for one in exchanges
         if one.answered_s is not None and any(operation.status in FORGOTTEN for operation in one.operations)
     ]
-    return min(told, default=None) if told else reconnected_s([one for one in exchanges if one.version == "3"])
+    return min(forgotten) if forgotten else reconnected_s([one for one in exchanges if one.version == "3"])
 
 
 def reconnected_s(exchanges: Sequence[Exchange]) -> float | None:
-    """Return the time of the first reply over a new connection after which no old connection gets a reply.
+    """Return the time in seconds from which all replies use connections that the clients opened later on.
 
-    In seconds; None if there is no such time.
+    This is the first reply over a new connection after the last reply over an old one; None if clients kept their
+    first connections.
     """
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for one in exchanges:
-        # mount.nfs sends NULL over a separate connection to probe the server.
+        # mount.nfs probes the server with a NULL call over a separate connection.
         if one.answered_s is not None and one.operations[0].name != "NULL":
             key = (one.client, one.connection)
             begin, end = spans.get(key, (one.answered_s, one.answered_s))
@@ -186,7 +201,7 @@ def failed_s(exchanges: Sequence[Exchange]) -> float | None:
 
 
 def answered(exchanges: Sequence[Exchange]) -> list[Answered]:
-    """Return the successful WRITEs and COMMITs in the order of the replies."""
+    """Return the successful WRITEs and COMMITs in the order of their replies."""
     found = []
     for name in ("WRITE", "COMMIT"):
         for one, operation in operations_of(exchanges, name):
@@ -202,7 +217,7 @@ def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
         length = whole(operation.told, fields.length, "WRITE")
         unstable = whole(operation.told, fields.stable, "WRITE") == UNSTABLE
     else:
-        # A COMMIT with a count of 0 covers everything up to the end of the file.
+        # A COMMIT with a count of 0 covers all bytes up to the end of the file.
         length, unstable = operation.number(fields.length) or 1 << 64, False
     # tshark prints the eight bytes of a verifier as one number or byte by byte.
     verifier = operation.told.get(fields.verifier, "").removeprefix("0x").replace(":", "")
@@ -212,30 +227,33 @@ def _answered(one: Exchange, at_s: float, operation: Operation) -> Answered:
 
 
 def judge_verifier(exchanges: Sequence[Exchange], *, after_s: float | None = None) -> Verdict:
-    """Judge that the write verifier changed at a restart, so that clients retransmit lost unstable writes.
+    """Judge that the server's write verifier changed at its restart, so that clients retransmit lost unstable writes.
 
-    ``after_s``: the time of the change in seconds, if different from `restarted_s`.
+    ``after_s``: the time in seconds at which the verifier had to change; None: the time of the restart.
     """
-    name, told = "write verifier", answered(exchanges)
+    name, replies = "write verifier", answered(exchanges)
     at_s = restarted_s(exchanges) if after_s is None else after_s
     if at_s is None:
-        return _of(name, "no restart was seen on the wire", Outcome.INCONCLUSIVE)
-    before = {one.verifier for one in told if one.at_s < at_s}
-    after = {one.verifier for one in told if one.at_s >= at_s}
+        return _of(name, "the capture shows no restart of the server", Outcome.INCONCLUSIVE)
+    before = {one.verifier for one in replies if one.at_s < at_s}
+    after = {one.verifier for one in replies if one.at_s >= at_s}
     if not before or not after:
         when = "before" if not before else "after"
-        return _of(name, f"no WRITE or COMMIT was answered {when} the restart", Outcome.INCONCLUSIVE)
+        return _of(name, f"no WRITE or COMMIT succeeded {when} the restart", Outcome.INCONCLUSIVE)
     if same := before & after:
-        return _of(name, f"still {min(same)} after the restart", Outcome.FAIL, NFSD)
+        return _of(name, f"the server kept the write verifier {min(same)} after its restart", Outcome.FAIL, NFSD)
     if len(after) > 1 and after_s is None:
-        return _of(name, f"one restart, and {len(after)} verifiers after it", Outcome.FAIL, NFSD)
-    return _of(name, f"{min(before)} before, {min(after)} after", Outcome.PASS)
+        return _of(
+            name, f"the server sent {len(after)} different write verifiers after one restart", Outcome.FAIL, NFSD
+        )
+    return _of(name, f"{min(before)} before the restart, {min(after)} after the restart", Outcome.PASS)
 
 
 def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
-    """Judge that clients retransmitted all data that was unstable on the server when its verifier changed.
+    """Judge that clients retransmitted all data that was unstable on the server when its write verifier changed.
 
-    Not for files that were truncated or removed meanwhile.
+    The check does not apply to traffic in which files are truncated or removed: clients need not retransmit their
+    data.
     """
     name = "unstable writes"
     held: dict[tuple[str, str], list[tuple[Range, str]]] = defaultdict(list)
@@ -259,40 +277,48 @@ def judge_resent(exchanges: Sequence[Exchange]) -> Verdict:
     missing = {key: ranges for key, ranges in lost.items() if ranges}
     if missing:
         (client, handle), ranges = next(iter(missing.items()))
-        said = f"{client} did not send bytes {ranges[0].begin} to {ranges[0].end} of file {handle} again"
-        return _of(
-            name, f"{said}, nor {sum(map(len, missing.values())) - 1} other ranges", Outcome.FAIL, by_client(client)
+        others = sum(map(len, missing.values())) - 1
+        first = (
+            f"{client} did not retransmit bytes {ranges[0].begin} to {ranges[0].end} of the file with handle {handle}"
         )
+        reason = f"{first} after the write verifier changed{f', nor {others} other ranges' if others else ''}"
+        return _of(name, reason, Outcome.FAIL, by_client(client))
     if not resent:
-        return _of(name, "nothing was unstable when the verifier changed", Outcome.INCONCLUSIVE)
-    return _of(name, f"{resent:,} bytes that were unstable when the verifier changed were sent again", Outcome.PASS)
+        return _of(name, "no data was unstable when the write verifier changed", Outcome.INCONCLUSIVE)
+    reason = f"clients retransmitted {resent:,} bytes, all data that was unstable when the write verifier changed"
+    return _of(name, reason, Outcome.PASS)
 
 
 def judge_restart(exchanges: Sequence[Exchange], *, restarted: bool = False) -> list[Verdict]:
-    """Return the conclusive verdicts on a restart of the server in a crash test; none without a restart.
+    """Return the conclusive verdicts on a restart of the server in a crash test; an empty list without a restart.
 
-    ``restarted``: whether the fault restarted the server, which NFSv3 traffic does not show.
+    ``restarted``: whether the fault restarted the server; NFSv3 traffic alone does not prove a restart.
     """
     if restarted_s([one for one in exchanges if restarted or one.version == "4"]) is None:
         return []
     verdicts = (judge_verifier(exchanges), judge_resent(exchanges))
-    # Most writes of the ledger are small, and the client requests them stable.
+    # An INCONCLUSIVE verdict is usual: most writes of the ledger are small, and the client requests them stable.
     return [verdict for verdict in verdicts if verdict.outcome is not Outcome.INCONCLUSIVE]
 
 
 class Claim(NamedTuple):
-    """A lock or open request with its result."""
+    """A LOCK, LOCKU or OPEN call with the status of its reply."""
 
     at_s: float
+    """Time of the reply, in seconds since the beginning of the capture."""
     client: str
     handle: str
+    """File handle."""
     name: str
+    """``LOCK``, ``LOCKU`` or ``OPEN``."""
     reclaim: bool
+    """Whether the client reclaims a lock or an open file after a restart of the server."""
     status: str | None
+    """NFS status, such as ``NFS4_OK``."""
 
 
 def claims(exchanges: Sequence[Exchange]) -> list[Claim]:
-    """Return all LOCKs and LOCKUs, and the OPENs that reclaim, in the order of the replies."""
+    """Return all LOCK and LOCKU calls, and the OPEN calls that reclaim a file, in the order of their replies."""
     found = []
     for name in ("LOCK", "OPEN", "LOCKU"):
         for one, operation in operations_of(exchanges, name):
@@ -309,14 +335,14 @@ def claims(exchanges: Sequence[Exchange]) -> list[Claim]:
 
 
 def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
-    """Judge that each holder of a lock at the restart reclaimed the lock before another client got one on the file.
+    """Judge that no client got a lock on a file before the client that held one at the restart reclaimed its lock.
 
-    A server that skips its grace period refuses the reclaim, or grants the lock to another client. Byte ranges are
-    ignored: locks are compared by file.
+    A server that skips its grace period refuses the reclaim, or grants the lock to another client. The check ignores
+    byte ranges: it takes all locks on a file as one.
     """
     name, at_s = "locks in grace", restarted_s(exchanges)
     if at_s is None:
-        return _of(name, "no restart was seen on the wire", Outcome.INCONCLUSIVE)
+        return _of(name, "the capture shows no restart of the server", Outcome.INCONCLUSIVE)
     holders: dict[str, set[str]] = defaultdict(set)
     for one in claims(exchanges):
         if one.at_s < at_s and one.status == OK and one.name != "OPEN":
@@ -335,19 +361,25 @@ def judge_locks_kept(exchanges: Sequence[Exchange]) -> Verdict:
         put_off += one.status == "NFS4ERR_GRACE"
     if waiting:
         client, handle = min(waiting)
-        return _of(name, f"{client} did not reclaim its lock on file {handle} after the restart", Outcome.INCONCLUSIVE)
-    return _of(name, f"{count} reclaimed; {put_off} new requests got NFS4ERR_GRACE", Outcome.PASS)
+        return _of(name, f"{client} did not reclaim its lock on the file with handle {handle}", Outcome.INCONCLUSIVE)
+    reason = f"reclaimed locks: {count}; requests for new locks that got NFS4ERR_GRACE: {put_off}"
+    return _of(name, reason, Outcome.PASS)
 
 
 def _wrong_with(claim: Claim, waiting: Set[tuple[str, str]]) -> str | None:
-    """Return what is wrong with the result of a claim while these (client, file) locks are not yet reclaimed."""
+    """Return a description of the server's error in its reply to a claim; None if the reply is correct.
+
+    ``waiting``: pairs of a client and a file handle whose locks the clients have not yet reclaimed.
+    """
     client, handle = claim.client, claim.handle
     if claim.reclaim and (client, handle) in waiting and claim.status != OK:
-        return f"{client} held file {handle} locked, and its {claim.name} to reclaim it got {claim.status}"
+        held = f"{client} held a lock on the file with handle {handle}"
+        return f"{held}, but its {claim.name} call to reclaim it got {claim.status}"
     if claim.name == "LOCK" and not claim.reclaim and claim.status == OK:
         robbed = min((holder for holder, held in waiting if held == handle), default=None)
         if robbed is not None:
-            return f"{client} got a lock on file {handle} before {robbed}, which held one, could reclaim it"
+            first = f"{client} got a lock on the file with handle {handle}"
+            return f"{first} before {robbed}, which held a lock at the restart, reclaimed it"
     return None
 
 
@@ -356,27 +388,31 @@ def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
     name = "locks after grace"
     tried = [one for one in claims(exchanges) if one.client == client and one.reclaim]
     if not tried:
-        return _of(name, f"{client} tried to reclaim nothing", Outcome.INCONCLUSIVE)
+        return _of(name, f"{client} sent no request to reclaim a lock or a file", Outcome.INCONCLUSIVE)
     if granted := [one for one in tried if one.status == OK]:
-        said = f"{client} reclaimed file {granted[0].handle} by {granted[0].name} after the grace period"
-        return _of(name, said, Outcome.FAIL, NFSD)
+        first = granted[0]
+        reason = f"the server granted a reclaim of {client} after the grace period: {first.name} of {first.handle}"
+        return _of(name, reason, Outcome.FAIL, NFSD)
     statuses = sorted({str(one.status) for one in tried})
-    return _of(name, f"{len(tried)} reclaims refused: {', '.join(statuses)}", Outcome.PASS)
+    reason = f"the server refused {len(tried)} reclaims of {client} with {', '.join(statuses)}"
+    return _of(name, reason, Outcome.PASS)
 
 
 def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verdict:
-    """Judge that a client opened a file delegated to another client only after the delegation was recalled."""
+    """Judge that the server recalled the delegation of ``holder`` before it let ``other`` open the file."""
     name = "delegation"
-    lent = [
+    delegated = [
         one
         for one, operation in operations_of(exchanges, "OPEN")
-        if one.client == holder and operation.told.get("nfs.open.delegation_type") in LENT
+        if one.client == holder and operation.told.get("nfs.open.delegation_type") in DELEGATED
     ]
-    if not lent:
+    if not delegated:
         return _of(name, f"{holder} got no delegation", Outcome.INCONCLUSIVE)
-    asked = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
-    if OK not in asked:
-        return _of(name, f"{other} could not open the file: {', '.join(map(str, asked))}", Outcome.FAIL, NFSD)
-    if asked.index(OK) == 0:
-        return _of(name, f"{other} opened the file at once, while {holder} held its delegation", Outcome.FAIL, NFSD)
-    return _of(name, f"{other} opened the file after {asked.index(OK)} times NFS4ERR_DELAY", Outcome.PASS)
+    replies = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
+    if OK not in replies:
+        statuses = ", ".join(map(str, replies)) or "none"
+        return _of(name, f"{other} could not open the file; replies to its OPENs: {statuses}", Outcome.FAIL, NFSD)
+    if replies.index(OK) == 0:
+        return _of(name, f"{other} opened the file at once, while {holder} held a delegation", Outcome.FAIL, NFSD)
+    reason = f"{other} opened the file after {replies.index(OK)} replies with NFS4ERR_DELAY"
+    return _of(name, reason, Outcome.PASS)

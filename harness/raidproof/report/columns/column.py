@@ -1,4 +1,4 @@
-"""The definition of a column in the table of crash tests, for every form of the report."""
+"""The definition of a column in the table of crash tests, which both the terminal and the page show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,23 +7,26 @@ from raidproof.core.registry import Registry
 from raidproof.record.run import CrashTestRecord
 
 GROUPS = ("setting", "speed before the fault", "acknowledged work", "recovery")
-"""Groups of columns from left to right; other groups follow in the order of their names."""
+"""Groups of columns from left to right; groups with other names follow in the order of their names."""
 COLUMNS: Registry["Column"] = Registry("column", "raidproof.report.columns", "raidproof.columns")
-"""All columns, by group and title."""
+"""All registered columns, by group and title."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: a measure of a crash test. Creating an instance registers the column."""
+    """One column of the table of crash tests. The creation of an instance registers the column."""
 
     group: str
+    """Heading over the column and its neighbours; see `GROUPS`."""
     title: str
     unit: str
     """Unit of the value; empty for text."""
     meaning: str
+    """The meaning of the values, as sentences for the reader of the page."""
     value: Callable[[CrashTestRecord], str]
+    """Function that returns the value of a crash test as text."""
     order: int = 100
-    """Position in the group: lower is further left."""
+    """Position in the group: the column with the lowest number is leftmost."""
 
     def __post_init__(self) -> None:
         """Register the column."""

@@ -9,18 +9,21 @@ from raidproof.report.words import UNKNOWN, count, number
 
 
 def export(cycle: CrashTestRecord) -> str:
-    """Return whether the requested export is sync or async."""
+    """Return ``sync`` or ``async``, the option of the requested export."""
     sync = cycle.asked.get("export", {}).get("sync")
     return UNKNOWN if sync is None else ("sync" if sync else "async")
 
 
 def sequential_write(cycle: CrashTestRecord) -> float | None:
-    """Return the sequential write rate in MB/s."""
+    """Return the sequential write rate in MB/s (10^6 bytes per second); None if it was not measured."""
     return cycle.throughput.sequential_write_mb_s
 
 
 def median_and_range(value: float | None, each: Sequence[float]) -> str:
-    """Return a measured rate as text: median, least and greatest of several measurements, or a single value."""
+    """Return a measured rate as text: median, least and greatest of several measurements, or the single value.
+
+    ``each``: the measurements; empty if only ``value`` is recorded.
+    """
     if value is None:
         return UNKNOWN
     if len(each) < 2:
@@ -63,7 +66,7 @@ Column(
     "disks' cache",
     "",
     "Write cache of the member disks. volatile: lost at a power cut unless flushed. protected: survives a power cut. "
-    "none: every write is durable. lying: acknowledges flushes without executing them.",
+    "none: every acknowledged write is durable. lying: the disk acknowledges flushes without executing them.",
     lambda cycle: cycle.cache_mode,
     order=2,
 )
@@ -71,9 +74,9 @@ Column(
     "speed before the fault",
     "sequential write",
     "MB/s",
-    "fio on one client, 1 MiB writes, fsync inside the timed region; 10^6 bytes per second. Median, least and "
-    "greatest of n measurements, taken with honest disks and without the write log. Rows whose ranges "
-    "overlap show no difference. Controls are not measured.",
+    "Sequential writes by fio on one client in 10^6 bytes per second: 1 MiB each, with fsync in the timed part. "
+    "Median, least and greatest of n measurements, taken without lying disks and without the write log. Rows whose "
+    "ranges overlap show no difference. Controls are not measured.",
     _sequential_write,
     order=3,
 )
@@ -81,8 +84,8 @@ Column(
     "speed before the fault",
     "fsynced 4 KiB writes",
     "1/s",
-    "Acknowledged 4 KiB writes with fsync per second, all clients together. Median, least and greatest of the n "
-    "whole seconds of the ledger.",
+    "Acknowledged 4 KiB writes with fsync per second, all clients together. Median, least and greatest over the n "
+    "whole seconds in which the ledger ran.",
     _fsyncs,
     order=4,
 )
@@ -90,7 +93,7 @@ Column(
     "acknowledged work",
     "acknowledged",
     "ops",
-    "Data and metadata operations that were acknowledged to clients before the fault.",
+    "Operations on data and metadata that the server acknowledged before the fault.",
     _acknowledged,
     order=5,
 )
@@ -98,7 +101,7 @@ Column(
     "acknowledged work",
     "survived",
     "ops",
-    "Acknowledged operations that were on the server after the fault.",
+    "Acknowledged operations whose effect was found on the server after the fault.",
     _survived,
     order=6,
 )
@@ -106,7 +109,7 @@ Column(
     "acknowledged work",
     "lost",
     "ops",
-    "Acknowledged operations that were missing on the server after the fault.",
+    "Acknowledged operations whose effect was missing on the server after the fault.",
     _lost,
     order=7,
 )
@@ -114,8 +117,8 @@ Column(
     "acknowledged work",
     "work lost",
     "s",
-    "Time from the earliest lost acknowledgement to the fault. If the whole ledger is lost, a longer ledger would "
-    "have lost more.",
+    "Time from the earliest lost acknowledgement to the fault. If all operations are lost, this is the whole time for "
+    "which the ledger ran.",
     lambda cycle: number(cycle.loss_window_s),
     order=8,
 )
@@ -123,7 +126,7 @@ Column(
     "recovery",
     "boot",
     "s",
-    "Time from power on until the server answers.",
+    "Time from power on until the server's machine replies to the harness.",
     lambda cycle: number(cycle.recovery.boot_s),
     order=9,
 )
