@@ -32,7 +32,7 @@ def test_what_does_not_compile_is_missing() -> None:
 
 
 def test_full_disk_is_told() -> None:
-    assert "no room" in str(explain(cargo("error: No space left on device (os error 28)"), DATA))
+    assert "is full" in str(explain(cargo("error: No space left on device (os error 28)"), DATA))
 
 
 def test_command_pins_the_version() -> None:

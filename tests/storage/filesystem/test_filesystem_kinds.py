@@ -191,7 +191,7 @@ def test_a_plan_varies_it_and_what_only_it_has(toy: type[FilesystemSpec]) -> Non
     assert "packing is left out where filesystem is not toy" in plan.without
     assert plan.cells[2].stack.filesystem == toy.model_validate({"packing": "tight", "extent_size": "1MiB"})
     assert cell_table(plan).row_count == 3
-    assert axes()["filesystem"].help == "ext4 or toy or xfs"
+    assert axes()["filesystem"].help == "type of the file system: ext4 or toy or xfs"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_an_axis_of_its_own_is_not_named_like_another(toy: type[FilesystemSpec])
         rate: int = 1
 
     try:
-        with pytest.raises(RigError, match="have the names of other axes: rate"):
+        with pytest.raises(RigError, match="axes of file systems have the same names as other axes: rate"):
             axes()
     finally:
         FILESYSTEMS.remove("odd")
