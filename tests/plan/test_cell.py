@@ -178,7 +178,7 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-@given(st.dictionaries(st.sampled_from(sorted(VALUES)), st.integers(1, 3)))
+@given(st.dictionaries(st.sampled_from(sorted(VALUES)), st.integers(1, 3), max_size=5))
 def test_every_combination_is_a_cell_or_impossible_or_merged(lengths: dict[str, int]) -> None:
     plan = plan_of({name: VALUES[name][:length] for name, length in lengths.items()}, hardware={"disks": {"count": 6}})
     try:
