@@ -71,7 +71,7 @@ class Rig:
         self.agent.sendall(b"".join(json.dumps(one).encode() + b"\n" for one in things))
 
     def ask(self, deadline_s: float = 20.0) -> dict[str, Any]:
-        return self.line.ask(["switch", "7"], deadline_s, self.stages.append)
+        return self.line.ask({"verb": "switch", "number": 7}, deadline_s, self.stages.append)
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
         }
         assert json.loads(guest.files[f"{FOLDER}/config.json"])["root"] == "/srv"
         called[0].sendall(b'{"answer": {"end": "read"}}\n')
-        assert line.ask(["switch"], 20.0, lambda _: None) == {"end": "read"}
+        assert line.ask({"verb": "switch"}, 20.0, lambda _: None) == {"end": "read"}
     called[0].settimeout(20)
-    assert called[0].recv(100) == b'["switch"]\n'
+    assert called[0].recv(100) == b'{"verb": "switch"}\n'
     assert called[0].recv(100) == b"", "hung up"
     called[0].close()
 
@@ -130,7 +130,7 @@ def test_stages_are_told_before_the_answer_of_the_same_request(make: Callable[..
     assert rig.ask() == {"end": "read"}
     assert rig.stages == ["assemble", "mount"]
     assert rig.ask() == {"end": "next"}
-    assert rig.agent.recv(1000) == b'["switch", "7"]\n' * 2
+    assert rig.agent.recv(1000) == b'{"verb": "switch", "number": 7}\n' * 2
 
 
 def test_an_answer_may_come_in_pieces(make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ import pytest
 from raidproof.guest import check_agent
 from raidproof.guest.check_agent import (
     DIFFERENT,
-    FSCK,
-    NFSD,
     NOT_ASSEMBLED,
     NOT_MOUNTED,
     READ,
@@ -116,7 +114,13 @@ def test_another_folder_can_be_looked_at_meanwhile() -> None:
 
 def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount() -> None:
     machine = Machine()
-    assert machine.agent.check(NFSD) == {"end": READ, "said": "", "found": FOUND, "through_nfsd": SAME, "left": ""}
+    assert machine.agent.check(nfsd=True) == {
+        "end": READ,
+        "said": "",
+        "found": FOUND,
+        "through_nfsd": SAME,
+        "left": "",
+    }
     assert machine.ran[2:] == ["mount", "chmod", "mount nfs", "umount nfs", "forget", "umount", "stop"]
     assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "leave", "forget", "unmount", "stop"]
     assert machine.roots == ["/ledger", "/nfs/ledger"]
@@ -125,14 +129,14 @@ def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount(
 def test_a_difference_through_nfsd_is_reported() -> None:
     machine = Machine()
     machine.by_nfs = {"worker": [1, 1], "other": [3]}
-    answer = machine.agent.check(NFSD)
+    answer = machine.agent.check(nfsd=True)
     assert (answer["end"], answer["through_nfsd"], answer["said"]) == (READ, DIFFERENT, "through nfsd: worker")
     assert answer["found"] == FOUND
 
 
 def test_an_nfsd_that_serves_nothing_is_reported() -> None:
     machine = Machine("mount nfs")
-    answer = machine.agent.check(NFSD)
+    answer = machine.agent.check(nfsd=True)
     assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
     assert answer["said"] == "through nfsd: mount nfs: status 1: no"
     assert machine.ran[-4:] == ["mount nfs", "forget", "umount", "stop"]
@@ -140,13 +144,13 @@ def test_an_nfsd_that_serves_nothing_is_reported() -> None:
 
 def test_what_is_not_mounted_is_not_served() -> None:
     machine = Machine("mount")
-    assert "through_nfsd" not in machine.agent.check(NFSD)
+    assert "through_nfsd" not in machine.agent.check(nfsd=True)
     assert "forget" not in machine.ran
 
 
 def test_an_nfs_mount_that_cannot_be_unmounted_is_reported() -> None:
     machine = Machine("umount nfs")
-    answer = machine.agent.check(NFSD)
+    answer = machine.agent.check(nfsd=True)
     assert (answer["through_nfsd"], answer["left"]) == (SAME, "umount nfs: status 1: no")
     machine.fails = ()
     assert machine.agent.check()["left"] == ""
@@ -161,25 +165,25 @@ def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() ->
         machine.fails = () if "umount" in machine.ran else machine.fails
 
     machine.agent.forget = at_last
-    assert machine.agent.check(NFSD)["left"] == ""
+    assert machine.agent.check(nfsd=True)["left"] == ""
     assert machine.ran[-5:] == ["forget", "umount", "forget", "umount", "stop"]
 
 
 def test_the_file_system_is_checked_between_unmount_and_stop() -> None:
     machine = Machine()
-    assert machine.agent.check(FSCK) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
+    assert machine.agent.check(fsck=True) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
     assert machine.ran[-3:] == ["umount", "fsck", "stop"]
     assert machine.stages[-3:] == ["unmount", "fsck", "stop"]
 
 
 def test_the_result_of_fsck_is_reported() -> None:
-    assert Machine("fsck").agent.check(FSCK)["fsck"] == (1, "no")
+    assert Machine("fsck").agent.check(fsck=True)["fsck"] == (1, "no")
 
 
 @pytest.mark.parametrize("fails", ["mount", "umount"])
 def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
     machine = Machine(fails)
-    assert "fsck" not in machine.agent.check(FSCK)
+    assert "fsck" not in machine.agent.check(fsck=True)
     assert "fsck" not in machine.ran
 
 

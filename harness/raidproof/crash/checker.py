@@ -4,7 +4,7 @@ import json
 import re
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -21,7 +21,7 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
 from raidproof.guest import check_agent, ledger_reader, ledger_writer
-from raidproof.guest.check_agent import FSCK, NFSD, differing
+from raidproof.guest.check_agent import differing
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.kernel_log import cause_of_death, keep_tasks, moment, said_since
@@ -116,7 +116,7 @@ class AgentConnection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(machine, command, connection)
 
-    def ask(self, request: Sequence[str], deadline_s: float, begun: Callable[[str], None]) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, Any], deadline_s: float, begun: Callable[[str], None]) -> dict[str, Any]:
         """Send a request to the agent and return the answer.
 
         ``begun`` is called with the name of each stage that the agent begins.
@@ -191,13 +191,13 @@ class Check:
         self._begun = moment(machine)
         self._since = now_ns()
 
-    def ask(self, agent: AgentConnection, verb: str, *words: str) -> dict[str, Any]:
+    def ask(self, agent: AgentConnection, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send a request to the agent, and record the durations of the stages that the agent reports.
 
         Raises:
             Lost, RigError: as for `AgentConnection.ask`.
         """
-        answer = agent.ask([verb, *words], self._deadline_s, self.stage)
+        answer = agent.ask({"verb": verb, **arguments}, self._deadline_s, self.stage)
         self.stage("")
         return answer
 
@@ -326,7 +326,7 @@ def _through_nfsd(
             start_nfsd(export)
             mount.activate()
             undo.callback(mount.deactivate)
-            seen = check.ask(agent, "look", below(mount, config["ledger"]["root"]))["found"]
+            seen = check.ask(agent, "look", root=below(mount, config["ledger"]["root"]))["found"]
     except (CommandFailed, ExceptionGroup) as error:
         return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {error}"}
     if differ := differing(direct, seen):
@@ -465,8 +465,7 @@ class Checker:
         check = Check(self.machine, self.deadline_s)
         self._members.show(patch)
         try:
-            words = [word for word, asked in ((NFSD, nfsd), (FSCK, fsck)) if asked]
-            answer = check.ask(line, "check", *words)
+            answer = check.ask(line, "check", nfsd=nfsd, fsck=fsck)
             checked = self._checked(answer.pop("fsck", None))
             observation = check.seen({**answer, **checked})
         except Lost as lost:

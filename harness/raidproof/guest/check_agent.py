@@ -5,9 +5,9 @@ On request the agent also mounts the export of the machine's own nfsd, and reads
 
 The harness copies this file into machines, into the folder of ledger_reader.py. It runs there on a minimal Python:
 standard library only. Run as ``check_agent.py CONFIG``, where CONFIG is a JSON file. The agent connects to the
-harness, reads one line of JSON per request (a verb and its arguments), and answers with lines of JSON: a line with
-``stage`` when a stage begins, of which the harness records the time, and a last line with ``answer``. If the machine
-hangs, the last ``stage`` line names the stage in which it hangs.
+harness and reads one JSON object per line: ``{"verb": NAME, ARGUMENT: VALUE, ...}``. It answers with lines of JSON: a
+line with ``stage`` when a stage begins, of which the harness records the time, and a last line with ``answer``. If the
+machine hangs, the last ``stage`` line names the stage in which it hangs.
 
 In a guest, a process start takes 7 to 20 ms and a system call 20 us: the agent uses few of both.
 """
@@ -25,10 +25,6 @@ READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
 """The values of ``end`` in an answer: the ledger was read, or the stage that failed."""
 SAME, DIFFERENT = "same", "different"
 """The values of ``through_nfsd`` in an answer: whether the ledger read by NFS equals the ledger read directly."""
-NFSD = "nfsd"
-"""Argument of ``check`` that requests a second read of the ledger, by NFS."""
-FSCK = "fsck"
-"""Argument of ``check`` that requests a run of the file system's checker, for example xfs_repair -n."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
@@ -100,12 +96,12 @@ class CheckAgent:
         self.left = ""
         """The failed umount of the NFS mount, with its output; empty if the NFS mount does not remain."""
 
-    def check(self, *also: str) -> dict[str, Any]:
-        """Carry out all stages: `up`, then the read by NFS if ``also`` has `NFSD`, then `down`."""
+    def check(self, *, nfsd: bool = False, fsck: bool = False) -> dict[str, Any]:
+        """Carry out all stages: `up`, then a second read of the ledger by NFS if ``nfsd`` is set, then `down`."""
         answer = self.up()
-        if NFSD in also and answer["end"] == READ:
+        if nfsd and answer["end"] == READ:
             answer.update(self.through_nfsd(answer["found"]))
-        return {**answer, **self.down(*also)}
+        return {**answer, **self.down(fsck=fsck)}
 
     def up(self) -> dict[str, Any]:
         """Assemble the arrays, mount the file system and read the ledger; end after the first stage that fails."""
@@ -144,8 +140,8 @@ class CheckAgent:
             return {"through_nfsd": DIFFERENT, "said": f"through nfsd: {problem}"}
         return {"through_nfsd": SAME}
 
-    def down(self, *also: str) -> dict[str, Any]:
-        """Unmount the file system, check it if ``also`` has `FSCK`, and stop the arrays.
+    def down(self, *, fsck: bool = False) -> dict[str, Any]:
+        """Unmount the file system, run its checker (such as xfs_repair -n) if ``fsck`` is set, and stop the arrays.
 
         ``left`` in the answer is the failed command after which a mount or an array remains; empty if none remains.
         """
@@ -155,7 +151,7 @@ class CheckAgent:
             self.begun("unmount")
             left = left or self._unmount()
             self.mounted = False
-            if FSCK in also and not left:
+            if fsck and not left:
                 self.begun("fsck")
                 answer["fsck"] = self.run(self.config["fsck"])
         self.begun("stop")
@@ -273,8 +269,8 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
                 return
             rest += received
         line, _, rest = rest.partition(b"\n")
-        verb, *words = json.loads(line)
-        send({"answer": verbs[verb](*words)})
+        request = json.loads(line)
+        send({"answer": verbs[request.pop("verb")](**request)})
 
 
 if __name__ == "__main__":
