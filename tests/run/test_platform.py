@@ -50,7 +50,7 @@ def test_an_inventory_is_for_hosts_and_hosts_need_one() -> None:
         (Platform(server=SoftwareSpec(kernel="debian/sit")), "debian/sid"),
         (Platform(server=SoftwareSpec(kernel="debian/sid/rt")), "debian/sid"),
         (Platform(clients=SoftwareSpec(image="debian/trixi")), "debian/trixie"),
-        (Platform(clients=SoftwareSpec(image="box:stock")), "uml has no boxes"),
+        (Platform(clients=SoftwareSpec(image="box:stock")), "uml does not support boxes"),
         (Platform(provider="vagrant", clients=SoftwareSpec(image="box:", kernel="debian/sid")), "its own kernel"),
     ],
 )

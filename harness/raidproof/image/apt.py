@@ -20,7 +20,7 @@ KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
-"""The files where this host may have the keys that sign Debian's archive."""
+"""The files in which a host may have the keys that verify the signatures of Debian's archive."""
 DOWNLOAD_DEADLINE_S = 1200.0
 _BROKEN_DOWNLOAD = re.compile(
     r"Failed to fetch|Could not (?:resolve|connect)|Unable to connect|Temporary failure|[Cc]onnection (?:failed|timed)"
@@ -98,7 +98,8 @@ def refuse_strangers(packages: Iterable[Package], installed: Mapping[str, Instal
     ``image`` is the name of the image, for messages.
 
     Raises:
-        RequestError: a package replaces none, two files have the same package, or the image has no dpkg packages.
+        RequestError: a package replaces no installed package, two files contain the same package, or the image has no
+            dpkg packages.
     """
     seen: dict[str, Path] = {}
     sources = {one.source for one in installed.values()}
@@ -156,7 +157,7 @@ class Source:
 
     @property
     def line(self) -> str:
-        """The line for sources.list(5); apt fetches only the list of packages, and none of the other indexes."""
+        """The line for sources.list(5), with which apt fetches the list of packages and no other index."""
         return f"deb [arch=amd64 signed-by={self.keyring} target=Packages] {self.mirror} {self.suite} main"
 
 
@@ -208,7 +209,7 @@ def acquire_options() -> list[str]:
 
 
 def of_acquire(dump: str) -> list[str]:
-    """Return the ``Acquire`` lines of ``apt-config dump``, without those that make apt fetch further indexes."""
+    """Return the ``Acquire`` lines of ``apt-config dump``, without the lines that make apt fetch optional indexes."""
     return [
         line
         for line in dump.splitlines()

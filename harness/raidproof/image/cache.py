@@ -1,4 +1,4 @@
-"""The cache of built artefacts (kernels, images, boxes, results of trials); a folder's name is a digest of the inputs.
+"""The cache of artefacts (kernels, images, boxes, results of trial boots); a folder's name is a digest of the inputs.
 
 A build writes into a folder of another name, under a lock, and renames it when the artefact is complete. So no process
 sees a partial artefact, even if builds are concurrent or interrupted.
@@ -21,7 +21,7 @@ BUILD_DEADLINE_S = 1800.0
 REMOVE_DEADLINE_S = 10.0
 PARTIAL = ".partial"
 SCRATCH = "scratch"
-"""The name of a builder's working folder below the partial artefact, or of a link to it; the artefact lacks it."""
+"""The name, in a partial artefact, of the builder's working folder or of a link to this folder; a build removes it."""
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 
@@ -34,7 +34,7 @@ def root() -> Path:
 
 
 def digest(*parts: str | bytes) -> str:
-    """Return the address of an artefact: 24 hexadecimal digits of the SHA-256 of its inputs, in this order."""
+    """Return the address of an artefact (its folder's name): 24 hexadecimal digits of the SHA-256 of its inputs."""
     hashed = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -84,7 +84,7 @@ def _build_aside(final: Path, builder: Callable[[Path], None]) -> None:
 
 
 def sweep() -> list[str]:
-    """Remove the partial artefacts of killed builds, not those of running ones; return a description of each."""
+    """Remove the partial artefacts of killed builds, not of running ones; return descriptions of those removed."""
     removed = []
     for partial in sorted(root().glob(f"*/*{PARTIAL}")):
         kind, recipe_digest = partial.parent.name, partial.name.removesuffix(PARTIAL)
@@ -191,5 +191,5 @@ def _explained(error: OSError) -> RigError | RequirementMissing:
 
 def no_room(where: Path) -> RigError:
     """Return the error for a build whose file system is full; ``where`` is the folder of the build."""
-    remedy = "free 2 GB on that file system, or set RAIDPROOF_CACHE to a folder on another one"
+    remedy = f"free 2 GB on the file system of {where}, or set RAIDPROOF_CACHE to a folder on another file system"
     return RigError(f"the file system of {where} is full", remedy=remedy)

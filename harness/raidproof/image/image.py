@@ -22,9 +22,9 @@ from raidproof.image.recipe import ImageRecipe, names
 __all__ = ["DEFAULT", "Image", "get", "names"]
 
 DEFAULT = "debian/trixie"
-"""The name of the image of a machine for which none is requested."""
+"""The name of the image that a machine has if no image is requested for it."""
 ASSEMBLE = recipe.RECIPES / "assemble"
-"""The script that makes a file system image from an archive of a root."""
+"""The script that makes a file system image from a tar archive of a root file system."""
 ASSEMBLE_DEADLINE_S = 600.0
 
 
@@ -46,8 +46,8 @@ def get(asked: str | SoftwareSpec = DEFAULT) -> Image:
     """Return the image that ``asked`` names, with its replaced packages; build the image if the cache lacks it.
 
     Raises:
-        RequestError: no recipe has this name, a package replaces none, a dependency is not satisfied, or the root
-            lacks a program.
+        RequestError: no recipe has this name, a package replaces no package of the image, a dependency is not
+            satisfied, or the image lacks a program that its recipe requires.
         RequirementMissing: this host lacks a program for building the image.
         RigError: the network or the mirror fails, or the disk is full.
     """
@@ -141,16 +141,18 @@ def explain(completed: Completed, name: str, packages: Sequence[Package], where:
     output = completed.stdout
     if lacks := re.findall(r"^lacks: (.+)$", output, re.MULTILINE):
         return RequestError(
-            f"the image {name} lacks {', '.join(lacks)}", remedy="add packages with these programs to its recipe"
+            f"the image {name} lacks {', '.join(lacks)}",
+            remedy=f"add packages with these programs to the recipe of {name}",
         )
     if "Could not allocate block" in output:
         return RequestError(
-            f"the files of image {name} need more space than its size", remedy="set a larger size in its recipe"
+            f"the files of image {name} need more space than its size",
+            remedy=f"set a larger size in the recipe of {name}",
         )
     if packages:
         files = ", ".join(str(one.path) for one in packages)
         if missing := apt.unmet(output):
-            return RequestError(f"{name} with {files}: unmet dependencies: {missing}")
+            return RequestError(f"image {name} with {files}: unmet dependencies: {missing}")
         if refused := apt.refused(output):
-            return RequestError(f"{name} with {files}: {refused}")
+            return RequestError(f"image {name} with {files}: {refused}")
     return apt.explain(completed, f"building the guest image {name}", where)

@@ -36,15 +36,15 @@ PHASES = {
 }
 """The start of each progress message of mmdebstrap, and the text that raidproof shows for it."""
 STATUS = "var/lib/dpkg/status"
-"""The path of dpkg's list of packages in the archive."""
+"""The path, in the archive of a root file system, of dpkg's list of installed packages."""
 _PACKED: Mapping[bytes, Callable[[Path], BufferedIOBase]] = {
     b"\x1f\x8b": gzip.GzipFile,
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile,
 }
-"""The reader of a compressed archive, by the magic bytes with which the archive starts."""
+"""The class that reads a compressed file, by the magic bytes at the beginning of the file."""
 _ZSTD = b"\x28\xb5\x2f\xfd"
-"""The magic bytes of zstd."""
+"""The magic bytes at the beginning of a file that zstd has compressed."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _given(declared: ImageRecipe, partial: Path) -> None:
 
 
 def _describe(archive: Path, partial: Path) -> None:
-    """Write the archive's packages into packages.json; make the archive readable for the user ids of the next step."""
+    """Write the archive's packages into packages.json; make the archive readable for all users of this host."""
     installed: dict[str, Installed] = {}
     with tarfile.open(archive) as members:
         for member in members:
@@ -164,7 +164,7 @@ def scratch_folder(partial: Path) -> Path:
     """Return a working folder for a build, which subordinate user ids can reach; the partial artefact links to it.
 
     Raises:
-        RequirementMissing: no candidate has `ROOM_BYTES` of free space.
+        RequirementMissing: neither TMPDIR nor /tmp nor /var/tmp has `ROOM_BYTES` of free space.
     """
     link = partial / cache.SCRATCH
     if os.geteuid() == 0:
@@ -180,5 +180,5 @@ def scratch_folder(partial: Path) -> Path:
     raise RequirementMissing(
         f"no room to build the guest image in {' or '.join(map(str, dict.fromkeys(candidates)))}: "
         f"{ROOM_BYTES // MIB} MiB are needed",
-        remedy="free space there, or set TMPDIR to a folder with enough free space",
+        remedy="free space in one of these folders, or set TMPDIR to a folder with enough free space",
     )

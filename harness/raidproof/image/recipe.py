@@ -1,4 +1,4 @@
-"""TOML declarations: a reader for those in ``vms/``, and the recipes of images, raidproof's or a user's."""
+"""A reader of TOML files, such as those in ``vms/``; the recipes of images, raidproof's or a user's."""
 
 import io
 import tarfile
@@ -24,7 +24,7 @@ FIRST = "guest"
 
 
 class Recipe(BaseModel):
-    """The base class of TOML declarations; an unknown key is an error."""
+    """The base class of the models of TOML files; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,7 +79,7 @@ class ImageRecipe(Recipe):
     suite: str | None = None
     """The Debian suite of the packages; None: the root file system is ``root``."""
     root: Path | None = None
-    """A tar archive of a root file system, relative to the recipe's folder; None: the packages of ``suite``."""
+    """The path of a tar archive of a root file system; None: the root file system is made from ``suite``."""
     size: Size
     """The size of the image's file system in bytes."""
     packages: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ def find(asked: str) -> Path:
     """Return the path of a recipe; ``asked`` is the name of an image in ``vms/images``, or a user's folder.
 
     Raises:
-        RequestError: neither exists, or the folder has no recipe.toml.
+        RequestError: there is neither an image nor a folder of this name, or the folder has no recipe.toml.
     """
     if asked in names():
         return RECIPES / f"{asked}.toml"
@@ -129,7 +129,7 @@ def find(asked: str) -> Path:
     if folder.is_dir():
         if (folder / FOLDERS_RECIPE).is_file():
             return folder / FOLDERS_RECIPE
-        raise RequestError(f"the folder {asked} has no {FOLDERS_RECIPE}", remedy="docs/images.md has an example")
+        raise RequestError(f"the folder {asked} has no {FOLDERS_RECIPE}", remedy="docs/images.md shows a recipe")
     raise RequestError(f"{asked!r} is neither an image nor a folder with a recipe: {nearest(asked, names())}")
 
 
@@ -145,7 +145,7 @@ def load(path: Path) -> ImageRecipe:
 def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
     """Return the tables of a recipe, merged with those of the recipes that it extends.
 
-    Lists and tables are joined; another value replaces that of the extended recipe.
+    Lists and tables of both recipes are joined; any other value replaces the value in the extended recipe.
     """
     own = tables(path)
     home = path.resolve().parent

@@ -40,7 +40,7 @@ MEMORY = 256 * MIB
 KILLED = 128 + 9
 """Exit status of timeout(1) when it has ended a command by SIGKILL."""
 BUSY = 0.5
-"""CPU time of the trial boot as a share of `TRIAL_S`; above this share, a guest that makes no progress spins."""
+"""CPU time of the trial boot as a share of `TRIAL_S`; above this share, a guest without progress loops for ever."""
 ERROR = "KVM internal error"
 """Start of QEMU's message when KVM stops a guest because of an internal error."""
 
@@ -58,7 +58,7 @@ class Accelerator(StrEnum):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Kernel arguments: with TCG, CPU mitigations would discard the translated code at each system call."""
+        """Kernel arguments: with TCG, no CPU mitigations, which would discard translated code at each system call."""
         return () if self is Accelerator.KVM else ("mitigations=off",)
 
 
@@ -100,7 +100,11 @@ def bare_machine(
 def program_for(accelerator: Accelerator) -> tuple[str, ...]:
     """Return the start of a machine's QEMU command, before its options: this host's QEMU, or a downloaded one.
 
-    KVM uses this host's QEMU. Raises as `for_emulation`.
+    With KVM, the command is always that of this host's QEMU.
+
+    Raises:
+        RequirementMissing: this host has no QEMU, or lacks a program for downloading one.
+        RigError: the download failed.
     """
     return (PROGRAM,) if accelerator is Accelerator.KVM else for_emulation()
 

@@ -30,7 +30,7 @@ QUEUE_DEPTH = 16
 
 
 class NamespaceLab(Lab):
-    """The lab of a provider in `PROVIDERS`. Its processes end as soon as the process that created it has ended."""
+    """The lab of a provider in `PROVIDERS`. Its processes end as soon as the process that created the lab ends."""
 
     disks: EngineClient
 

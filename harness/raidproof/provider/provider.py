@@ -91,7 +91,7 @@ class Provider(Provenance):
         """Return the power control of a machine that is switched off."""
 
     def machine(self, spec: MachineSpec, site: Site) -> Machine:
-        """Return a machine that is switched off; this default logs in by the lab's keys."""
+        """Return a machine that is switched off; by default the harness logs in to it with the lab's SSH keys."""
         login = LabLogin(str(spec.address.ip), site.keys, site.namespace.socket)
         return Machine(spec, self.power(spec, site), Transport(spec.name, login))
 
@@ -141,7 +141,7 @@ class GuestPower:
     _guest: Process | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Take the machine's member disks from the site."""
+        """Set ``disks`` to the machine's member disks in the lab of ``site``."""
         self.disks = self.site.members_of(self.spec)
 
     @property

@@ -219,4 +219,4 @@ class Qemu(GuestProvider):
         how = "KVM" if self._kvm.works else "emulated CPUs (TCG), because KVM does not work on this host"
         accelerator = f"qemu with {how}: {self._kvm.reason}"
         words = " ".join(self._kvm.accelerator.arguments)
-        return (accelerator, f"emulated kernels are booted with {words}") if words else (accelerator,)
+        return (accelerator, f"kernels on emulated CPUs are booted with {words}") if words else (accelerator,)

@@ -19,7 +19,7 @@ from raidproof.provider.vagrant.lab import Vagrants
 AUTO = "auto"
 """The value of the option ``--provider`` that lets `decide` select the provider."""
 OURS = (Uml, Qemu, Vagrants)
-"""The providers of raidproof, registered on import; other distributions register theirs by entry points."""
+"""The providers in this package, registered on import; other Python packages register providers by entry points."""
 
 
 def names() -> tuple[str, ...]:
@@ -37,7 +37,7 @@ def provider_of(topology: Topology) -> Provider:
 
 
 def prepare(topology: Topology) -> None:
-    """Fetch and build what a lab needs before the lab starts; do nothing for provider ``hosts``.
+    """Fetch and build the kernels, images and boxes of a lab before the lab starts; do nothing for provider ``hosts``.
 
     Raises:
         RequestError: a requested kernel, image or provider does not exist, or the provider cannot create the machines.
@@ -51,8 +51,8 @@ def prepare(topology: Topology) -> None:
 def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
     """Return the lab of a topology as a context manager; entering it creates and boots the machines.
 
-    Console logs are written to ``logs``; None: to the lab's directory. With ``keep`` the machines run on when the
-    context is left.
+    Console logs are written to ``logs``; None: to the lab's directory. With ``keep`` the machines continue to
+    run when the context is left.
 
     Raises:
         RequestError: no provider has the name that the topology requests.

@@ -40,7 +40,7 @@ Without the benchmark the kernel selects no RAID6 algorithm, and an array of lev
 """
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 SOCKET_DEADLINE_S = 10.0
-"""Seconds within which the storage daemon must open the sockets of all member disks."""
+"""Seconds within which qemu-storage-daemon must open the sockets of all member disks."""
 
 
 def uml_command(
@@ -80,7 +80,10 @@ def uml_command(
 
 
 def uml_environment(kernel: Kernel, memory: int) -> dict[str, str]:
-    """Return the environment of a kernel's process; ``memory`` is the total memory of the lab's machines in bytes."""
+    """Return the environment variables of a kernel's process: LD_PRELOAD, TMPDIR, and those of the kernel.
+
+    ``memory`` is the total memory of the lab's machines in bytes, for which TMPDIR must have space.
+    """
     preload = [*map(str, libraries()), *filter(None, [kernel.environment.get("LD_PRELOAD")])]
     return {**kernel.environment, "LD_PRELOAD": ":".join(preload), "TMPDIR": str(memory_folder(memory))}
 
@@ -122,7 +125,7 @@ class UmlPower(GuestPower):
     _storage: Process | None = field(default=None, init=False)
 
     def on(self) -> None:
-        """Switch the machine on: first the storage daemon of its member disks, then the kernel."""
+        """Switch the machine on: first qemu-storage-daemon for its member disks, then the kernel."""
         self.boots += 1
         sockets: list[Path] = []
         if self.disks is not None:
@@ -147,7 +150,7 @@ class UmlPower(GuestPower):
             storage.require_running()
             return all(socket.exists() for socket in sockets)
 
-        wait_until(listening, Deadline.after(SOCKET_DEADLINE_S), "the storage daemon's sockets", interval_s=0.002)
+        wait_until(listening, Deadline.after(SOCKET_DEADLINE_S), "sockets of qemu-storage-daemon", interval_s=0.002)
         return sockets
 
     def _kill(self) -> None:

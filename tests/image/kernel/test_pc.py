@@ -44,7 +44,7 @@ def test_modules_are_found_as_they_are_installed(tmp_path: Path, layout: str) ->
 
 def test_modules_of_another_release_are_refused(tmp_path: Path) -> None:
     (tmp_path / "lib" / "modules" / "6.1.0").mkdir(parents=True)
-    with pytest.raises(RequestError, match=r"no modules of 6\.12\.1-own"):
+    with pytest.raises(RequestError, match=r"no modules of kernel 6\.12\.1-own"):
         pc.find_modules(tmp_path, "6.12.1-own")
 
 

@@ -91,7 +91,7 @@ def test_other_images_are_no_boxes(home: Path) -> None:
 def test_only_vagrant_has_boxes(home: Path, provider: str) -> None:
     add(home, "example-VAGRANTSLASH-stock/0/libvirt")
     refuse(software(), "vagrant")
-    with pytest.raises(RequestError, match=f"provider {provider} has no boxes"):
+    with pytest.raises(RequestError, match=f"provider {provider} does not support boxes"):
         refuse(software(), provider)
 
 

@@ -35,7 +35,10 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
     if is_path(name):
         return pc.get(Path(name).expanduser(), modules)
     if modules is not None:
-        raise RequestError(f"kernel {name!r} has its own modules", remedy=f"leave out modules={modules}")
+        raise RequestError(
+            f"kernel {name!r} has its own modules, which the folder {modules} cannot replace",
+            remedy=f"leave out modules={modules}",
+        )
     return pc.named(name)
 
 

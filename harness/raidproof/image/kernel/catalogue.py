@@ -45,13 +45,13 @@ class Kernel:
 
     @property
     def preload(self) -> Path | None:
-        """The library with the XSTATE work-around; None if the kernel runs on this CPU without it."""
+        """The library with the XSTATE work-around (docs/kernels.md); None if this CPU runs the kernel without it."""
         path = self.environment.get("LD_PRELOAD")
         return Path(path) if path else None
 
 
 class KernelRecipe(recipe.Recipe):
-    """The declaration of a Debian suite's kernels."""
+    """The kernels of one Debian suite, as listed in ``vms/kernels.toml``."""
 
     suite: str
     """The suite of the packages, such as ``trixie``."""
@@ -65,22 +65,22 @@ class Catalogue(recipe.Recipe):
     """The content of ``vms/kernels.toml``."""
 
     default: str
-    """The name of the kernel of a machine for which none is requested."""
+    """The name of the kernel that a machine has if no kernel is requested for it."""
     default_flavour: str
-    """The flavour that a name without a flavour means, for kernels of PCs."""
+    """The flavour of a kernel for PCs whose name contains no flavour, such as ``debian/trixie``."""
     flavours: dict[str, str]
     """The metapackage of each flavour of Debian's kernels for PCs."""
     kernels: dict[str, KernelRecipe]
-    """The suites, by the names of their kernels, such as ``debian/trixie``."""
+    """The kernels of each suite, by name, such as ``debian/trixie``."""
 
 
 CATALOGUE = recipe.read(recipe.VMS / "kernels.toml", Catalogue)
 DEFAULT = CATALOGUE.default
-"""The name of the kernel of a machine for which none is requested."""
+"""The name of the kernel that a machine has if no kernel is requested for it."""
 
 
 def user_mode(name: str) -> KernelRecipe:
-    """Return the declaration of a User-mode kernel, such as ``debian/trixie``.
+    """Return the catalogue's entry for a User-mode kernel, such as ``debian/trixie``.
 
     Raises:
         RequestError: the catalogue has no kernel of this name.
@@ -110,7 +110,7 @@ def metapackage(name: str) -> tuple[str, str]:
 
 
 def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | None:
-    """Return the library with the XSTATE work-around; None if a User-mode kernel runs on this CPU without it.
+    """Return the library with the XSTATE work-around (docs/kernels.md); None if a kernel runs on this CPU without it.
 
     A trial boot shows whether the kernel needs the work-around; the cache keeps the result.
 
@@ -156,7 +156,7 @@ def cpu_identity(cpuinfo: str) -> str:
 def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) -> str:
     """Boot a User-mode kernel with this host's files as read-only root, and with /bin/true as init.
 
-    Return the console output, and standard error.
+    Return the output on the console and on standard error, as one text.
     """
     with TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
         argv: list[str | Path] = [
@@ -178,7 +178,7 @@ def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) ->
         try:
             completed = command.run(argv, environment=environment, deadline_s=PROBE_DEADLINE_S)
         except DeadlineExceeded:
-            return f"the kernel did not end within {PROBE_DEADLINE_S:g} s"
+            return f"the trial boot of the kernel did not end within {PROBE_DEADLINE_S:g} s"
     return completed.stdout + completed.stderr
 
 

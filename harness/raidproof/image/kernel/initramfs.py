@@ -23,7 +23,7 @@ INIT = recipe.VMS / "initramfs" / "init"
 SUITE = "trixie"
 """The Debian suite from which the static busybox of the initramfs is downloaded."""
 REQUIRED = ("virtio_pci", "virtio_blk", "ext4")
-"""The modules without which the initramfs cannot mount the root; they may be built into the kernel."""
+"""The modules without which the initramfs cannot mount the root file system; they may be built into the kernel."""
 WANTED = (
     *("crc32c_generic", "crc32c_intel", "crc32c_cryptoapi"),  # ext4 requests these by an alias
     *("virtio_net", "virtio_rng"),
@@ -32,7 +32,7 @@ WANTED = (
 UP = "raidproof-initramfs: the kernel is up"
 """The first line that the initramfs prints on the console."""
 TRIAL = "raidproof.trial"
-"""Argument on the kernel's command line: the initramfs prints `UP` and powers the machine off."""
+"""Argument on the kernel's command line that makes the initramfs print `UP` and power the machine off."""
 
 
 def make_image(tree: Path, image: Path) -> None:

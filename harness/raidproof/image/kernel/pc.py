@@ -15,7 +15,7 @@ from raidproof.image.kernel.catalogue import Kernel
 RECIPE_VERSION = "1"
 """Part of the cache address: increase it when the result of `_build` changes."""
 PARTS = re.compile(r"linux-(?:image|binary|modules|base)-\d.*")
-"""The names of the packages that contain a kernel: one package in trixie; several in sid, with kernel and modules."""
+"""The names of the packages that contain a kernel and its modules: one package in trixie, several packages in sid."""
 NAMES = ("virtio_blk", "virtio_net", "rpcsec_gss_krb5", "sch_netem")
 FOLDERS = ("kernel/fs", "kernel/drivers/md")
 """The modules that guests may load, by name (`NAMES`) and by folder: every file system, NFS and RAID level.
@@ -67,7 +67,8 @@ def get(path: Path, modules_folder: str | None = None) -> Kernel:
     if path.suffix == ".deb":
         if modules_folder is not None:
             raise RequestError(
-                f"package {path.name} has its own modules", remedy=f"leave out modules={modules_folder}"
+                f"package {path.name} has its own modules, which the folder {modules_folder} cannot replace",
+                remedy=f"leave out modules={modules_folder}",
             )
         return _ready(str(path), [path.read_bytes()], lambda scratch: _unpack([path], scratch))
     release = release_of(path)
@@ -161,13 +162,13 @@ def find_modules(folder: Path, release: str) -> Path:
         if candidate.is_dir() and (candidate.name == release or (candidate / "modules.order").exists()):
             return candidate
     raise RequestError(
-        f"no modules of {release} in {folder}",
-        remedy="install them there: make modules_install INSTALL_MOD_PATH=DIR",
+        f"no modules of kernel {release} in {folder}",
+        remedy=f"install the modules from the kernel's source tree: make modules_install INSTALL_MOD_PATH={folder}",
     )
 
 
 def fingerprint(folder: Path | None) -> str:
-    """Return a digest of the names, sizes and modification times of the files in a folder; empty for None."""
+    """Return a digest of names, sizes and modification times of the files in a folder; "" if ``folder`` is None."""
     if folder is None:
         return ""
     files = ((path.relative_to(folder), path.stat()) for path in sorted(folder.rglob("*")) if path.is_file())

@@ -52,7 +52,7 @@ class SourceEdit:
     substitutions: tuple[Substitution, ...]
 
     def apply(self, source: str) -> str:
-        """Return the changed text of the file.
+        """Return ``source``, the text of the C file, with the changes.
 
         Raises:
             RigError: a function does not occur exactly once, the text to replace does not occur `Substitution.count`
@@ -66,7 +66,7 @@ class SourceEdit:
         end = includes[-1].end()
         begun, ended = (len(re.findall(rf"^#\s*{word}", source[:end], re.MULTILINE)) for word in ("if", "endif"))
         if begun != ended:
-            raise RigError(f"{self.file}: the last #include is conditional")
+            raise RigError(f"{self.file}: the last #include is conditional, so the edit cannot insert text after it")
         return f"{source[:end]}{self.inserted}{source[end:]}"
 
     def _substituted(self, source: str, one: Substitution) -> str:

@@ -98,7 +98,7 @@ def with_modules(image: Path, release: str, folder: Path) -> Path:
     """
     files = sorted(path for path in folder.expanduser().rglob("*.ko"))
     if not files:
-        raise RequestError(f"no modules in {folder}", remedy="name a folder with files that end in .ko")
+        raise RequestError(f"no modules in {folder}", remedy="name a folder with modules, whose file names end in .ko")
     for file in files:
         if (found := initramfs.release_of(file.read_bytes())) != release:
             raise RequestError(f"{file} was built for kernel {found}, not {release}")

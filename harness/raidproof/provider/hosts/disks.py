@@ -32,7 +32,7 @@ class HostDisks:
     """
 
     def __init__(self, inventory: Inventory, server: Machine, on: Callable[[], bool] = lambda: True) -> None:
-        """Store the arguments; ``on`` returns whether the server is running: otherwise its disks cannot be read."""
+        """Store the arguments; ``on`` returns whether the server is running, so that its disks can be read."""
         self._on = on
         self._inventory = inventory
         self._server = server
@@ -63,7 +63,8 @@ class HostDisks:
     def stop_arrays(self) -> tuple[str, ...]:
         """Stop the arrays of raidproof that the server assembled at boot; return their kernel names.
 
-        An array is stopped only if nothing uses it, and if the gate would permit all its members without the array.
+        An array is stopped only if nothing uses it, and if the gate would permit raidproof to overwrite all of its
+        members once the array is stopped.
 
         Raises:
             RigError: an array does not stop.
@@ -117,7 +118,7 @@ class HostDisks:
             )
 
     zeroed = False
-    """Whether a disk reads as zero after `reset`: real disks need not, and some cannot discard."""
+    """Whether a disk reads as zero after `reset`: false, as a disk may lack discard, or return other data after it."""
 
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
         """Refuse cache modes and cut policies that real disks do not support.
@@ -184,12 +185,12 @@ class HostDisks:
         raise _needs_simulated_disks(f"exchange of {one} and {other}")
 
     def use(self) -> Use:
-        """Refuse to return utilization: no disk engine measures that of real disks.
+        """Refuse to return the utilization of disks: the disk engine measures it, and real disks have no disk engine.
 
         Raises:
             RequirementMissing: always.
         """
-        raise RequirementMissing("hosts: no disk engine measures the utilization of disks and controllers")
+        raise RequirementMissing("hosts: the utilization of real disks and controllers is not measured")
 
     def describe(self) -> Description:
         """Return the description of a disk engine that serves no disk: real disks have no disk engine."""
@@ -228,8 +229,8 @@ def _needs_simulated_disks(what: str) -> RequirementMissing:
 def ours_only(inventory: Inventory, found: Survey) -> tuple[str, ...]:
     """Return the kernel names of the arrays on the disks of an inventory.
 
-    The result is empty if the gate would refuse a disk even without its arrays, or if a device other than an array
-    uses a disk.
+    The result is empty if the gate would refuse a disk even if no array used the disk, or if a device other than an
+    array uses a disk.
     """
     arrays: dict[str, None] = {}
     digested = digest(inventory, found.machine_id)

@@ -66,7 +66,7 @@ class Permission:
 
 
 def identity_of(path: str, facts: DiskFacts) -> Identity:
-    """Return the identity (size, model, serial number, WWN) of the disk at ``path``, from its survey."""
+    """Return the identity (size, model, serial number, WWN) of the disk at ``path``, from the survey's ``facts``."""
     return Identity(id=path, size=facts.size, model=facts.model, serial=facts.serial, wwn=facts.wwn)
 
 
@@ -234,7 +234,7 @@ def fingerprint(inventory: Inventory, survey: Survey) -> str:
     """Return a digest of an inventory and of the identities of its disks, which the user types to confirm adoption.
 
     Raises:
-        RigError: as `digest`.
+        RigError: the server has no /etc/machine-id, so raidproof cannot distinguish it from other machines.
     """
     identities = {}
     for serial, disk in inventory.disks.items():
@@ -250,8 +250,9 @@ def _sha256(value: object) -> str:
 def writer_command(permissions: Iterable[Permission], marks: Iterable[Mark], ends: int) -> list[str]:
     """Return the command that writes marks, and zeros in the first and last ``ends`` bytes of each disk.
 
-    The program `raidproof.guest.disk_writer` is the command's standard input. Its arguments for each disk: path,
-    judged device number, judged size, the mark that must be on the disk (``-``: none), and the mark to write.
+    The program `raidproof.guest.disk_writer` is the command's standard input. Its arguments for each disk: the
+    path, the device number and the size that the gate judged, the mark that must be on the disk (``-``: none), and
+    the mark to write.
     """
     words = [
         (one.path, one.number, str(one.identity.size), encode(one.mark).hex() if one.mark else "-", encode(new).hex())
@@ -261,7 +262,7 @@ def writer_command(permissions: Iterable[Permission], marks: Iterable[Mark], end
 
 
 def wipe_command(permissions: Iterable[Permission]) -> list[str]:
-    """Return the wipefs command that erases every signature; without --force, wipefs refuses a disk that is in use."""
+    """Return the wipefs command that erases all signatures on disks; without --force, wipefs refuses a disk in use."""
     return ["wipefs", "--all", *(one.path for one in permissions)]
 
 

@@ -73,7 +73,7 @@ class MemberDisk(Spec):
     """One disk of the server, which raidproof may use and whose content raidproof may destroy."""
 
     id: str
-    """A path in /dev/disk/by-id. The gate checks the path, and reports all reasons against the disk together."""
+    """The disk's path in /dev/disk/by-id. The gate checks the path, together with the disk's other properties."""
     size: Size | None = None
     """The size in bytes that the disk must have; None: any size."""
 

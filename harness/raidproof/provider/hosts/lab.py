@@ -33,7 +33,7 @@ PROGRAMS = {
     "server": ("python3", "mdadm", "exportfs", "rpc.nfsd", "rpc.mountd", "wipefs", "blkid", "lsblk"),
     "client": ("python3", "mount.nfs"),
 }
-"""The programs that a machine must have, by its role."""
+"""The programs that an existing machine must have, by the role of the machine: server or client."""
 RUNTIME = "/run/raidproof"
 """The folder on a machine for raidproof's agents."""
 
@@ -112,7 +112,7 @@ class HostsLab(Lab):
         return machine
 
     def _bring_back(self) -> None:
-        """Switch on each machine without a connection, and log in to it, so that it can be restored."""
+        """Switch on each machine to which no SSH connection is open, and log in to it, so that it can be restored."""
         for machine in self.machines.values():
             if not machine.transport.alive:
                 step(f"switching {machine.name} on, to restore it")
@@ -151,7 +151,7 @@ class HostsLab(Lab):
                 )
 
     def listen(self) -> socket.socket:
-        """Return a UNIX socket that listens for the reports of clients, which SSH forwards to it."""
+        """Return a UNIX socket on this host that listens for connections of the clients, which SSH forwards."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = self._directory.path / "ear"
         path.unlink(missing_ok=True)
@@ -160,7 +160,7 @@ class HostsLab(Lab):
         return listener
 
     def callback_address(self, listener: socket.socket, client: Machine) -> tuple[str, int]:
-        """Return the host and port, on the client's loopback interface, that SSH forwards to the listener."""
+        """Return the host and port, on the client's loopback interface, that SSH forwards to ``listener``."""
         path: str = listener.getsockname()
 
         def connect() -> socket.socket:

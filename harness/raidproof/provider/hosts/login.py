@@ -109,7 +109,7 @@ class HostLogin:
         return connection
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in with the keys of the configuration, of the SSH agent, or OpenSSH's default keys.
+        """Log in with the keys of the SSH configuration, with those of the SSH agent, or with OpenSSH's default keys.
 
         Raises:
             RequestError: the machine's host key is not in known_hosts.
@@ -142,7 +142,7 @@ class HostLogin:
 
     @property
     def known_hosts(self) -> tuple[Path, ...]:
-        """The files with accepted host keys: those of UserKnownHostsFile or else OpenSSH's, and the system's."""
+        """The files with accepted host keys: UserKnownHostsFile or else the user's default files, and the system's."""
         named = shlex.split(self._options.get("userknownhostsfile", ""))
         return tuple(map(_expanded, named)) + KNOWN_HOSTS[2:] if named else tuple(map(_expanded, KNOWN_HOSTS))
 
@@ -151,7 +151,7 @@ class HostLogin:
         return as_root(argv) if self._sudo else shlex.join(argv)
 
     def answers(self) -> bool:
-        """Return whether the machine's SSH server sends its greeting; a connection alone may be that of the proxy."""
+        """Return whether the machine's SSH server sends its greeting; an open connection may end at a proxy."""
         try:
             way = self.connect()
         except OSError:
@@ -176,12 +176,13 @@ def require_root(machine: Runs) -> None:
         return
     if "password is required" in who.stderr or "a terminal is required" in who.stderr:
         raise RequestError(
-            f"{machine.name}: sudo asks for a password",
+            f"{machine.name}: sudo asks for a password, which raidproof does not have",
             remedy="add a line for the user to a file in /etc/sudoers.d: USER ALL=(ALL) NOPASSWD: ALL",
         )
-    answer = who.stderr.strip() or f"they run with user id {who.stdout.strip()}"
+    answer = who.stderr.strip() or f"the command id runs with user id {who.stdout.strip()}"
     raise RequestError(
-        f"{machine.name}: commands do not run as root: {answer}", remedy="log in as root, or write sudo = true"
+        f"{machine.name}: commands do not run as root: {answer}",
+        remedy="log in as root, or add sudo = true to this machine in the inventory",
     )
 
 

@@ -92,7 +92,7 @@ class _Control(BaseModel):
 
 
 class _Account(_Control):
-    """An account on a BMC. The inventory does not contain the password, as inventories are copied and committed."""
+    """An account on a BMC. The inventory does not contain the password, as users copy and publish inventories."""
 
     user: str
     """The name of the account."""
@@ -168,7 +168,7 @@ class SysrqControl(_Control):
 
 
 PowerControl = Annotated[IpmiControl | RedfishControl | CommandControl | SysrqControl, Field(discriminator="kind")]
-"""The power control of a machine, as declared in the inventory."""
+"""The settings of a machine's power control in the inventory."""
 
 
 class IpmiSwitch:
@@ -203,11 +203,19 @@ class IpmiSwitch:
         self._request(look)
 
     def off(self) -> None:
-        """Request that the BMC switches the board off, without waiting for the loss of power. Raises as `prepare`."""
+        """Request that the BMC switches the board off, without waiting for the loss of power.
+
+        Raises:
+            RigError: the BMC does not answer, or refuses the request.
+        """
         self._request(lambda session: session.set_power("off", wait=False))
 
     def on(self) -> None:
-        """Request that the BMC switches the board on. Raises as `prepare`."""
+        """Request that the BMC switches the board on.
+
+        Raises:
+            RigError: the BMC does not answer, or refuses the request.
+        """
         self._request(lambda session: session.set_power("on", wait=False))
 
     def state(self) -> bool:
@@ -242,7 +250,11 @@ class IpmiSwitch:
 
 
 def _library(module: str, protocol: str) -> ModuleType:
-    """Return the optional library ``module``, which implements ``protocol``."""
+    """Return the optional Python library ``module``, which controls a BMC by ``protocol``.
+
+    Raises:
+        RequirementMissing: the library is not installed.
+    """
     try:
         return import_module(module)
     except ImportError as error:
@@ -284,11 +296,19 @@ class RedfishSwitch:
             )
 
     def off(self) -> None:
-        """Request ForceOff, without waiting for the loss of power. Raises as `state`."""
+        """Request that the BMC switches the system off (ForceOff), without waiting for the loss of power.
+
+        Raises:
+            RigError: the BMC does not answer, or refuses the request.
+        """
         self._ask(lambda system: system.reset_system(self._sushy.ResetType.FORCE_OFF))
 
     def on(self) -> None:
-        """Switch the system on, if it is off. Raises as `state`."""
+        """Request that the BMC switches the system on, if it is off.
+
+        Raises:
+            RigError: the BMC does not answer, refuses a request, or reports no power state.
+        """
         if not self.state():
             self._ask(lambda system: system.reset_system(self._sushy.ResetType.ON))
 
@@ -353,7 +373,7 @@ class Switch(Protocol):
     """Whether a cut machine boots again without `on`, as after a reset; its power state is then never off."""
 
     def prepare(self) -> None:
-        """Do all that takes time, so that `off` takes one request."""
+        """Do all steps that take time, such as the login to a BMC, so that `off` takes one request."""
 
     def off(self) -> None:
         """Switch the power off at once, without the participation of the operating system."""
@@ -381,7 +401,7 @@ class CommandSwitch:
                 if control.cuts_disks
                 else ("hosts: a cut does not cut the power of the disks, so data in their volatile caches survives",)
             ),
-            *(() if control.state else ("hosts: no command reports whether the power is off",)),
+            *(() if control.state else ("hosts: no command reports the power state, so a cut cannot be verified",)),
         )
 
     def prepare(self) -> None:
@@ -397,7 +417,12 @@ class CommandSwitch:
         command.succeed(self._control.off, deadline_s=COMMAND_DEADLINE_S)
 
     def on(self) -> None:
-        """Run the user's command that switches the power on. Raises as `off`."""
+        """Run the user's command that switches the power on.
+
+        Raises:
+            CommandFailed: the command failed.
+            RequirementMissing: the program of the command does not exist.
+        """
         command.succeed(self._control.on, deadline_s=COMMAND_DEADLINE_S)
 
     def state(self) -> bool | None:
@@ -445,7 +470,7 @@ class SysrqSwitch:
         self._armed: RemoteCommand | None = None
 
     def prepare(self) -> None:
-        """Start a program on the machine that waits for one byte and then resets the machine, unless it is running."""
+        """Start the program that waits for a byte and then resets the machine, unless this program is running."""
         if self._armed is None or self._armed.ended:
             self._armed = self._start(self.ARM)
 
@@ -453,8 +478,8 @@ class SysrqSwitch:
         """Reset the machine. The caller checks by the machine's boot_id that the reset has happened.
 
         Raises:
-            RigError: the program that resets the machine is not running, or has ended normally, so the machine still
-                runs.
+            RigError: the program that resets the machine is not running, or has ended normally, so it has not
+                reset the machine.
         """
         armed, self._armed = self._armed, None
         if armed is None or armed.ended:
@@ -474,7 +499,7 @@ class SysrqSwitch:
 
 
 def switch_of(control: PowerControl, start: Callable[[Sequence[str]], RemoteCommand]) -> Switch:
-    """Return the power control that an inventory declares; ``start`` starts a command on the machine as root.
+    """Return the power control with the settings ``control``; ``start`` starts a command on the machine as root.
 
     Raises:
         RequirementMissing: the library for IPMI or Redfish is not installed.
@@ -528,8 +553,9 @@ class HostPower:
     def cut(self, policy: CutPolicy, seed: int) -> Cut:
         """Cut the power, and wait until the machine has lost it.
 
-        The time of the cut is that before the request is sent. The machine loses its power milliseconds to seconds
-        later. Operations acknowledged in between count as not acknowledged, so their loss is no failure.
+        The returned time of the cut is the time before the request is sent to the power control. The machine loses
+        its power milliseconds to seconds later. Operations acknowledged in between count as not acknowledged, so
+        their loss is no failure.
 
         Raises:
             RequestError: a policy other than ``drop`` is requested; real disks themselves determine what they lose.
@@ -563,7 +589,7 @@ class HostPower:
         wait_until(gone, deadline, f"{self._name} to stop", ASK_S)
 
     def require_on(self) -> None:
-        """Raise RigError if the power control reports that the machine has no power; query it at most every 5 s."""
+        """Raise RigError if the power control, queried at most every 5 s, reports that the machine has no power."""
         if self._asked is not None and not self._asked.passed:
             return
         if self.switch.state() is False:

@@ -47,7 +47,7 @@ class Remote(Protocol):
 
 @dataclass(frozen=True)
 class KeeperConfig:
-    """What a run may change on a machine; the keeper reads these fields as JSON."""
+    """What a run may change on a machine; `raidproof.guest.keeper` reads these fields as JSON."""
 
     run: str
     """The name of the run, which is part of the name of the snapshot's folder."""
@@ -114,7 +114,7 @@ def take(machine: Remote, config: KeeperConfig, folder: Path, inventory: str = U
         kinds = ", ".join(f"{one['kind']} {one['handle']}" for one in set_up)
         raise RequestError(
             f"{machine.name} has qdiscs of its own on {config.interface}, which link conditions would remove: {kinds}",
-            remedy="request no link conditions, or remove these qdiscs from the interface",
+            remedy="request no link conditions (rate, delay, loss), or remove these qdiscs from the interface",
         )
 
 
@@ -142,7 +142,7 @@ def place(run: str) -> str:
 
 
 def bring(machine: Remote, where: str) -> None:
-    """Copy the keeper into the folder ``where`` of a machine; create the folder if needed.
+    """Copy the program `raidproof.guest.keeper` into the folder ``where`` of a machine; create the folder if needed.
 
     Raises:
         CommandFailed: the machine cannot write into the folder.
@@ -164,13 +164,13 @@ def bring(machine: Remote, where: str) -> None:
 
 
 def ask(machine: Remote, where: str, command: str, run: str, stdin: str | None = None) -> dict[str, Any]:
-    """Run the keeper in the folder ``where`` of a machine, and return its answer.
+    """Run the program `raidproof.guest.keeper` in the folder ``where`` of a machine, and return its output.
 
     ``command`` is ``take``, ``settle`` or ``restore``; ``run`` is the name of the run.
 
     Raises:
-        CommandFailed: the keeper failed.
-        RigError: the answer is not JSON, for instance because the output is truncated.
+        CommandFailed: the program failed.
+        RigError: the output is not JSON, for instance because it is truncated.
     """
     # With the working directory ``where``, in which python3 -m looks for the package first.
     argv = ["env", f"--chdir={where}", "python3", "-B", "-s", "-m", "keeper", command, run]
@@ -222,15 +222,15 @@ class Restored:
     run: str
     """The name of the run whose snapshot was restored."""
     failed: tuple[str, ...] = ()
-    """The steps that failed, each with the reason."""
+    """The steps of the restore that failed, each with the reason."""
     differences: tuple[str, ...] = ()
     """What still differs from the snapshot, such as ``/etc/fstab: other content``."""
     replaced: dict[str, Any] = field(default_factory=dict)
-    """The files that another program or user changed during the run: the changed content, by path below /etc."""
+    """The files in /etc that another program or user changed during the run: the changed content, by path."""
 
     @property
     def clean(self) -> bool:
-        """Whether nothing differs from the snapshot; only then the snapshot is removed."""
+        """Whether no step failed and nothing differs from the snapshot; only then the snapshot is removed."""
         return not self.failed and not self.differences
 
 
@@ -240,7 +240,7 @@ def restore(machine: Remote, run: str, folder: Path) -> Restored:
     ``folder`` has the copies of snapshots on this host.
 
     Raises:
-        RigError: the machine does not answer, or the keeper in the snapshot's folder fails.
+        RigError: the machine does not answer, or `raidproof.guest.keeper` in the snapshot's folder fails.
     """
     answer = ask(machine, place(run), "restore", run)
     replaced = {path: entry for path, entry in answer["replaced"].items() if path.startswith("/etc/")}
@@ -260,12 +260,13 @@ def restore_from_copy(machine: Remote, run: str, folder: Path) -> Restored:
 
     Raises:
         RequestError: this host has no copy, or the machine still has its snapshot.
-        RigError: the machine does not answer, or the keeper fails.
+        RigError: the machine does not answer, or `raidproof.guest.keeper` fails.
     """
     path = copy_of(folder, run, machine.name)
     if run in unrestored(machine):
         raise RequestError(
-            f"{machine.name} still has its own snapshot of run {run}", remedy=f"use it: {restore_command(UNNAMED)}"
+            f"{machine.name} still has its own snapshot of run {run}",
+            remedy=f"restore the machine from this snapshot: {restore_command(UNNAMED)}",
         )
     try:
         snapshot = json.loads(path.read_text())
@@ -327,10 +328,10 @@ def complaints(restored: Restored) -> list[str]:
 def left_as_found(
     kept: Sequence[tuple[Remote, KeeperConfig]], folder: Path, inventory: str = UNNAMED
 ) -> Iterator[None]:
-    """Save machines, run the body, and restore the machines, even if the body fails.
+    """Save the state of machines, run the body of the with statement, and restore the machines, even after a failure.
 
-    ``kept`` has the server first. ``folder`` gets the copies of snapshots on this host; ``inventory`` is the path of
-    the inventory, for remedies.
+    ``kept`` has the machines, the server first. ``folder`` gets the copies of snapshots on this host; ``inventory``
+    is the path of the inventory, for remedies.
 
     Raises:
         RequestError: a machine has not been restored after an earlier run, or runs an NFS server that raidproof may

@@ -106,7 +106,7 @@ class BoxGuest:
         """Whether the machine's kernel prints nothing on the serial console."""
 
     def prepare(self, machine: Machine) -> None:
-        """Make the changes that a reboot undoes, and after the first boot also the permanent changes.
+        """Change the configuration of the machine; after the first boot, also make changes that survive a reboot.
 
         Raises:
             RequestError: commands do not run as root.
@@ -422,7 +422,7 @@ def refuse(software: SoftwareSpec, provider: str) -> None:
         return
     if provider != NAME:
         raise RequestError(
-            f"{software.image}: provider {provider} has no boxes",
+            f"{software.image}: provider {provider} does not support boxes",
             remedy=f"use provider {NAME}, or request another image",
         )
     others = {"kernel": software.kernel, "modules": software.modules, "packages": software.packages}
@@ -455,7 +455,7 @@ def find(name: str) -> UserBox:
     known = names()
     if not known:
         raise RequestError(
-            f"no box {name!r}: {boxes()} has none for libvirt",
+            f"no box {name!r}: {boxes()} has no boxes for libvirt",
             remedy="add a box: vagrant box add --provider libvirt NAME",
         )
     if name not in known:

@@ -89,7 +89,7 @@ def folders(directory: Path) -> dict[Path, Path]:
 
 
 def network_xml(topology: Topology, addresses: dict[str, str]) -> str:
-    """Return the XML definition of the lab's network in libvirt, on the bridge of the harness's host.
+    """Return the XML definition of the lab's network in libvirt, which uses the lab's bridge.
 
     ``addresses`` has the hardware address of each machine, by name. DHCP gives each hardware address the machine's IP
     address, and gives other interfaces none, so an IP address always leads to the right machine.

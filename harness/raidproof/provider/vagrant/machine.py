@@ -61,7 +61,7 @@ BOOT_DEADLINE_S = 120
 CONFIG_SLOT, MODULES_SLOT, FIRST_SLOT = "0x10", "0x11", 0x12
 """PCI slots on bus pcie.0 of the configuration disk, of the modules, and of the first member disks.
 
-libvirt uses lower slots for its own devices, and without a slot QEMU would choose one of these.
+libvirt uses lower slots for its own devices, and QEMU would choose one of these for a disk without a fixed slot.
 """
 HOST_CPU: dict[str, Any] = {"cpu_mode": "host-passthrough"}
 EMULATED_CPU: dict[str, Any] = {
@@ -99,7 +99,7 @@ class Guest:
 
 
 def lab_json(guests: Sequence[Guest], *, accelerated: bool) -> str:
-    """Return the JSON file that vms/Vagrantfile reads; ``accelerated``: the machines use KVM."""
+    """Return the content of the JSON file that vms/Vagrantfile reads; ``accelerated``: the machines use KVM."""
     return json.dumps({"machines": [described(guest, accelerated=accelerated) for guest in guests]}, indent=1)
 
 
@@ -280,7 +280,7 @@ class Vagrant:
         }
 
     def prepare(self, boxes: Iterable[Box | UserBox], *, accelerated: bool) -> None:
-        """Link the boxes into VAGRANT_HOME, and write the description of the machines; ``accelerated``: with KVM."""
+        """Link the boxes into VAGRANT_HOME, and describe the machines for Vagrant; ``accelerated``: they use KVM."""
         shown = self.home / "boxes"
         shown.mkdir(parents=True)
         distinct = {one.name: one for one in boxes}.values()
