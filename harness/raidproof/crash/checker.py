@@ -74,11 +74,11 @@ def not_shown(provider: str) -> RequestError:
 
 
 class Lost(Exception):
-    """The checker machine gave no answer: its kernel died, or the deadline passed. A finding about the crash state."""
+    """The checker machine gave no answer: its kernel died, or the deadline passed. The crash state may be why."""
 
 
 class Silent(Lost):
-    """The deadline passed without an answer, and the machine is still running."""
+    """The checker machine gave no answer before the deadline, and is still running."""
 
 
 class AgentConnection:
@@ -260,7 +260,7 @@ class PreloadedLab(NamespaceLab):
 
 
 def start_nfsd(export: Server) -> None:
-    """Start the NFS server and export as a run does, and end the grace period of nfsd at once.
+    """Start the NFS server with the export of the recorded run, and end the grace period of nfsd at once.
 
     Raises:
         NotEffective: the effective export differs from the requested export.

@@ -35,7 +35,7 @@ class Checks(Protocol):
 
 
 Factory = Callable[[int], AbstractContextManager[Checks]]
-"""A function that boots the checker with a number, from 1 on."""
+"""A function that boots and returns the checker with the given number; the first checker has number 1."""
 
 
 def never(_: Observation) -> bool:
@@ -67,7 +67,7 @@ class Job(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """The result of a job."""
+    """The result of a `Job`: what the machines observed when they checked one crash state."""
 
     observation: Observation
     cold: Observation | None

@@ -39,11 +39,11 @@ NFSD_EVERY = 5
 nfsd in a checker releases a file system at most once a second (`check_agent.forget`); with a smaller number the
 checkers would wait for nfsd."""
 FSCK_EVERY = 10
-"""Number of different disk contents of which one is also checked by fsck; each broken state is checked too."""
+"""Number of different disk contents of which one is also checked by fsck, besides each state that breaks a promise."""
 QUEUE = 3
 """Limit of jobs in the queue of one checker, including the running job."""
 SHOWN_EVERY_S = (0.5, 10.0)
-"""Interval between progress lines in seconds: on a terminal, and without a terminal."""
+"""Interval between progress lines in seconds: if the output is a terminal, and if it is none."""
 
 
 class Begun(BaseModel):
@@ -63,7 +63,7 @@ class Begun(BaseModel):
     tear: int
     """Number of bytes that a disk writes atomically: the unit in which requests are torn."""
     starts_dirty: bool = False
-    """Whether checkers start arrays that are dirty and degraded."""
+    """Whether checkers make md start arrays that are both dirty and degraded."""
 
 
 class Line(BaseModel):
@@ -80,9 +80,9 @@ class Line(BaseModel):
     digest: str
     """Digest of the disks' content in the state."""
     observation: Observation | None = None
-    """Observation of a check; None if the content was checked for an earlier line."""
+    """What a checker observed in the state; None if an earlier line with the same digest has the observation."""
     cold: Observation | None = None
-    """Observation on a newly booted machine; None if this check was not requested."""
+    """What a newly booted machine observed in the state; None if this check was not requested."""
 
     @property
     def choice(self) -> Choice:
@@ -91,7 +91,7 @@ class Line(BaseModel):
 
     @property
     def crash(self) -> CrashState:
-        """The state, parsed."""
+        """The crash state that ``state`` describes."""
         return CrashState.load(self.state)
 
 
@@ -126,7 +126,7 @@ class Journal:
         """
         self.path = path
         self.lines: list[Line] = []
-        """Lines that the journal had when it was opened, without the first."""
+        """Lines that the journal had when it was opened, without its first line (`Begun`)."""
         self._file = path.open("ab", buffering=0)
         try:
             self._lock()
@@ -447,7 +447,7 @@ class _Progress:
         self._before = 0
 
     def begin(self) -> None:
-        """Start the measurement of the rate."""
+        """Start the measurement of the rate: judged states per minute."""
         self._begun, self._before = now_ns(), self.stats.judged
 
     def show(self) -> None:
@@ -461,7 +461,7 @@ class _Progress:
         """Yield the parts of the progress line; ``seconds``: duration of the checks until now."""
         stats, done = self.stats, self.stats.judged - self._before
         of = f" of {self.total:,}" if self.total is not None else ""
-        yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different"
+        yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different disk contents"
         yield f"{stats.broken:,} broken"
         left = [ends.remaining_s] if (ends := self.ends()) else []
         if done and seconds:

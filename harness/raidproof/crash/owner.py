@@ -57,7 +57,7 @@ OwnerLookup = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]
 class WriteOwners:
     """Looks up the owners of pieces in a crash state.
 
-    The members' superblocks give the place of a piece in the array. The file system's tools, on a checker with the
+    The members' superblocks give the offset of a piece in the array. The file system's tools, on a checker with the
     state on its disks, give the owner.
     """
 
@@ -71,7 +71,7 @@ class WriteOwners:
         places = {piece: array_place(self.cursor.window, state, piece) for piece in dict.fromkeys(pieces)}
         offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
         try:
-            # A broken state may fail to mount: look up owners in the state in which all open requests survived.
+            # A broken state may fail to mount: look up owners in the state in which all non-durable requests survived.
             full = CrashState(state.cut, tuple(map(Survivor, self.cursor.window.open)))
             self.worker.submit(self.cursor.job(full)).result()
             owners = self.worker.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
@@ -82,7 +82,7 @@ class WriteOwners:
 
 
 def array_place(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
-    """Return the place of a piece in the array; None if the member's superblock is missing or does not cover it."""
+    """Return the stripe and array offset of a piece; None if no superblock of the member covers the piece."""
     superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
     if superblock is None:
         return None
@@ -93,7 +93,7 @@ def array_place(window: DiskStates, state: CrashState, piece: Piece) -> Place | 
 
 
 def write_owner(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
-    """Return the stripe and owner of a place; ``owners`` maps offsets in the array to owners."""
+    """Return the stripe and owner of a piece at ``place``; ``owners``: the owners by offset in the array."""
     if place is None:
         return WriteOwner()
     if place.array_offset is None:

@@ -140,7 +140,7 @@ class Accuracy:
     differ: tuple[Difference, ...] = ()
     """All rows whose copies or parity differ from the data."""
     unmarked: tuple[Difference, ...] = ()
-    """Rows that md would not resync with the metadata of any member: a failure, as the rows would stay different."""
+    """Rows that md would not resync, whichever member's metadata md reads: a failure, as the rows stay different."""
     uneven: tuple[Difference, ...] = ()
     """Rows that the bitmaps of only some members mark: a resync depends on the member whose bitmap md reads."""
     changed: tuple[Difference, ...] = ()
@@ -168,7 +168,9 @@ class Accuracy:
                 f"rows whose page changed during write-back: {len(self.changed)}, the first {self.changed[0]}"
             )
         if self.uneven:
-            parts.append(f"rows that only some members mark: {len(self.uneven)}, the first {self.uneven[0]}")
+            parts.append(
+                f"rows that the bitmaps of only some members mark: {len(self.uneven)}, the first {self.uneven[0]}"
+            )
         return "; ".join(parts)
 
 
@@ -193,7 +195,7 @@ def accuracy_of(array: Assembled, read: ReadMember, differ: Iterable[Difference]
 
 
 def _resync_covers(array: Assembled, one: Difference, unit: int) -> bool:
-    """Return whether md's resync, which begins at the superblock's ``resync_offset`` in whole units, covers a row."""
+    """Return whether md's resync, from ``resync_offset`` rounded down to a multiple of ``unit``, covers a row."""
     return (array.synced_at(one) // unit + 1) * unit > array.superblock.resync_offset
 
 
@@ -240,7 +242,7 @@ def dirty(bitmaps: Mapping[int, Bitmap | None], read: ReadMember) -> dict[int, i
 
 
 class Redundancy:
-    """Compares copies and parity in the crash states of ``window``.
+    """Compares copies and parity with the data, in the crash states at the current cut of ``window``.
 
     The caller calls `moved` after each move of the window, including the first move.
     """
@@ -255,7 +257,7 @@ class Redundancy:
         """Rows that differ in the durable content at the current cut."""
 
     def moved(self, patch: Patch) -> None:
-        """Compare the rows of the blocks in ``patch``, which have become durable with the last move."""
+        """Compare the rows of the blocks in ``patch``, which became durable with the last move of the window."""
         self._written.update(patch.blocks)
         durable = CrashState(self.window.cut)
         array = self._array(durable)

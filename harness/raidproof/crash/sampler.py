@@ -13,9 +13,9 @@ from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.cache import SECTOR, tear
 
 MOST_SINGLES = 32
-"""Limit of the open requests of one cut for which ONE_MISSING and ONE_KEPT give states.
+"""Limit of the non-durable requests of one cut for which ONE_MISSING and ONE_KEPT give states.
 
-If the cut has more open requests, this number is drawn at random."""
+If the cut has more non-durable requests, this number is drawn at random."""
 MOST_CUTS = 10_000
 """Limit of the cuts for which states are proposed; if there are more cuts, this number is drawn at random.
 
@@ -25,28 +25,28 @@ RANDOMS = 8
 
 
 class Policy(StrEnum):
-    """The rule that selects the open requests that survive in a crash state."""
+    """The rule that selects the requests that survive in a crash state, among the non-durable ones at the cut."""
 
     DROP_ALL = "drop-all"
-    """No open request survives."""
+    """No non-durable request survives."""
     AT_REPLY = "at-reply"
-    """No open request survives, and the cut is at the instant of an acknowledgement.
+    """No non-durable request survives, and the cut is at the instant of an acknowledgement.
 
     A later flush therefore cannot make the acknowledged data durable."""
     KEEP_ALL = "keep-all"
-    """All open requests survive."""
+    """All non-durable requests survive."""
     ONE_MISSING = "one-missing"
-    """All open requests survive except one."""
+    """All non-durable requests survive except one."""
     ONE_KEPT = "one-kept"
-    """One open request survives."""
+    """Exactly one non-durable request survives."""
     MEMBER_MISSING = "member-missing"
-    """On one member no open request survives, on the other members all, so that parity and data differ."""
+    """On one member no non-durable request survives, on the other members all; so parity and data differ."""
     MEMBER_KEPT = "member-kept"
-    """On one member all open requests survive, on the other members none."""
+    """On one member all non-durable requests survive, on the other members none."""
     RANDOM = "random"
-    """A random subset of the open requests survives."""
+    """A random subset of the non-durable requests survives."""
     TORN = "torn"
-    """A random subset survives; half of its requests of several sectors are torn."""
+    """A random subset of the non-durable requests survives; of its requests of several sectors, half are torn."""
 
 
 class Choice(NamedTuple):
@@ -57,7 +57,7 @@ class Choice(NamedTuple):
     number: int = 0
     """Index among the policy's states at this cut.
 
-    ``one-...``: index of the open request. ``member-...``: index of the member."""
+    ``one-...``: index of the non-durable request. ``member-...``: index of the member."""
 
 
 class Choices:
@@ -85,7 +85,7 @@ class Choices:
         self.cuts = tuple(cut for cut in recording.cuts if cut >= first)
         """All cuts from ``first`` on, including cuts without proposed states (see `MOST_CUTS`)."""
         self.possible = 0
-        """Number of possible crash states without torn ones: subsets of the open requests, summed over the cuts."""
+        """Number of possible crash states without torn ones: subsets of non-durable requests, summed over the cuts."""
         total = len(recording.records) + len(recording.caught)
         self._long = {number for number in range(total) if recording.request(number).length > unit}
         groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
@@ -144,7 +144,7 @@ class Choices:
             yield from (Choice(cut, Policy.RANDOM, number) for number in range(RANDOMS))
 
     def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:
-        """Return the crash state of a choice; ``requests`` are the open requests at the cut."""
+        """Return the crash state of a choice; ``requests`` are the non-durable requests at the cut."""
         return CrashState(choice.cut, tuple(self._survivors(choice, requests)))
 
     def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:

@@ -22,11 +22,11 @@ T = TypeVar("T")
 Fails = Callable[[CrashState], bool]
 """A function that returns whether a crash state shows the failure that is being shrunk."""
 CUTS = 10
-"""Limit of earlier cuts that are tried: a move to an earlier cut takes 0.5 s with a log of 10,000 requests."""
+"""Limit of earlier cuts at which a state is tested: a move to an earlier cut takes 0.5 s with 10,000 requests."""
 REPEATS = 2
 """Number of times that the first state of a failure is checked again."""
 EXPLAINED = 8
-"""Limit of states that are repeated and shrunk; failures of other states are reported without this."""
+"""Limit of states that are checked again and shrunk; failures of other states are reported without shrinking."""
 SHRINK_S = 60.0
 """Time limit in seconds for shrinking one state with all failures that the state shows."""
 SAID = 5
@@ -135,9 +135,9 @@ class Trials:
     def missing(self, state: CrashState, all_open: Sequence[int]) -> CrashState:
         """Return a failing state that lacks a 1-minimal set of requests: with any one of them it does not fail.
 
-        ``all_open``: the open requests at the cut; the result has all of them except the minimal set. `absent` returns
-        the requests that the result lacks, wholly or in part. An empty set means that the state fails even if all
-        requests survive.
+        ``all_open``: the non-durable requests at the cut; the result has all of them except the minimal set. `absent`
+        returns the requests that the result lacks, wholly or in part. An empty set means that the state fails even if
+        all requests survive.
 
         Raises:
             RequestError: the state does not fail, or the budget is used up.
@@ -150,13 +150,13 @@ class Trials:
 
 
 def absent(state: CrashState, all_open: Iterable[int]) -> tuple[int, ...]:
-    """Return the open requests that a state lacks, wholly or in part."""
+    """Return the non-durable requests that a state lacks, wholly or in part."""
     whole = {one.request for one in state.survivors if one.spans is None}
     return tuple(number for number in all_open if number not in whole)
 
 
 def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
-    """Return the state of a cut in which all open requests survive, except that ``some`` survive as in ``state``.
+    """Return the state of a cut in which all requests survive, except that ``some`` survive as in ``state``.
 
     In ``state`` a request of ``some`` is absent or torn. Requests of ``state`` that are not in ``all_open`` are left
     out, because they were not issued or were already durable at the cut.
@@ -167,7 +167,7 @@ def lacking(some: Iterable[int], state: CrashState, cut: int, all_open: Iterable
 
 
 def only(state: CrashState, cut: int, all_open: Iterable[int]) -> CrashState:
-    """Return the state of a cut with the survivors of ``state`` that are open requests at this cut."""
+    """Return the state of a cut with the survivors of ``state`` that are non-durable at this cut."""
     known = set(all_open)
     return CrashState(cut, tuple(one for one in state.survivors if one.request in known))
 

@@ -90,7 +90,7 @@ class Recording:
 
     @cached_property
     def cuts(self) -> tuple[int, ...]:
-        """The cuts before and after each record that makes data durable, and one cut between two adjacent ones."""
+        """The cuts before and after each record that makes data durable, and one midway between each two of these."""
         marks = {0, len(self.records)}
         for number in self._durability_changes():
             marks |= {number, number + 1}
@@ -276,7 +276,7 @@ class Caches:
         self._in_flight: set[int] = set()
 
     def roll(self, cut: int) -> Iterator[int]:
-        """Move to a later cut; yield the numbers of the requests that become durable before it, in order.
+        """Move to a later cut; yield the numbers of the requests that become durable before the new cut, in order.
 
         The caches are at the cut only after the caller has exhausted the iterator.
         """
@@ -340,7 +340,7 @@ class Caches:
 
     @property
     def count(self) -> int:
-        """Number of open requests, see `open`."""
+        """Number of requests that may survive or be lost, see `open`."""
         self._update_in_flight()
         return sum(map(len, self._unflushed)) + len(self._in_flight)
 
@@ -355,13 +355,13 @@ class Caches:
 
     @property
     def members(self) -> list[int]:
-        """Indices of the members that have open requests."""
+        """Indices of the members that have requests in `open`, which may survive or be lost."""
         in_flight = {self.recording.request(number).member for number in self._in_flight}
         return [member for member, waiting in enumerate(self._unflushed) if waiting or member in in_flight]
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """Numbers of the FUA writes that survive although earlier requests are still open, in order."""
+        """Numbers of the FUA writes that survive although earlier requests are not durable yet, in order."""
         return tuple(sorted(chain(*self._fua)))
 
 

@@ -74,13 +74,13 @@ class ExplorationStats:
         self.digests: set[str] = set()
         """Digests of the different disk contents among the judged states."""
         self.groups: dict[Damage, Group] = {}
-        """The states of each failure."""
+        """The crash states that show each failure, by kind of damage."""
         self.broken = 0
         """Number of states that break a promise."""
         self.checked = 0
         """Number of states that a machine has checked."""
         self.wedged = 0
-        """Number of checks that ended WEDGED."""
+        """Number of checks in which the kernel died, logged a bug, or gave no answer in time (`End.WEDGED`)."""
         self.hung: list[str] = []
         """Checks that hung, and did not hang when they were repeated: name of the state and message."""
         self.through_nfsd = 0
@@ -98,7 +98,7 @@ class ExplorationStats:
         self.filesystems = 0
         """Number of checks in which the file system's checker (fsck) gave a result."""
         self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
-        """Judgements of `breaks`, for the next `judge` of the same state and observation."""
+        """Judgements that `breaks` has made, reused by the next `judge` of the same state and observation."""
         self._lock = Lock()
         """Serializes the use of `Lies`, which computes the data lost by lying disks for one cut at a time."""
         self._lies = Lies(recording.records, recording.members)

@@ -71,16 +71,16 @@ class CoalescedUndo:
 
 
 class CacheMode(Enum):
-    """The place where a disk keeps an acknowledged write."""
+    """The cache mode of a disk: where the disk keeps acknowledged writes, and whether they survive a power cut."""
 
     VOLATILE = "volatile"
-    """A cache that a power cut empties; FLUSH and FUA make data durable."""
+    """The disk keeps writes in a cache that a power cut empties; FLUSH and FUA make data durable."""
     PROTECTED = "protected"
-    """A cache that survives a power cut."""
+    """The disk keeps writes in a cache that survives a power cut."""
     NONE = "none"
-    """The medium: the disk has no write cache and advertises none."""
+    """The disk has no write cache and advertises none: acknowledged writes are on the medium."""
     LYING = "lying"
-    """A cache that a power cut empties; the disk acknowledges FLUSH and FUA, and makes no data durable."""
+    """The disk keeps writes in a cache that a power cut empties; acknowledged FLUSH and FUA make no data durable."""
 
     @property
     def loses(self) -> bool:
@@ -96,9 +96,9 @@ class CutPolicy(Enum):
     KEEP = "keep"
     """All unflushed writes survive."""
     RANDOM = "random"
-    """A random subset survives; the surviving share is drawn for each member, between 0 and 1."""
+    """A random subset of the unflushed writes survives; each member has its own random share from 0 to 1."""
     TORN = "torn"
-    """A random subset survives; half of its requests of several sectors are torn: only some sectors survive."""
+    """A random subset of the unflushed writes survives; of its writes of several sectors, half survive in part."""
 
 
 class PoweredOff(RigError):
@@ -162,7 +162,7 @@ class Member:
         self._loses = mode.loses
         self._lies = mode is CacheMode.LYING
         self._unbounded_undo = self._lies
-        """Whether recent flushes lied: undo records may then grow without limit, so that the oldest are merged."""
+        """Whether flushes may leave all requests volatile: then the undo records grow, and the oldest are merged."""
 
     @property
     def mode(self) -> CacheMode:
@@ -234,16 +234,16 @@ class Member:
 
     @property
     def acknowledged(self) -> int:
-        """A sequence number that grows with each recorded request; `flush` takes an earlier value as ``covered``."""
+        """Number of requests that ever got an undo record; `flush` takes an earlier value as ``covered``."""
         return self._removed + len(self._pending)
 
     def flush(self, covered: int | None = None, lied: bool | None = None, kept: Sequence[int] = ()) -> None:
         """Execute a flush: make acknowledged requests durable.
 
-        ``covered``: the value of `acknowledged` at the arrival of the flush, which need not cover later writes; None:
-        cover all requests. ``lied``: acknowledge the flush without making data durable; None: the cache mode decides.
-        ``kept``: the requests that a lying flush nevertheless makes durable, in order, each as the value of
-        `acknowledged` before the request.
+        ``covered``: the value of `acknowledged` at the arrival of the flush, which makes no later request durable;
+        None: the flush makes all requests durable. ``lied``: acknowledge the flush without making data durable; None:
+        the cache mode decides. ``kept``: the requests that a lying flush nevertheless makes durable, in order, each as
+        the value of `acknowledged` before the request.
 
         Raises:
             PoweredOff: the disk has no power.
@@ -272,7 +272,7 @@ class Member:
         return self._resolve(policy, rng)
 
     def power_on(self) -> None:
-        """Switch the disk's power on; the content is that after the cut."""
+        """Switch the disk's power on; the content is what survived the last cut."""
         self.powered = True
 
     def revert(self) -> None:
@@ -285,11 +285,11 @@ class Member:
 
     @property
     def old(self) -> bool:
-        """Whether regions that were never written read as old data, not as zeroes."""
+        """Whether regions that were never written read as `sparse_image.OLD_DATA`, not as zeroes."""
         return self._image.old
 
     def blank(self, *, old: bool = False) -> None:
-        """Discard the disk's content: every byte then reads as zero, or as old data if ``old``."""
+        """Discard the content: all bytes then read as zero, or as `sparse_image.OLD_DATA` if ``old``."""
         self._make_all_durable()
         if old is self._image.old:
             self._image.blank(0, self.size)
@@ -326,7 +326,7 @@ class Member:
             self._promised = max(0, self._promised - count)
 
     def _count(self, length: int, fua: bool, lied: bool | None) -> int | None:
-        """Count a request and return its mark; None: no cut can need the content that the request overwrites."""
+        """Count a request; return the flags (`_Mark`) of its undo record, None if no cut can need an undo record."""
         mark = self._mark(lied) if fua else _PLAIN
         if mark != _DURABLE:
             self.pending_bytes += length

@@ -18,14 +18,14 @@ _Nothing = type(None)
 
 DEADLINE_S = 10.0
 SLOW = 12
-"""Factor on the deadline of requests that move whole disk images (resolve, reset, save, show)."""
+"""Factor by which the deadline of resolve, reset, save and show is longer: they copy whole disk images."""
 
 
 class EngineClient:
     """Controls the disk engine of one lab.
 
-    ``deadline_s`` limits the time for connecting, and the time for each answer. If the engine refuses a request, the
-    method raises RigError with the engine's reason.
+    ``deadline_s`` limits the time for connecting, and the time for each answer. Every method raises RigError with the
+    engine's reason if the engine refuses the request.
 
     Raises:
         DeadlineExceeded: no engine listens on the socket ``path`` within ``deadline_s``.
@@ -135,10 +135,10 @@ class EngineClient:
         self._ask(_Nothing, "save", SLOW, serial=serial, path=path.absolute(), durable=durable)
 
     def show(self, path: Path, keep: bool = False) -> None:
-        """Undo all writes since the base content, then apply the write log ``path`` to the members.
+        """Undo all requests that are not durable, then apply the write log ``path`` to the members.
 
-        ``keep``: the result becomes the new base content. All members must have cache mode LYING, so that the flushes
-        of a guest make no data durable. The power may be on or off.
+        ``keep``: make the result durable, so that later calls do not undo it. All members must have cache mode LYING,
+        so that the flushes of a guest make no data durable. The power may be on or off.
 
         Raises:
             RigError: a member has another cache mode, the disks are frozen, a write log is open, or the log ``path``

@@ -29,7 +29,7 @@ class EngineState:
         self.epoch = 0
         """Number of power cuts so far; each connection stores the epoch in which it was made."""
         self.serving: int | None = 0
-        """The epoch whose connections are served; None without power."""
+        """Value of ``epoch`` in the connections that are served; None while the disks are frozen or have no power."""
         self.power = Power.ON
         self.waiting = 0
         """Number of requests that wait until the current power cut is resolved."""
@@ -78,7 +78,8 @@ class EngineState:
     def wait_for_resolve(self, epoch: int) -> None:
         """Hold a request until the power cut of its epoch is resolved. The caller holds the lock.
 
-        Before that the guest may still run, and would see an I/O error that a real power cut does not cause.
+        Until the cut is resolved, the guest may still run, and would see an I/O error that a real power cut does not
+        cause.
         """
         self.waiting += 1
         while self.power is Power.FROZEN and epoch == self.epoch:
@@ -94,7 +95,7 @@ class Drive:
         self.spec = spec
         self.member = Member(spec.serial, spec.size, spec.mode)
         self.disk_faults: DiskFaults | None = None
-        """The drive's disk faults; None without disk faults, so that a request costs only one test."""
+        """The drive's disk faults. None: there are none, and a request needs only one comparison to skip them."""
         self.clear_counters()
 
     def clear_counters(self) -> None:
@@ -289,8 +290,8 @@ class Connection:
     ) -> int | None:
         """Delay a request by its disk faults, then by its simulated service time, without blocking other requests.
 
-        Return `Member.acknowledged` at the beginning of the service time, as a flush needs it; None without simulated
-        service times.
+        Return the value of `Member.acknowledged` at the beginning of the service time, which `Member.flush` takes as
+        ``covered``; None without simulated service times.
         """
         engine = self.engine
         if disk_faults is not None:

@@ -23,7 +23,7 @@ class DiskFaultKind(Enum):
     MISDIRECTED = "misdirected"
     """The drive writes data to a wrong offset; the data at the intended offset stays."""
     LOST_WRITES = "lost-writes"
-    """The drive acknowledges writes and never executes them: the old data stays."""
+    """The drive acknowledges writes and never executes them: the previous data stays."""
     SLOW_FLUSHES = "slow-flushes"
     """Every flush takes longer."""
     EARLY_FLUSHES = "early-flushes"
@@ -283,7 +283,7 @@ class DiskFaults:
             self._cached.append(request)
 
     def requests_to_flush(self) -> list[Cached] | None:
-        """Return the requests that a partial flush makes durable, in order; None: the flush is complete."""
+        """Return the requests that a flush makes durable, in order; None: no disk fault makes the flush partial."""
         if not any(one.disk_fault.kind in PARTIAL for one in self._active):
             return None
         newest = sum(one.disk_fault.newest for one in self._of(DiskFaultKind.NEWEST_UNFLUSHED))

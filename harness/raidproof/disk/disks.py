@@ -34,7 +34,8 @@ class Disks(Protocol):
     def reset(self, old: Iterable[str] = ()) -> None:
         """Discard the content of all members, restore their initial cache modes, and set their counters to 0.
 
-        ``old``: serial numbers of the members that shall read as old data afterwards. Real disks keep their data.
+        ``old``: serial numbers of the members that read as `sparse_image.OLD_DATA` afterwards, not as zeroes. Real
+        disks keep their data.
         """
 
     def set_mode(self, mode: CacheMode, serials: Iterable[str] | None = None) -> None:

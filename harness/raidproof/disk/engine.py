@@ -67,8 +67,8 @@ def clear_disk_faults(engine: "Engine", serials: Iterable[str] | None = None) ->
 def corrupt(engine: "Engine", serial: str, offset: int, length: int, seed: int) -> None:
     """Change every byte of a region of a drive durably; no request reports an error.
 
-    The seed alone determines the new content. In the write log the change is a mark followed by a FUA write that no
-    client sent.
+    The seed alone determines the new content. The write log gets a MARK record, and a FUA write that no client
+    sent.
 
     Raises:
         RigError: no member has this serial number, the region reaches beyond the end of the drive, or the disks are
@@ -110,7 +110,9 @@ def swap(engine: "Engine", one: str, other: str) -> None:
     with engine.lock:
         _require_no_cut(engine)
         if engine.power is Power.ON and (used := engine.connected & {one, other}):
-            raise RigError(f"cannot exchange {one} and {other} under power: clients use {', '.join(sorted(used))}")
+            raise RigError(
+                f"cannot exchange the content of {one} and {other} under power: clients use {', '.join(sorted(used))}"
+            )
         first.exchange(second)
         engine.note(Kind.SWAP, data=f"{first.index} {second.index}".encode())
 
@@ -149,7 +151,7 @@ class Change:
                 raise LogError(f"{path}: record {record.sequence} reaches beyond the end of member {record.member}")
 
     def apply(self) -> None:
-        """Execute the writes and discards as unflushed requests."""
+        """Execute the writes and discards of this change on the members, as requests that no flush covers."""
         for record in self._records:
             member = self._members[record.member]
             if record.kind is Kind.WRITE:
@@ -195,7 +197,7 @@ class Engine(EngineState):
             return None
         if len(timed) < len(self.drives):
             untimed = ", ".join(drive.spec.serial for drive in self.drives if drive.spec.profile is None)
-            raise RigError(f"either all disks or no disk must have a timing profile; without one: {untimed}")
+            raise RigError(f"either all disks or no disk must have a timing profile; disks without profile: {untimed}")
         members = [
             (drive.spec.profile, drive.spec.size, drive.spec.placement, drive.spec.controller)
             for drive in timed
@@ -253,7 +255,7 @@ class Engine(EngineState):
 
     @property
     def connected(self) -> set[str]:
-        """Serial numbers of the members with a client connection in the current epoch. The caller holds the lock."""
+        """Serial numbers of the members with a connection made since the last cut. The caller holds the lock."""
         return {connection.serial for connection in self._connections if connection.epoch == self.epoch}
 
     def disconnect(self, connection: Connection) -> None:
@@ -315,8 +317,8 @@ class Engine(EngineState):
         """Change the cache mode of the members with these serial numbers; None: of all members.
 
         Raises:
-            RigError: no member has one of the serial numbers; or the new mode has a cache, and a client is connected
-                to which the member advertised no cache: the client would never send a flush.
+            RigError: no member has one of the serial numbers; or the new mode has a cache, and the member advertised
+                no cache to a connected client: this client would never send a flush.
         """
         drives = self.drives if serials is None else [self.drive(serial) for serial in serials]
         with self.lock:
@@ -327,8 +329,8 @@ class Engine(EngineState):
             }
             if mode is not CacheMode.NONE and (stuck := uncached & {drive.spec.serial for drive in drives}):
                 raise RigError(
-                    f"cannot set cache mode {mode.value} of {', '.join(sorted(stuck))}: a connected guest was shown a "
-                    "disk without a cache, and sends no flush"
+                    f"cannot set cache mode {mode.value} of {', '.join(sorted(stuck))}: the disk advertised "
+                    "no write cache to a connected guest, which therefore sends no flush"
                 )
             for drive in drives:
                 drive.member.mode = mode
@@ -337,7 +339,8 @@ class Engine(EngineState):
     def reset(self, old: Collection[str] = ()) -> None:
         """Discard the content and the disk faults of all members; restore their cache modes; set their counters to 0.
 
-        Connections stay open. ``old``: serial numbers of the members that read as old data afterwards, not as zeroes.
+        Connections stay open. ``old``: serial numbers of the members that read as `sparse_image.OLD_DATA`
+        afterwards, not as zeroes.
 
         Raises:
             RigError: the disks are frozen, or no member has one of the serial numbers.
@@ -427,9 +430,10 @@ class Engine(EngineState):
                 raise RigError(f"cannot write the image of {serial} to {path}: {error.strerror}") from error
 
     def show(self, path: Path, *, keep: bool = False) -> None:
-        """Undo all writes since the base content, then apply the write log ``path`` to the members.
+        """Undo all requests that are not durable, then apply the write log ``path`` to the members.
 
-        ``keep``: the result becomes the new base content. The page cache of a guest keeps the previous content.
+        ``keep``: make the result durable, so that later calls do not undo it. The page cache of a guest keeps the
+        previous content.
 
         Raises:
             RigError: a member does not have cache mode LYING, the disks are frozen, a write log is open (a replay of
@@ -441,12 +445,14 @@ class Engine(EngineState):
         with self.lock:
             _require_no_cut(self)
             if self.log is not None:
-                raise RigError(f"cannot show {path}: the write log {self.log.path} is open")
+                raise RigError(
+                    f"cannot apply the write log {path} to the disks: the write log {self.log.path} is open"
+                )
             not_lying = [member.serial for member in members if member.mode is not CacheMode.LYING]
             if not_lying:
                 raise RigError(
-                    f"cannot show {path}: flushed writes cannot be undone; cache mode must be lying on "
-                    f"{', '.join(not_lying)}"
+                    f"cannot apply the write log {path} to the disks: flushed writes cannot be undone; the "
+                    f"cache mode must be lying on {', '.join(not_lying)}"
                 )
             for member in members:
                 member.revert()

@@ -26,7 +26,7 @@ class MessageError(RigError):
 
 
 class Power(Enum):
-    """The power of all members."""
+    """The power state of all members."""
 
     ON = "on"
     """The engine serves requests."""

@@ -13,7 +13,7 @@ CHUNK = 1 << CHUNK_SHIFT
 """Unit of allocation in bytes."""
 
 _POPULATE_FROM = 1 << 15
-"""Size in bytes of a write from which one call that populates all its pages is faster than a fault for each page."""
+"""Size in bytes of a write from which one call that populates all pages is faster than a page fault for each page."""
 
 _POPULATE = 23  # MADV_POPULATE_WRITE, Linux 5.14; the mmap module does not name it
 _PAGE = mmap.PAGESIZE

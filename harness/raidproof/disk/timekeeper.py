@@ -13,13 +13,13 @@ _SLACK_NS = 1_000
 _PATH_NS = 150_000
 """Duration in ns of the path of a request from the guest to the engine and back, which a real disk does not have.
 
-The simulation submits each request earlier by this duration. The value is about the latency that
-benchmarks/members.py measures on a disk without mechanics, without the guest's share.
+The timekeeper submits each request to the simulated disk as if the request had arrived earlier by this duration. The
+value is about the latency that benchmarks/members.py measures on a disk without mechanics, without the guest's share.
 """
 _LEARNING = 1 / 16
-"""Weight of the last measured lateness in the moving average."""
+"""Weight of the last answer in the moving average of the duration of an answer."""
 _MOST_EARLY_NS = 300_000
-"""Limit in ns of the compensation for lateness."""
+"""Limit in ns by which the timekeeper begins an answer early, to compensate for the lateness of answers."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Ticket:
 
     request: Request
     served: threading.Lock
-    """Locked until the simulated completion of the request."""
+    """Lock that the timekeeper releases at the simulated completion of the request."""
 
 
 class Timekeeper:
@@ -49,16 +49,16 @@ class Timekeeper:
         self.served = 0
         """Number of requests with a simulated service time."""
         self.late_ns = 0
-        """Time from the simulated completion to the real answer, summed over the requests in ``served``."""
+        """Simulated ns from the simulated completion to the real answer, summed over the requests in ``served``."""
         self.service_ns = 0
-        """Time from the arrival to the simulated completion, summed over the requests in ``served``."""
+        """Simulated ns from the arrival to the simulated completion, summed over the requests in ``served``."""
         self._clock = clock
         self._path_ns = int(_PATH_NS / slow_motion)
         self._most_early_ns = _MOST_EARLY_NS / slow_motion
         self._changed = threading.Condition(lock)
         self._wakes_at: int | None = None
         self._early_ns = 0.0
-        """Moving average of the duration of an answer; answers begin earlier by this time."""
+        """Moving average of the duration of an answer in simulated ns; answers begin earlier by this time."""
         self._waiting: dict[int, Ticket] = {}
         self._thread: threading.Thread | None = None
 

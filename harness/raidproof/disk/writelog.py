@@ -37,7 +37,7 @@ from raidproof.disk.sparse_image import Buffer
 
 MAGIC = b"RPWRLOG\0"
 VERSION = 2
-"""Version of logs with old data: a reader of version 1 would read zeroes instead of the old data."""
+"""File format version of logs with `sparse_image.OLD_DATA`; a reader of version 1 would read zeroes instead."""
 ALL_MEMBERS = 0xFFFF
 """Member number in the record of an event that affects all members."""
 
@@ -69,9 +69,9 @@ class Kind(IntEnum):
     POWER_ON = 19
     """The power was switched on."""
     RESET = 20
-    """The content of all members was discarded, and their initial modes restored.
+    """The content of all members was discarded, and their initial cache modes restored.
 
-    Data: JSON list of the serial numbers of members with old data; empty if there are none."""
+    Data: JSON list of the serial numbers of members that read as `sparse_image.OLD_DATA`; empty if there are none."""
     MARK = 21
     """An event that is no request, such as the setting of a disk fault; data: a text."""
     SWAP = 22
@@ -110,7 +110,7 @@ class MemberInfo(NamedTuple):
     first_mode: CacheMode
     """Initial cache mode, which a reset restores."""
     old: bool = False
-    """Whether regions that were never written read as old data when the log was opened."""
+    """Whether regions that were never written read as `sparse_image.OLD_DATA` when the log was opened."""
 
 
 class Record(NamedTuple):

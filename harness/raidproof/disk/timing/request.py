@@ -36,21 +36,21 @@ class Request:
     member: int = 0
     """Index of the member disk."""
     tag: object = None
-    """Any object of the caller."""
+    """Any object that the caller attaches to the request."""
     submitted_ns: int = 0
-    """Time of the submission."""
+    """Time of the submission in ns."""
     done_ns: int | None = None
-    """Time of the answer; None before the answer."""
+    """Time of the answer in ns; None before the answer."""
     passed: bool = False
     """Whether the data of a write has come through a controller, so that the disk's interface has transferred it."""
     data_ns: int = 0
-    """Time from which the request waits in the disk."""
+    """Time in ns at which the request began to wait in the disk: for the heads, the cache or a flush."""
     then: "Callable[[Request, int], None] | None" = None
     """Function that the disk calls with the request and the time of the answer."""
 
 
 class Calendar:
-    """The event queue of the simulation: executes actions in the order of their times.
+    """The event queue of the disk simulation: executes actions in the order of their times.
 
     Actions with equal times are executed in the order in which they were scheduled.
     """

@@ -104,7 +104,7 @@ class Geometry:
         return (self._first_track[zone] + track) * self.step_ns + within * self.turn_ns // self._track_size[zone]
 
     def address(self, stream_ns: int) -> int:
-        """Return the address in bytes, in whole sectors, at a stream time; the capacity after the last track."""
+        """Return the address in bytes, in whole sectors, at a stream time; after the last track, the capacity."""
         track, within = divmod(stream_ns, self.step_ns)
         if track >= self.tracks:
             return self.capacity
@@ -276,7 +276,7 @@ class RotationalDisk(DiskModel):
         return any(now - request.data_ns > _MAX_WAIT_NS for request in waiting)
 
     def _first(self, request: Request) -> tuple[int, bool]:
-        """Return the first address of a request that must pass under the heads, and whether the request is a write."""
+        """Return the first address of a request that is not in the read cache, and whether the request is a write."""
         if request.op is Op.WRITE:
             return request.offset, True
         held = self._ahead.of(request.offset)
