@@ -70,7 +70,7 @@ def test_an_axis_that_does_not_apply_is_left_out_and_reported_once(make: Make) -
         ({"block_size": ["4KiB", "8KiB"]}, {}, "page size"),
         ({"consistency_policy": ["resync", "ppl"]}, {"fixed": {"level": 6}}, "ppl"),
         ({"members": [4, 5]}, {}, "5 member disks requested, only 4 available"),
-        ({"clients": [1, 2]}, {}, "clients = 2: the hardware has 1"),
+        ({"clients": [1, 2]}, {}, "clients = 2: not from 1 to the hardware's number of clients, 1"),
         ({"level": [0, 1]}, {"hardware": {"disks": {"size": "256MiB"}}}, "too small for xfs"),
     ],
 )

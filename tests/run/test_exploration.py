@@ -25,7 +25,7 @@ class Ends:
         monkeypatch.setattr(module, "step", self._step)
 
     def _step(self, said: str) -> None:
-        if said == "all judged":
+        if said == "the checks of crash states have ended":
             self.looks = 0
 
     def look(self, _number: int) -> None:

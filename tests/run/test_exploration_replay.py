@@ -51,7 +51,7 @@ def test_each_judged_state_and_each_smallest_one_is_found_by_name(source: OnFake
 
 def test_an_unknown_state_is_refused(source: OnFakes, record: ExplorationRecord) -> None:
     assert record.judged
-    with pytest.raises(RequestError, match=r"has a state '1-00000000' \(names of states are on the page"):
+    with pytest.raises(RequestError, match=r"has a state '1-00000000' \(names of states are in the HTML report"):
         find(source, "1-00000000")
 
 

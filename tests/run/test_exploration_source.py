@@ -50,7 +50,7 @@ def test_each_cycle_reads_back_its_own_blocks(tmp_path: Path) -> None:
 
 
 def test_of_several_cycles_one_is_to_be_named(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"several crash tests \(choose one with --cycle: a, b\)"):
+    with pytest.raises(RequestError, match=r"can be explored \(choose one with --cycle: a, b\)"):
         source_of(store_run(tmp_path / "run", "a", "b"))
 
 

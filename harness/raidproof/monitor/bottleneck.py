@@ -236,7 +236,7 @@ _LIMITS: tuple[tuple[Limit, Callable[[Facts], bool]], ...] = (
 
 
 def explain(facts: Facts, limit: Limit) -> str:
-    """Return the sentence of the first rule in `RULES` that applies."""
+    """Return the sentence of the first rule in `RULES` that applies to the measurements of a cell."""
     return next(sentence for rule in RULES if (sentence := rule(facts, limit)))
 
 
@@ -480,10 +480,11 @@ def find_cause(
     engine: EngineUse | None = None,
     link_bytes_s: float | None = None,
 ) -> Cause:
-    """Return the resource that limited a cell, and the explanation; without ``derived``, the limit is unknown.
+    """Return the resource that limited a cell, and the explanation.
 
-    ``wsize``: effective wsize of the mount in bytes. ``sync``: whether the export is ``sync``. ``link_bytes_s``: bytes
-    per second of the server's link in one direction.
+    ``derived``: measurements; None: the server was not monitored, so that the limit is unknown. ``wsize``: effective
+    wsize of the mount in bytes. ``sync``: whether the export is ``sync``. ``link_bytes_s``: bytes per second of the
+    server's link in one direction.
     """
     if derived is None:
         return Cause(Limit.UNKNOWN, "the limit is unknown: the server was not monitored")

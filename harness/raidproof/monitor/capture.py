@@ -307,7 +307,7 @@ def read_exchanges(text: str) -> list[Exchange]:
 
 
 def capture_command(path: Path, port: int = NFS_PORT, interface: str = BRIDGE) -> list[str]:
-    """Return the command that captures all packets of a server's port, in full: truncated calls cannot be decoded."""
+    """Return the command that captures whole packets to and from the NFS server's TCP port on a network interface."""
     # -q: print no running packet count. dumpcap's default is promiscuous mode, in which a bridge delivers the traffic
     # between its ports.
     return ["dumpcap", "-q", "-B", str(BUFFER_MIB), "-i", interface, "-f", f"tcp port {port}", "-w", str(path)]
@@ -452,7 +452,7 @@ def tapping(lab: Lab, path: Path) -> Tap:
 
 @contextmanager
 def capturing(lab: Lab, path: Path) -> Iterator[Capture]:
-    """Capture NFS on a lab's bridge into a file while the body runs; on exit from the context the file is complete.
+    """Capture NFS on a lab's bridge into a file during the ``with`` statement; at its end the file is complete.
 
     Raises:
         RequirementMissing: the harness does not control the lab's network, or a host program is missing.
@@ -493,7 +493,7 @@ class Clocks(NamedTuple):
         return cls(before_ns, realtime_ahead_ns())
 
     def monotonic_ns(self, real_ns: int) -> int:
-        """Return the CLOCK_MONOTONIC time of a packet's time stamp: the later of the two possible times."""
+        """Return a packet's CLOCK_MONOTONIC time: the later one by the differences before and after the capture."""
         return real_ns - min(self)
 
     def require_unset(self) -> None:
@@ -542,7 +542,7 @@ def parse_replies(text: str, clocks: Clocks) -> list[Reply]:
 def parse_writes(text: str) -> Counter[str]:
     """Parse the output of `replies_command`; return the number of the clients' WRITEs by requested stability.
 
-    A reply has a field of the same name, with the effective stability; only packets of calls are counted.
+    tshark prints the effective stability of a reply in the same field, so that only packets of calls are counted.
 
     Raises:
         RigError: the text has another format.

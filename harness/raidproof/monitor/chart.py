@@ -14,13 +14,13 @@ class Moment(State):
     at_s: float
     """End of the interval in seconds since the server's first sample."""
     client_mb_s: float | None
-    """File data between clients and server, reads and writes together."""
+    """MB of file data per second between clients and server, reads and writes together."""
     array_mb_s: float | None
-    """Reads and writes of the array together."""
+    """MB per second that the array reads and writes together."""
     member_write_mb_s: float | None
-    """Sum of the writes of all members."""
+    """MB per second that all members together write."""
     member_read_mb_s: float | None
-    """Sum of the reads of all members."""
+    """MB per second that all members together read."""
     busiest_member: float | None
     """Utilization of the busiest member: the fraction of the interval with requests in flight."""
     commits_s: float | None
@@ -39,7 +39,7 @@ def moments(server: str, recordings: Mapping[str, Recording]) -> tuple[Moment, .
     """Return the numbers of each interval between two samples; empty if the server was not monitored.
 
     The sampling of all machines begins at nearly the same time, with the same period. An interval of the server is
-    therefore compared with the client's interval of the same index.
+    therefore combined with the interval of the same index of each client.
     """
     if (seen := recordings.get(server)) is None:
         return ()

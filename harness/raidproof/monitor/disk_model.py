@@ -29,7 +29,7 @@ class Member:
 
     profile: Profile
     controller: str | None = None
-    """Name of the controller, if any."""
+    """Name of the disk's controller; None: the disk has no controller."""
     reach: float = 1.0
     """Fraction of the drive's addresses that the disk occupies, from the outer edge on: 1 is the whole drive."""
 
@@ -145,7 +145,7 @@ def random_ms(profile: Profile, size: int, *, write: bool, depth: float = 1, spa
 
 
 def page_us(flash: Flash, *, write: bool) -> float:
-    """Return the time in us to read or write one page; a write includes its share of the erasure of its block."""
+    """Return the time in us to read or write one flash page; a write includes its share of the block erasure."""
     if not write:
         return flash.read_us
     return flash.program_us + flash.erase_us * flash.page / flash.erase_block

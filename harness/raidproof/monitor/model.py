@@ -116,8 +116,9 @@ class Expected:
 def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected | None:
     """Return the expected throughput of an access pattern on a stack; None if no term of the model limits it.
 
-    No term limits, for example, disks without mechanics. Reads and writes of a mixed load share the time: the total
-    is the harmonic mean of both rates, weighted by their shares.
+    For example, no term limits a local workload on disks without mechanics and without controllers. Reads and writes
+    of a mixed load share the time: the total rate is the harmonic mean of read rate and write rate, weighted by their
+    shares.
     """
     sides: list[tuple[float, dict[str, float]]] = []
     if access.read_share:
@@ -140,7 +141,7 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected |
 
 
 def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
-    """Return the access pattern at the server's file system: requests split into transfers, with the mount's syncs.
+    """Return the access pattern at the server's file system: the client splits requests, and mount options add syncs.
 
     A client with mount option ``sync`` or ``noac`` syncs each write. A server with an ``async`` export never syncs.
     """

@@ -35,8 +35,8 @@ OUTPUT = "/run/raidproof/monitor.out"
 START_DEADLINE_S = 10.0
 STOP_DEADLINE_S = 20.0
 LIMIT = 8 * MIB
-"""Bytes of samples that the agent keeps on a machine, about 20 minutes at one sample a second. After that the agent
-takes only the last sample."""
+"""Bytes of samples that the monitor's agent (the program that reads the counters) stores on a machine, about 20
+minutes at one sample a second. After that the agent takes only the last sample."""
 # Errors of monitoring: recorded, as they must not stop the workload.
 _FAILURES = (RaidproofError, OSError, EOFError)
 
@@ -427,7 +427,7 @@ def _unread(seen: Recording, pairs: object, *, expects_mounts: bool) -> dict[str
 
 
 class Monitor:
-    """Samples the counters of a server and its clients during workloads; installs its agent once per boot."""
+    """Samples the counters of a server and its clients during workloads, with an agent program on each machine."""
 
     def __init__(self, server: Machine, clients: Iterable[Machine], interval_s: float = 1.0) -> None:
         self.server = server
@@ -446,7 +446,7 @@ class Monitor:
 
     @contextmanager
     def running(self) -> Iterator["Monitor"]:
-        """Monitor while the body runs, with the first sample before the body and the last sample after the body.
+        """Monitor during the ``with`` statement: first sample before the statement's body, last sample after it.
 
         Errors of monitoring are not raised; ``failures`` has their messages.
         """

@@ -131,7 +131,10 @@ def _snapshots(text: str, end: int) -> Iterator[Snapshot]:
     while place < end:
         frame = _FRAME.match(text, place)
         if frame is None:
-            raise RigError(f"the output of the monitor's agent has an invalid frame: {text[place : place + 80]!r}")
+            raise RigError(
+                "the output of the monitor's agent has an invalid header of a sample or file: "
+                f"{text[place : place + 80]!r}"
+            )
         time, path, length, _, _, over = frame.groups()
         place = frame.end()
         if time is not None:

@@ -219,7 +219,7 @@ _ABOVE = (
     _seconds(
         "grace",
         "export.grace_s",
-        "time for which a restarted server accepts only reclaims of opens and locks; default: as lease",
+        "time for which a restarted server accepts only reclaims of opens and locks; default: the value of lease",
     ),
     Axis("delegations", "export.delegations", "whether the server grants NFSv4 delegations", read_switch),
     Axis(
@@ -303,7 +303,7 @@ def _axes(
 
 
 def _own_axis(name: str, text: str, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:
-    """Return the axis of a specification's field that only some file systems have."""
+    """Return the axis of a setting that only some file systems have; ``kinds``: specifications of file systems."""
     fields = {kind: spec.model_fields[name] for kind, spec in kinds.items() if name in spec.model_fields}
     read, write = _how([part for one in fields.values() for part in (*_parts(one.annotation), *one.metadata)])
     where = Where(

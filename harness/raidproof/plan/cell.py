@@ -24,7 +24,7 @@ under NFSv4.0 would wait for a grace period of 90 s."""
 
 
 def wanted(settings: Settings) -> dict[Duty, int]:
-    """Return the number of disks that these settings need in addition to the members, by duty."""
+    """Return the number of spare, journal and log disks that a cell with these settings needs, by duty."""
     return {
         "spare": int(settings.get("spares", 0)),
         "journal": int(settings.get("consistency_policy") == "journal"),
@@ -150,7 +150,7 @@ class Matrix:
     without: tuple[str, ...] = ()
     """One sentence for each axis that at least one combination leaves out: the combinations and the reason."""
     merged: int = 0
-    """Number of combinations that are not measured, because without inapplicable axes they equal another one."""
+    """Number of combinations that are not measured: without the axes that do not apply, they equal another one."""
 
     def select(self, expression: str | None) -> "Matrix":
         """Return a matrix of only the cells whose names match an expression; see `Selection`.
@@ -262,7 +262,8 @@ def _name(varied: Mapping[str, Value], workload: str) -> str:
 def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name: str, index: int) -> Cell:
     clients = int(one.settings.get("clients", plan.hardware.clients))
     if not 1 <= clients <= plan.hardware.clients:
-        raise RequestError(f"clients = {clients}: the hardware has {plan.hardware.clients}, and at least 1 must work")
+        most = plan.hardware.clients
+        raise RequestError(f"clients = {clients}: not from 1 to the hardware's number of clients, {most}")
     return Cell(
         name=name,
         settings=one.settings,

@@ -102,11 +102,11 @@ class Expectation:
 
     repetitions: int
     timed_s: float
-    """Sum of the timed parts of all repetitions."""
+    """Seconds of the timed parts of all repetitions together."""
     overhead_s: float
-    """Time to boot machines, rebuild layers, and read counters and logs."""
+    """Seconds to boot machines, rebuild layers, and read counters and logs."""
     cut_s: float
-    """Time of controls, power cuts and explorations."""
+    """Seconds of all controls, power cuts and explorations."""
     open_ended: bool
     """Whether a workload of the plan ends only when its work is done, so that its duration is unknown."""
     memory: int
@@ -303,7 +303,7 @@ def cell_table(matrix: Matrix) -> Table:
 
 
 def axis_table() -> Table:
-    """Return a table of all axes that a plan may vary, for the help."""
+    """Return a table of all axes that a plan may vary, for the command line help."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("axis", "meaning", "left out where"):
         table.add_column(column, overflow="fold")

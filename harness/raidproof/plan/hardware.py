@@ -42,7 +42,7 @@ class DiskGroup(Table):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.profiles and "profile" in self.model_fields_set:
-            raise ValueError("profile and profiles exclude each other")
+            raise ValueError("the keys profile and profiles exclude each other")
         if self.profiles and self.count not in {0, len(self.profiles)}:
             raise ValueError(f"{len(self.profiles)} profiles for {self.count} disks: give one profile for each disk")
         for name in dict.fromkeys(self.each):
@@ -68,7 +68,7 @@ class Controller(Table):
     cache: Bytes = 0
     """Bytes of battery-backed write cache; 0: no cache."""
     battery: Literal["good", "failed", "unnoticed"] = "good"
-    """``failed``: the controller writes through. ``unnoticed``: it keeps caching writes, and a cut loses its cache."""
+    """``failed``: the controller writes through. ``unnoticed``: it still caches writes, and a cut loses them."""
 
 
 class Memory(Table):

@@ -118,14 +118,14 @@ class RunSpec(Table):
     provider: str = "uml"
     """The provider of the machines."""
     kernel: str | None = None
-    """Kernel of all machines, for example ``debian/sid``. For this field and the next three see `SoftwareSpec`."""
+    """Kernel of all machines, for example ``debian/sid``. `SoftwareSpec` describes the fields of software."""
     modules: str | None = None
     image: str | None = None
     packages: tuple[str, ...] = ()
     server: SoftwareSpec = SoftwareSpec()
-    """Software of the server; fields that are set override the four fields above."""
+    """Software of the server; its fields override ``kernel``, ``modules``, ``image`` and ``packages`` above."""
     clients: SoftwareSpec = SoftwareSpec()
-    """Software of the clients; fields that are set override the four fields above."""
+    """Software of the clients; its fields override ``kernel``, ``modules``, ``image`` and ``packages`` above."""
 
     @property
     def platform(self) -> Platform:

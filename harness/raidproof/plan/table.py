@@ -16,7 +16,7 @@ Read = TypeVar("Read")
 Value = str | int | bool
 """One value of an axis: a size in bytes, a number, a switch, or a word."""
 Placement = Literal["outer", "spread"]
-"""Which part of the real drive the bytes of the smaller simulated disk occupy."""
+"""Which part of the real drive a simulated disk, which is smaller than the drive, occupies."""
 
 
 class Table(BaseModel):

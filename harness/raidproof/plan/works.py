@@ -20,11 +20,11 @@ ARRAY = "array"
 """Value of ``on`` for a workload that runs on the server, directly on the array's block device. Other values are
 ``clients``, ``server`` (the exported directory, locally on the server) and the serial number of a disk."""
 _OF_THE_PLAN = ("name", "on")
-"""Keys of a table ``[[workload]]`` that are no settings of the tool."""
+"""Keys of a table ``[[workload]]`` that are no settings of the workload's tool (key ``tool``)."""
 
 
 def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
-    """Return the workload of one table ``[[workload]]``; all keys but ``name`` and ``on`` are settings of the tool.
+    """Return the workload of one table ``[[workload]]``: its tool (key ``tool``) with the tool's settings.
 
     Raises:
         RequestError: the tool is unknown, or it has no such setting, or a value is invalid.
@@ -36,10 +36,10 @@ def read_work(table: Mapping[str, Any]) -> WorkloadSpec:
 
 
 def where(table: Mapping[str, Any], serials: Collection[str]) -> str:
-    """Return where a workload runs: the value of ``on``, or the default of its tool.
+    """Return where a workload runs: the value of key ``on``, or the default of the workload's tool (key ``tool``).
 
     Raises:
-        RequestError: the value of ``on`` is unknown, or the tool cannot run there.
+        RequestError: the value of ``on`` is unknown, or the tool cannot run on it.
     """
     tool = str(table.get("tool"))
     kind = WORKLOADS[tool]
@@ -61,7 +61,7 @@ def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
     """Return the workload of one table with the cell's settings of axes ``workload.*``.
 
     Raises:
-        RequestError: the tool lacks a setting of these axes, or a value is invalid.
+        RequestError: the workload's tool lacks a setting of these axes, or a value is invalid.
     """
     return read_work(
         {**table, **{name.removeprefix(WORKLOAD): of for name, of in settings.items() if name.startswith(WORKLOAD)}}
@@ -69,7 +69,7 @@ def with_settings(table: Mapping[str, Any], settings: Settings) -> WorkloadSpec:
 
 
 def names(tables: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the name of each workload: its ``name``, else its tool; equal tools are numbered.
+    """Return the name of each workload: its key ``name``, else its key ``tool``; equal tools are numbered.
 
     Raises:
         RequestError: a name has an invalid character, or two workloads have the same name.

@@ -35,7 +35,7 @@ def side_of(words: Iterable[str], common: Platform) -> Platform:
         raise RequestError(
             "provider hosts cannot run two sides: the harness does not choose the software of these machines, and "
             "both sides would use the same disks",
-            remedy="run the plan before and after the update",
+            remedy="run the plan with `raidproof run` before and after the update, and compare the reports",
         )
     by_role: dict[str, list[str]] = {role: [] for role in ("", *ROLES)}
     for word in words:
@@ -54,15 +54,17 @@ def side_of(words: Iterable[str], common: Platform) -> Platform:
 
 
 def in_turn(round_: int, index: int) -> tuple[int, int]:
-    """Return the order of the two sides (0, 1) in a repetition; for each cell, the first side changes every round."""
+    """Return the order in which the sides (0, 1) make a repetition of a cell; the first side alternates by round."""
     return (0, 1) if (round_ + index) % 2 else (1, 0)
 
 
 def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
-    """Return lines about the requested software of the two sides, and the time and memory that both need."""
+    """Return lines about the requested software of the two sides, and the time and memory that both sides need."""
     expected = expect(matrix)
     alike = (
-        ["both sides request the same software: an A/A run, which shows the effect of chance"] if base == new else []
+        ["both sides request the same software: an A/A run, whose differences are due to chance"]
+        if base == new
+        else []
     )
     return [
         *(f"{name}: server {side.server}; clients {side.clients}" for name, side in ((BASE, base), (NEW, new))),
@@ -75,9 +77,9 @@ def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
 def run_ab(
     matrix: Matrix, path: Path, results: Path, *, base: Platform, new: Platform
 ) -> tuple[ComparisonRecord, Path]:
-    """Run a plan on two sides, each a run with its own record; return the comparison and the path of its page.
+    """Run a plan on two sides, each a run with its own record; return the comparison and the path of its HTML report.
 
-    After an interruption, the repetitions so far are kept and compared, and both labs end.
+    After an interruption, the repetitions made until then are kept and compared, and both labs end.
 
     Raises:
         RequirementMissing: this host cannot run a lab, or a machine lacks the program of a workload.
@@ -101,7 +103,7 @@ def run_ab(
                     undo.enter_context(side)
                 measure([PlanRunner(matrix, side) for side in sides])
         except KeyboardInterrupt:
-            say(f"interrupted; the repetitions so far are compared in {store.path}")
+            say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
             raise
         finally:
             comparison = compare(sides[0].record, sides[1].record, name=store.path.name)

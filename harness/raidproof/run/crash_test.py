@@ -51,7 +51,7 @@ for _ in range(int(sys.argv[2])):
     threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
 """
 MEASUREMENTS = 3
-"""Number of measurements of the sequential write; a single one varies with other load of the host."""
+"""Number of measurements of the sequential write; a single measurement varies with other load of the host."""
 
 
 class CrashTestSpec(BaseModel):
@@ -113,7 +113,7 @@ class CrashTestFiles:
         self._directory.mkdir(parents=True, exist_ok=True)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file in this directory."""
+        """Return the path of a file in the crash test's directory."""
         return self._directory / name
 
     def entry(self, name: str) -> str:
@@ -229,7 +229,7 @@ class CrashTest:
         self.replies: ReplyWatch | None = None
 
     def run(self) -> None:
-        """Execute all steps. After an error the lab is unusable; the record has the observations until then."""
+        """Execute all steps of the crash test. After an error the lab is unusable; the record has what was seen."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
         self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
@@ -253,7 +253,7 @@ class CrashTest:
                     self.record.files.consoles[name] = self.files.write(f"console.{name}.log", messages)
 
     def _old(self) -> tuple[str, ...]:
-        """Return the serials of the disks whose unwritten sectors hold old data."""
+        """Return the serials of the disks on which sectors that the crash test has not written contain old data."""
         offered = {disk.serial for disk in self.lab.topology.disks if disk.old_data}
         holders = holders_of_old_data(self.stack.spec.array)
         # Either all of these disks hold old data or none does; otherwise parity would not match.
@@ -345,7 +345,7 @@ class CrashTest:
             self.stack.export.end_lockd_grace()
 
     def _calls(self) -> dict[str, Counter[str]]:
-        """Return the number of calls by operation on the mount of each client that has not lost power."""
+        """Return the number of NFS calls by operation on the mount of each client that has not lost power."""
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
@@ -356,7 +356,7 @@ class CrashTest:
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
-        """Capture NFS traffic while the body runs, if requested."""
+        """Capture NFS traffic during the ``with`` statement, if the crash test requests a capture."""
         if not self.spec.capture:
             yield
             return
@@ -366,7 +366,7 @@ class CrashTest:
         self.record.files.wire = self.files.write("wire.json", write_exchanges(capture.exchanges()))
 
     def _enter_replies(self) -> None:
-        """Record the times at which the server acknowledged the ledger's operations, as far as captured."""
+        """Record where the times of the server's replies to the ledger are stored, and a summary of these times."""
         if self.replies is not None:
             self.replies.finish()
             self.record.observed.replies = self.replies.seen

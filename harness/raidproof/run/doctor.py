@@ -87,7 +87,7 @@ class Finding:
 def command_findings(
     packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which
 ) -> Iterator[Finding]:
-    """Yield a finding for each command of host packages: its path, or the package that provides it."""
+    """Yield a finding for each command of host packages: the command's path, or the package to install."""
     for package in packages:
         if package.command is None:
             continue
@@ -100,7 +100,7 @@ def command_findings(
 
 
 def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which) -> Finding:
-    """Return whether this host has the programs to capture NFS traffic; without them some scenarios are skipped."""
+    """Return whether this host has the programs that capture NFS traffic; without these, scenarios/nfs is skipped."""
     absent = [one for one in packages if one.command is not None and which(one.command) is None]
     if not absent:
         return Finding("capture of NFS", Outcome.OK, "possible: dumpcap and tshark are installed")
@@ -203,7 +203,7 @@ def subordinate_ids(text: str, user: str, uid: int) -> int:
 
 
 def subordinate_finding(files: Mapping[str, str], user: str, uid: int) -> Finding:
-    """Return whether a user has enough subordinate ids; ``files``: texts of /etc/subuid and /etc/subgid by path."""
+    """Return whether a user has `SUBORDINATE_IDS_NEEDED` ids; ``files``: texts of /etc/subuid, /etc/subgid by path."""
     short = [path for path, text in files.items() if subordinate_ids(text, user, uid) < SUBORDINATE_IDS_NEEDED]
     if short:
         return Finding(
@@ -250,19 +250,19 @@ def room_finding(purpose: str, path: Path, free: int, needed: int) -> Finding:
 
 
 def shared_memory_finding(path: Path, free: int) -> Finding:
-    """Return whether the folder for files with the machines' memory has enough free space; ``free`` in bytes."""
+    """Return whether a folder has enough free space for the memory of the demo's machines; ``free`` in bytes."""
     name, needed = "room for machines' memory", MACHINES * MACHINE_MEMORY
     reason = f"{path}: {free // MIB} MiB free, {MACHINES} machines take up to {needed // MIB} MiB"
     if free > needed:
         return Finding(name, Outcome.OK, reason)
     remedy = f"as root: mount -o remount,size=75% {path}; in a container: --shm-size={needed // MIB + 64}m"
     return Finding(
-        name, Outcome.WARNING, f"{reason}; their memory is in files in TMPDIR instead, which is slower", remedy
+        name, Outcome.WARNING, f"{reason}; files with machines' memory are in TMPDIR instead, which is slower", remedy
     )
 
 
 def cpu_finding(cpus: int) -> Finding:
-    """Return whether this process may use enough processors."""
+    """Return whether this process may use at least `CPUS` processors."""
     if cpus >= CPUS:
         return Finding("processors", Outcome.OK, str(cpus))
     return Finding(
@@ -336,17 +336,17 @@ def vagrant_findings(packages: list[HostPackage]) -> Iterator[Finding]:
 
 
 def kvm_finding(answer: "KvmAnswer | None") -> Finding:
-    """Return the result of the trial of KVM; ``answer``: None if KVM has not been tried."""
+    """Return whether KVM works on this host; ``answer``: result of an earlier trial of KVM, None without a trial."""
     if answer is None:
         return Finding("KVM", Outcome.OK, "not tried yet: the first machine of provider qemu or auto tries it")
     if answer.works:
         return Finding("KVM", Outcome.OK, f"works: {answer.reason}")
     reason = f"does not work: {answer.reason}; provider qemu emulates its machines, at a tenth of the speed"
-    return Finding("KVM", Outcome.WARNING, reason, "provider uml needs no KVM")
+    return Finding("KVM", Outcome.WARNING, reason, "use provider uml, which needs no KVM")
 
 
 def provider_findings() -> Iterator[Finding]:
-    """Check each provider, and yield what it cannot prove.
+    """Check each provider, and yield what runs with uml or qemu cannot prove.
 
     If KVM was never tried and the cache has a kernel for PCs, KVM is tried now, for at most 8 seconds.
     """

@@ -1,4 +1,4 @@
-"""The exploration of a stored crash test: the source of crash states, record and page, replay of single states."""
+"""The exploration of a stored crash test: its crash states, its record and HTML report, replay of single states."""
 
 import math
 import shlex
@@ -58,15 +58,15 @@ RESULTS = Path("results")
 EXACT_BELOW = 10**9
 """Number of possible states below which the record stores the exact number."""
 UNDATED = (
-    "An acknowledgement has the time at which the client's report arrives: a reply that the server sends milliseconds "
-    "too early is not detected"
+    "The time of an acknowledgement is that at which the client's report reaches the harness: a reply that the server "
+    "sends milliseconds too early is not detected"
 )
 INTERRUPTED = "interrupted; the same command with --resume continues the exploration"
 LIMITS = (
     "Each state is one power cut at one instant; a second power cut during the recovery is not tried.",
     "Only a random sample (by the seed) of the possible subsets of surviving requests is checked.",
-    "Other orders or speeds of the clients' operations need another recorded run.",
-    "A disk keeps or loses unflushed requests, whole or torn at multiples of a unit; no state has corrupted content.",
+    "Other orders or speeds of the clients' operations are not tried; another run has other orders and speeds.",
+    "A disk keeps or loses unflushed requests, whole or torn at multiples of --tear bytes; it corrupts no content.",
     f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is also read through nfsd.",
     f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
 )
@@ -76,7 +76,7 @@ MOST_WRITES = 20
 
 @dataclass(frozen=True)
 class Source:
-    """One crash test of a stored run, as the source of crash states."""
+    """One crash test of a stored run, with all that is needed to derive and judge its crash states."""
 
     store: RunStore
     run: RunRecord
@@ -133,7 +133,7 @@ def scan_orders(cycle: CrashTestRecord) -> dict[str, Any]:
 
 
 def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
-    """Return the crash test of this name in a stored run, or the only one that can be explored, as a source.
+    """Return the crash test of this name in a stored run, or the only one that can be explored, as a `Source`.
 
     Raises:
         RequestError: the name is unknown, or the crash test cannot be explored; the message has the reason.
@@ -189,12 +189,14 @@ def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecor
         return possible[0]
     if possible:
         names = ", ".join(cycle.name for cycle in possible)
-        raise RequestError(f"run {run.run} has several crash tests", remedy=f"choose one with --cycle: {names}")
+        raise RequestError(
+            f"run {run.run} has several crash tests that can be explored", remedy=f"choose one with --cycle: {names}"
+        )
     raise RequestError(f"run {run.run} has no crash test that can be explored{suffix_of(reasons)}", remedy=ANOTHER)
 
 
 def suffix_of(reasons: Mapping[str, str | None]) -> str:
-    """Return the reason of each crash test as the end of a message; empty without crash tests."""
+    """Return why each crash test cannot be explored, as the end of a message; empty without crash tests."""
     return "".join(f"; {name}: {reason}" for name, reason in reasons.items())
 
 
@@ -229,12 +231,12 @@ class Options:
 
 
 def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
-    """Explore a crash test; return the record and the path of the page.
+    """Explore a crash test; return the exploration's record and the path of its HTML report.
 
     Raises:
         RequestError: the exploration cannot be resumed.
         RigError: no checker boots.
-        KeyboardInterrupt: the user interrupted; record and page have the states judged so far.
+        KeyboardInterrupt: the user interrupted; record and HTML report contain the states judged until then.
     """
     stem = stem_of(source, resume=options.resume)
     begun = Begun(
@@ -266,7 +268,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
         try:
             with exploration:
                 look(exploration, options.budget, record)
-                step("all judged")
+                step("the checks of crash states have ended")
                 explain_failures(record, source, exploration)
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
@@ -285,7 +287,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
 
 
 def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
-    """Explore a crash test of a run, or resume its exploration; return the result, also that of an ended exploration.
+    """Return the result of a crash test's exploration; begin or resume the exploration unless it has already ended.
 
     Raises:
         RequestError: the crash test cannot be explored.
@@ -302,7 +304,7 @@ def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
 
 
 def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) -> None:
-    """Check states until the budget is used up; record the reason if the time limit ends the exploration early."""
+    """Check states up to the budget (number, minutes); record the reason if the time limit ends the exploration."""
     exploration.run(budget)
     if exploration.out_of_time:
         kept = ", one third of it reserved for shrinking failures" if exploration.stats.broken else ""
@@ -311,7 +313,7 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
 
 
 def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
-    """Repeat, shrink and explain the failures; store each result in the record as soon as it is known."""
+    """Check again, shrink and explain the broken states; store each result in the record as soon as it is known."""
     replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
     owners = WriteOwners(exploration.workers[0], exploration.cursor)
     explain(record.failures, replayer, owners, replay_of(source), until=exploration.deadline)
@@ -328,7 +330,7 @@ def replay_of(source: Source) -> Callable[[str], list[str]]:
 
 
 def stem_of(source: Source, *, resume: bool) -> str:
-    """Return the stem of an exploration's files: a new one, or the newest existing one if ``resume``.
+    """Return the beginning of the names of an exploration's files; with ``resume``, that of the newest exploration.
 
     Raises:
         RequestError: ``resume``, but the crash test has no exploration.
@@ -404,7 +406,7 @@ def undated(source: Source) -> list[str]:
 
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:
-    """Fill in the results and the outcome of an exploration."""
+    """Fill in the results and the outcome in the record of an exploration."""
     stats = exploration.stats
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = stats.judged, len(stats.digests), stats.checked
@@ -450,9 +452,9 @@ def find(source: Source, name: str) -> CrashState:
     if found is None:
         raise RequestError(
             f"no exploration of crash test {source.cycle.name} has a state {name!r}",
-            remedy=f"names of states are on the page {run / stem}.html"
+            remedy=f"names of states are in the HTML report {run / stem}.html"
             if paths
-            else "explore the crash test first, without --state",
+            else "explore the crash test first: the same command without --state",
         )
     return found
 
@@ -464,7 +466,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
         RigError: the checker does not boot, or fails.
     """
     stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
-    step(f"preparing cut {state.cut} of {len(source.recording.records):,}")
+    step(f"replaying the write log up to the cut: {state.cut:,} of {len(source.recording.records):,} requests")
     cursor.go(state.cut)
     held: Held | None = None
     judgements = []

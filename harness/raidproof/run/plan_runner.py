@@ -100,7 +100,7 @@ class PlanRunner:
         self.forecast = self._expected(matrix)
 
     def _expected(self, matrix: Matrix) -> Forecast:
-        """Return the forecast of all parts that the run has not yet ended."""
+        """Return the forecast of the repetitions, controls, power cuts and explorations that have not ended."""
         forecast = Forecast()
         for (round_, name), overhead in repetition_overheads(matrix).items():
             if not self._is_done(round_, name):
@@ -173,7 +173,7 @@ class PlanRunner:
                     deployer.require(machine, program)
 
     def _is_done(self, round_: int, name: str) -> bool:
-        """Return whether a cell needs no repetition in a round: measured, not effective, or failed too often."""
+        """Return whether a cell needs no repetition in a round: it is measured, not effective, or failed too often."""
         record = self.records[name]
         return (
             any(repeat.round == round_ and repeat.rig_error is None for repeat in record.repeats)
@@ -366,8 +366,8 @@ def key_of(cell: Cell) -> str:
 def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
     """Return the stack for the controls: that of a cell, changed to a `sync` export without delegations.
 
-    NFSv4.0 is the last choice, as its clients wait for the grace period. Under a delegation, `close` promises nothing,
-    but the known result of a control depends on every promise.
+    A cell with NFSv4.0 is chosen last, as NFSv4.0 clients wait for the grace period. Under a delegation, `close`
+    promises nothing, but the known result of a control depends on every promise.
     """
     stack = min((cell.stack for cell in cells), key=lambda one: (not one.export.sync, one.mount.vers == "4.0"))
     return stack.model_copy(update={"export": stack.export.model_copy(update={"sync": True, "delegations": False})})
@@ -453,8 +453,8 @@ def run_plan(
                 PlanRunner(matrix, current_run).run()
             except KeyboardInterrupt:
                 say(
-                    f"interrupted; the repetitions so far are in {current_run.store.path}, and the same command with "
-                    "--resume continues the run"
+                    f"interrupted; the repetitions made until now are stored in {current_run.store.path}, and the "
+                    "same command with --resume continues the run"
                 )
                 raise
     return current_run.record, current_run.report

@@ -15,7 +15,7 @@ from raidproof.provider.vagrant import box
 
 
 def platform_of(asked: Mapping[str, Any], planned: Platform | None = None) -> Platform:
-    """Return the platform that command line options request, by their names; ``planned`` applies to missing options.
+    """Return the platform that the options ``asked`` (by name) request; ``planned`` has the values of missing options.
 
     Raises:
         RequestError: provider ``hosts`` has no inventory, or another provider has one, or an option is invalid.

@@ -27,8 +27,8 @@ from raidproof.workload.regime import Memory, Route, find_steady, regime_of
 from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload, empty_caches
 
 START_UP_S = 2.0
-"""Greatest time in seconds that a tool takes to start and end. If a tool runs for longer outside of its timed part,
-it does work that it does not time."""
+"""Greatest time in seconds that a workload's tool (fio, ...) takes to start and end. A tool that runs for longer
+outside of its timed part does work that it does not time."""
 
 
 def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | None:
@@ -81,8 +81,8 @@ def run_within(workload: Workload, place: Place, seconds: float | None) -> Sampl
 def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> EngineUse:
     """Return the disk engine's utilization between two samples.
 
-    ``working_s``: seconds that the tool worked. If the remaining time is only the tool's start and end, shares are
-    fractions of ``working_s``; otherwise they are fractions of the time between the samples.
+    ``working_s``: seconds that the workload's tool (fio, ...) worked. If the remaining time is only start and end of
+    the tool, shares are fractions of ``working_s``; otherwise they are fractions of the time between the samples.
     """
     wall_ns, disks_ns = max(1, ended.at_ns - begun.at_ns), max(1, ended.disks_ns - begun.disks_ns)
     if only_starts(wall_ns / 1e9, working_s):
@@ -99,12 +99,12 @@ def engine_use(begun: Use, ended: Use, working_s: float | None = None) -> Engine
 
 
 def only_starts(wall_s: float, working_s: float | None) -> bool:
-    """Return whether ``wall_s`` minus ``working_s`` is only a tool's start and end: at most START_UP_S."""
+    """Return whether ``wall_s`` minus ``working_s`` is only a workload tool's start and end: up to START_UP_S."""
     return working_s is not None and 0 < working_s < wall_s <= working_s + START_UP_S
 
 
 def trimmed(recordings: Mapping[str, Recording], seconds: float, working_s: float) -> dict[str, Recording]:
-    """Return the samples of the last ``seconds``, without a tool's start and warm-up, by machine."""
+    """Return each machine's samples of the last ``seconds``, without start and warm-up of the workload's tool."""
     return {
         name: _last(one, seconds) if only_starts(one.seconds, working_s) else one for name, one in recordings.items()
     }
@@ -117,7 +117,7 @@ def _last(recording: Recording, seconds: float) -> Recording:
 
 
 def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict[str, float]:
-    """Return the busy fraction of the time by name; at most 1, although work may begin before the first sample."""
+    """Return the fraction of ``disks_ns`` in which each simulated disk or controller was busy, by name; at most 1."""
     return {
         after.name: min(1.0, (after.busy_ns - before.busy_ns) / disks_ns)
         for before, after in zip(begun, ended, strict=True)
@@ -127,7 +127,7 @@ def _shares(begun: Sequence[Busy], ended: Sequence[Busy], disks_ns: int) -> dict
 def run_repetition(
     deployer: StackDeployer, plan: Plan, cell: Cell, record: CellRecord, repeat: Repetition, directory: Path
 ) -> None:
-    """Make one repetition of a cell; store observations in the records, and the tools' output in the directory.
+    """Make one repetition of a cell; store observations in the records, and the output of programs in the directory.
 
     Raises:
         NotEffective: the effective configuration differs from the requested one.
@@ -194,7 +194,7 @@ def measure(
 
 
 def working_s(cell: Cell, sample: Sample) -> float:
-    """Return the seconds that a tool worked: warm-up and timed part."""
+    """Return the seconds that a workload's tool worked: warm-up and timed part."""
     return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
 
 
@@ -225,7 +225,7 @@ def power_of(name: str) -> int:
 
 
 def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
-    """Write the output of tools and monitor agents to files; return their paths, relative to the run, by title."""
+    """Write the output of the workload's tool and of the monitor to files; return the paths in the run by title."""
     files = {}
     for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
         for machine, text in output.items():
@@ -251,7 +251,7 @@ def memory_of(topology: Topology, cell: Cell) -> Memory:
 
 
 def link_bytes_s(link: LinkSpec) -> float | None:
-    """Return a link's rate in bytes per second and direction; None without a limit."""
+    """Return a link's rate in each direction in bytes per second; None if the rate is not limited."""
     return link.rate / 8 if link.rate else None
 
 

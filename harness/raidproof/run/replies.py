@@ -107,9 +107,9 @@ class ReplyWatch:
 
     def __init__(self, lab: Lab, workers: Sequence[WorkerSpec], folder: Path) -> None:
         self.seen = RepliesSeen()
-        """For the record: numbers of operations with and without a time, and of WRITEs; or why there is no capture."""
+        """Numbers of operations with a reply time, of all operations, and of WRITEs; or why no reply time is known."""
         self.found: Path | None = None
-        """The file with the times of replies; None until it is written."""
+        """Path of the file with the times of replies; None until the file is written."""
         self._lab = lab
         self._workers = workers
         self._folder = folder
@@ -117,7 +117,7 @@ class ReplyWatch:
 
     @contextmanager
     def watching(self, history: Path) -> Iterator[None]:
-        """Capture replies while the body runs; then match them to the file ``history`` in a background thread."""
+        """Capture replies during the ``with`` statement; then, in a thread, match them to the file ``history``."""
         tap = self._begin()
         if tap is None:
             yield
@@ -173,7 +173,7 @@ class ReplyWatch:
 
 
 def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> RepliesSeen:
-    """Return the number of operations with a reply time, and the delay of the clients' reports after the replies."""
+    """Return the number of operations with a reply time, and how much later than replies clients' reports arrived."""
     done = [one for one in operations if one.ended is Ended.OK and one.ended_ns is not None]
     keys = ((one.ended_ns, dated.get((one.worker, one.sequence))) for one in done)
     later_ms = sorted((ended - at) / 1e6 for ended, at in keys if ended is not None and at is not None)

@@ -38,8 +38,8 @@ _BUILD = "/proc/version"
 
 
 UNSEEN_REPLIES = (
-    "a reply that the server sends milliseconds too early is not detected: an acknowledgement has the time at which "
-    "the client's report arrives, not the time of the server's reply on the wire"
+    "a reply that the server sends milliseconds too early is not detected: the time of an acknowledgement is that at "
+    "which the client's report reaches the harness, not that of the server's reply on the network"
 )
 
 
@@ -120,7 +120,7 @@ class Run:
             self.record = resumed.load()
             self.record.ended = self.record.ended_early = None
         self.report: Path | None = None
-        """Path of the report's page, once written."""
+        """Path of the HTML report; None until it is written."""
         self._lab: Lab | None = None
         self._labs = len(list(self.store.path.glob("lab*")))
         self._no_lab: str | None = None
@@ -238,7 +238,7 @@ def command_line(arguments: list[str]) -> list[str]:
 
 
 def write_report(record: RunRecord, store: RunStore) -> Path:
-    """Write a run's record, report page and JUnit XML; return the path of the page."""
+    """Write a run's record, HTML report and JUnit XML; return the path of the HTML report."""
     page = store.path / "report.html"
     store.save(record)
     write_html(record, page)

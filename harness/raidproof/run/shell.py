@@ -37,7 +37,7 @@ class KeptLab:
 
     @property
     def machines(self) -> tuple[MachineSpec, ...]:
-        """The machines of the lab; empty if its topology is not recorded."""
+        """The machines of the lab; empty if the description in the lab's directory has no topology."""
         return self.entry.topology.machines if self.entry.topology else ()
 
 
@@ -134,7 +134,7 @@ def _watched(connection: socket.socket) -> socket.socket:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Set the terminal to raw mode while the body runs, so that all keys, including Ctrl-C, reach the machine."""
+    """Set the terminal to raw mode during the ``with`` statement, so that all keys, even Ctrl-C, reach the machine."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     tty.setraw(terminal)

@@ -77,7 +77,7 @@ class StackDeployer:
             self.lab.disks.set_mode(CacheMode.PROTECTED, volatile)
 
     def place(self, clients: int) -> Place:
-        """Return the paths and devices of the deployed stack for a workload."""
+        """Return the machines that run a workload on the deployed stack, and the directory or device that it uses."""
         assert self.stack is not None  # noqa: S101  the caller has deployed a stack
         server = [self.lab.server]
         match self._on:
