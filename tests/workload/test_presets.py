@@ -50,7 +50,7 @@ def test_timed() -> None:
     ("content", "why"),
     [
         ("[global]\nsize=1M\n", "has no job"),
-        ("[a]\ndirectory=/x\n", "sets directory"),
+        ("[a]\ndirectory=/x\n", "sets the option directory"),
         ("rw=read\n[a]\n", "fio job file cannot be parsed"),
         ("\n", "has no job"),
     ],

@@ -129,7 +129,7 @@ class Process:
     """A running command in its own session (setsid(2))."""
 
     def __init__(self, words: list[str], given: bytes | None, surroundings: dict[bytes, bytes]) -> None:
-        """Start a command with the environment ``surroundings``. If ``given`` is None, `feed` supplies the input."""
+        """Start a command with the environment ``surroundings`` and the input ``given`` (None: input from `feed`)."""
         self._lock = _thread.allocate_lock()
         self._input: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.out, out = os.pipe()

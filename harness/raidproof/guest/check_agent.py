@@ -9,7 +9,7 @@ harness and reads one JSON object per line: ``{"verb": NAME, ARGUMENT: VALUE, ..
 line with ``stage`` when a stage begins, of which the harness records the time, and a last line with ``answer``. If the
 machine hangs, the last ``stage`` line names the stage in which it hangs.
 
-In a guest, a process start takes 7 to 20 ms and a system call 20 us: the agent uses few of both.
+In a guest, a process start takes 7 to 20 ms and a system call 20 us: the agent uses few processes and system calls.
 """
 
 import json
@@ -22,7 +22,7 @@ from importlib import import_module
 from typing import Any
 
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
-"""The values of ``end`` in an answer: the ledger was read, or the stage that failed."""
+"""The values of ``end`` in an answer: ledger read, an array not assembled, or the file system not mounted."""
 SAME, DIFFERENT = "same", "different"
 """The values of ``through_nfsd`` in an answer: whether the ledger read by NFS equals the ledger read directly."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -94,7 +94,7 @@ class CheckAgent:
         self.forget = forget
         self.mounted = False
         self.left = ""
-        """The failed umount of the NFS mount, with its output; empty if the NFS mount does not remain."""
+        """The failed umount command for the NFS mount, with its output; empty if the NFS mount does not remain."""
 
     def check(self, *, nfsd: bool = False, fsck: bool = False) -> dict[str, Any]:
         """Carry out all stages: `up`, then a second read of the ledger by NFS if ``nfsd`` is set, then `down`."""
@@ -120,7 +120,7 @@ class CheckAgent:
         return {"end": READ, "said": "", "found": self.scan(self.config["ledger"]), **seen}
 
     def scan_below(self, root: str) -> dict[str, Any]:
-        """Read the ledger below the directory ``root``; the verb and the stage are named ``look``."""
+        """Read the ledger below the directory ``root``; the request and its stage have the name ``look``."""
         self.begun("look")
         return {"found": self.scan({**self.config["ledger"], "root": root})}
 

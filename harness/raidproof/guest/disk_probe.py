@@ -90,7 +90,7 @@ def tree(number: str, loops: dict[str, list[str]]) -> dict[str, str]:
 
 
 def loops() -> dict[str, list[str]]:
-    """Return the numbers of loop devices, by the number of the block device below: ``holders`` does not list them."""
+    """Return the numbers of loop devices, by the number of the block device below: they are no holders in sysfs."""
     found: dict[str, list[str]] = {}
     for name in listed("/sys/block"):
         behind = content(f"/sys/block/{name}/loop/backing_file")
@@ -125,7 +125,7 @@ def swaps() -> Iterator[tuple[str, str]]:
 
 
 def openers() -> Iterator[tuple[str, str]]:
-    """Yield the device number of every block device that a process has open, and the process."""
+    """Yield the device number of every block device that a process has open, and the process's name and id."""
     for process in listed("/proc"):
         if not process.isdecimal() or int(process) == os.getpid():
             continue
@@ -138,7 +138,7 @@ def openers() -> Iterator[tuple[str, str]]:
 
 
 def report_ends(number: str, size: int) -> None:
-    """Print whether a device is claimed, the marks in its first and last block, and whether its ends are blank."""
+    """Print whether a device is claimed (O_EXCL), the marks in its first and last block, and if its ends are blank."""
     # The path is computed from the number: the requested path could by now lead to another device.
     name = os.path.basename(os.path.realpath(f"/sys/dev/block/{number}"))
     path = "/dev/" + name.replace("!", "/")
@@ -149,13 +149,13 @@ def report_ends(number: str, size: int) -> None:
     device = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if number != f"{os.major(os.fstat(device).st_rdev)}:{os.minor(os.fstat(device).st_rdev)}":
-            report("unknown", number, f"{path} leads to another device")
+            report("unknown", number, f"{path} leads to another device than {number}")
         span = min(SPAN, size // 2)
         first, last = os.pread(device, span, 0), os.pread(device, span, size - span)
     finally:
         os.close(device)
     if len(first) != span or len(last) != span:
-        report("unknown", number, "the first or last bytes could not be read")
+        report("unknown", number, "the first or last bytes of the disk could not be read")
     for word, block in (("first", first[:MARK]), ("last", last[-MARK:])):
         if block.startswith(MAGIC):
             report(word, number, block.hex())

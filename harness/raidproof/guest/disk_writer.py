@@ -1,5 +1,5 @@
 # No pathlib: on the minimal Python of a guest each import takes time.
-"""Writes marks to disks, and zeros beside the marks, after it has verified that each disk is the inspected one.
+"""Writes marks to disks, and zeros beside the marks, after a check that disk_probe.py inspected the same disks.
 
 The harness sends this file to the machine, where it runs on a minimal Python, as root: ``python3 - ENDS DISK...``.
 ENDS is the number of bytes to overwrite at each end of a disk, mark included; 0 writes only the marks. A disk is five
@@ -12,7 +12,7 @@ import stat
 import sys
 
 MARK = 4096
-"""Bytes of a mark."""
+"""Bytes of a mark, the block by which raidproof recognises its disks."""
 PIECE = 1 << 20
 """Maximum number of bytes of one write."""
 

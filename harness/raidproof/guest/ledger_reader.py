@@ -42,7 +42,7 @@ def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
 
 
 def signature(data: bytes, file: int, seed: int) -> str:
-    """Return the signature of a block of an extents worker's file: its place and generation, or an error code."""
+    """Return the signature of a block of an ``extents`` worker's file: index and generation, or an error code."""
     found = writer.identity(data, seed)
     if isinstance(found, int):
         return str({writer.ABSENT: "-", writer.OLD: "old"}.get(found, writer.OTHER_CONTENT))
@@ -120,7 +120,7 @@ def pread_all(fd: int, size: int, position: int) -> bytes:
 
 
 def records(path: str, file: int, seed: int) -> list[int]:
-    """Return the records of an append file in their order: the sequence number (from 1) of each of this worker's.
+    """Return a number per record of an append file, in order: for this worker's records, the sequence number (from 1).
 
     `ledger_writer.MISPLACED` stands for a valid record of another worker; other codes stand for damaged records.
     """

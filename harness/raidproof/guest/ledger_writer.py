@@ -169,7 +169,7 @@ class Worker:
         raise NotImplementedError
 
     def more(self) -> bool:
-        """Return whether the worker continues: it ends at its limit, on request, or after an error not tolerated."""
+        """Return whether to continue: not after the limit, a request to stop, or an error that is not tolerated."""
         return self.sequence < self.limit and not self.failed and not self.stop.is_set()
 
     def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
@@ -283,7 +283,7 @@ class Appends(Worker):
         os.close(fd)
 
     def take(self, fd: int) -> bool:
-        """Try to take the lock, and return whether it was free. A waiting fcntl(2) would retry less and less often."""
+        """Try to lock the file; return whether it was free. A waiting fcntl(2) would retry more and more rarely."""
         try:
             self.locks.lockf(fd, self.locks.LOCK_EX | self.locks.LOCK_NB)
         except (BlockingIOError, PermissionError):

@@ -20,7 +20,7 @@ CACHES = "/proc/sys/vm/drop_caches"
 NAMES = b"2\n"
 """Value for `CACHES` that drops directory entries and inodes (proc(5))."""
 SCANS = 4
-"""Number of drops: one drop keeps entries that were used since the last one, and may end early."""
+"""Number of drops of the caches: one drop keeps entries that were used since the last one, and may end early."""
 CLOCK_EVERY = {"create": 1, "stat": 32, "remove": 1}
 """Operations between two reads of the clock, by phase: more reads would slow a phase with fast operations."""
 MOST_PASSES = 25

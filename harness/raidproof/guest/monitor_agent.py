@@ -26,7 +26,7 @@ FILES = (
     "/proc/stat",
     "/proc/meminfo",
 )
-"""The files of a sample."""
+"""Paths of the files whose content a sample contains."""
 DISKS = "/dev/disk/by-id"
 PREFIX = "raidproof-"
 """Beginning of the names of raidproof's disks in `DISKS`; the rest is the serial number."""

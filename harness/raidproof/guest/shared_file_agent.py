@@ -19,8 +19,8 @@ UNIT = 32
 WORDS = 4  # numbers in a unit: offset in the file, writer, round, seed
 ZEROES, STALE, OTHER = "zeroes", "stale", "another writer's"
 MISPLACED, GARBAGE, MISSING = "misplaced", "garbage", "missing"
-"""The kinds of error of a unit, in this order: only zeroes; data of an earlier round; data of another writer; data of
-another offset; no valid form; beyond the end of the file."""
+"""The kinds of error of a unit, from `ZEROES` to `MISSING`: only zeroes; data of an earlier round; data of another
+writer; data of another offset; no valid form; beyond the end of the file."""
 UPTIME = "/proc/uptime"
 POLL_S = 0.005
 """Seconds between two reads of another writer's marker file."""
@@ -124,7 +124,7 @@ def write(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(config: dict[str, Any]) -> dict[str, Any]:
-    """Read all records of one writer, and count the units that differ from those of the last round."""
+    """Read all records of one writer, and count the units that differ from the data of its last round."""
     writer, turn, size = config["writer"], config["rounds"], config["record"]
     expected = blank(config, writer, turn)
     wrong: dict[str, int] = {}

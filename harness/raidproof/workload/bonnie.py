@@ -16,17 +16,17 @@ from raidproof.core.waiting import now_ns
 from raidproof.workload.workload import DirectoryTool, Place, Sample, ToolSize, Work, WorkloadSpec, added, run_limited
 
 FIELDS = 50
-"""Number of fields of a result line, from bon_csv2html(1)."""
+"""Number of fields in the result line that bonnie++ prints, by bon_csv2html(1)."""
 LARGE = {"putc": 9, "write": 11, "rewrite": 13, "getc": 15, "read": 17}
-"""Index of the field with each rate of the large file, in KiB/s; the next field is the share of a CPU."""
+"""Index in the result line of each rate of the large file (KiB/s), by phase; the next field is the CPU load."""
 SEEKS = 19
-"""Index of the field with the seeks per second in the large file."""
+"""Index in the result line of the seeks per second in the large file."""
 SMALL = {"creates": 26, "stats": 28, "removes": 30, "random_creates": 32, "random_stats": 34, "random_removes": 36}
-"""Index of the field with each rate of the small files, in files per second."""
+"""Index in the result line of each rate of the small files (files per second), by phase."""
 NOT_MEASURED = re.compile(r"\+*")
-"""A field without a rate: empty, or plus signs."""
+"""Content of a field of the result line if bonnie++ measured no rate: empty, or plus signs."""
 FILES = 1024
-"""Files in one unit of the option ``-n``, by bonnie++(8)."""
+"""Number of files for which 1 stands in the option ``-n`` of bonnie++(8)."""
 
 
 class BonnieSpec(WorkloadSpec):
@@ -38,7 +38,7 @@ class BonnieSpec(WorkloadSpec):
     ram: Annotated[ToolSize, Field(ge=0, multiple_of=MIB)] | None = None
     """Bytes of RAM: bonnie++ refuses a large file of less than twice this size. None: the RAM of the machine.
 
-    0: bonnie++ accepts every size, and may measure caches.
+    With 0, bonnie++ accepts a large file of every size, also one that fits into caches.
     """
     number: int = Field(default=16, ge=0)
     """Number of small files, in units of 1024; 0: no small files."""
@@ -73,21 +73,21 @@ class BonnieSpec(WorkloadSpec):
         if not power_of_two(self.chunk):
             raise RequestError(
                 f"bonnie: chunk must be a power of two, not {self.chunk} bytes",
-                remedy="use a power of two from 256 bytes to 1 MiB",
+                remedy="set chunk to a power of two from 256 bytes to 1 MiB",
             )
         if self.ram and self.size and self.size < 2 * self.ram:
             raise RequestError(
                 f"bonnie: size {self.size} bytes is less than twice ram {self.ram} bytes; bonnie++ refuses this",
-                remedy="set size to at least twice the ram, or ram = 0 to measure caches too",
+                remedy="set size to at least twice ram, or set ram = 0 to allow files that fit into caches",
             )
         return self
 
     def workload(self) -> "Bonnie":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs bonnie++ with these settings."""
         return Bonnie(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         # Of the phase with the primary value: it writes the large file, or creates small files.
         return Work(
             self.workload().working_set,
@@ -110,7 +110,7 @@ class BonnieState(State):
 
     @property
     def values(self) -> dict[str, float]:
-        """All rates, by a name that ends with the unit."""
+        """The measured rates by name; a name ends with the unit, for example ``write_mb_s``."""
         return {f"{name}_mb_s": rate for name, rate in self.mb_s.items()} | {
             f"{name}_s": rate for name, rate in self.per_s.items()
         }
@@ -158,7 +158,7 @@ def _rate(name: str, cell: str) -> float:
 
 
 def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, output: dict[str, str]) -> Sample:
-    """Return the rates of all machines together; leave out a rate that a machine lacks.
+    """Return the sums of the rates of all machines; leave out a rate that one of the machines lacks.
 
     Raises:
         RigError: a machine lacks the primary rate.
@@ -167,7 +167,7 @@ def bonnie_sample(states: dict[str, BonnieState], primary: str, seconds: float, 
     if primary not in values:
         raise RigError(
             f"bonnie++ measured no {primary}: this phase took less than half a second",
-            remedy="set a larger size or number",
+            remedy="set a larger size (bytes of the large file) or number (thousands of small files)",
         )
     return Sample(primary=primary, values=values, seconds=seconds, output=output)
 
@@ -179,7 +179,7 @@ class Bonnie(DirectoryTool[BonnieSpec]):
 
     @property
     def primary(self) -> str:
-        """Name of the primary value: the rate of writing the large file, or else of creating small files."""
+        """Name of the primary value: the rate of writing the large file; without it, of creating small files."""
         return "write_mb_s" if self.spec.size else "creates_s"
 
     @property
@@ -188,7 +188,7 @@ class Bonnie(DirectoryTool[BonnieSpec]):
         return max(self.spec.size, self.spec.number * FILES * (self.spec.largest + self.spec.smallest) // 2)
 
     def room(self) -> int:
-        """Return the maximum number of bytes of the large file or of all small files, the larger of the two."""
+        """Return the maximum bytes of one machine's files: the large file or all small files, the larger of both."""
         return max(self.spec.size, self.spec.number * FILES * self.spec.largest)
 
     def run(self, place: Place) -> Sample:

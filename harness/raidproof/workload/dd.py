@@ -25,14 +25,14 @@ from raidproof.workload.workload import (
 )
 
 NAME = "raidproof-dd"
-"""Beginning of the names of dd's files."""
+"""Beginning of the names of the files that dd writes or reads."""
 _LAST_LINE = re.compile(r"^(\d+) bytes (?:\([^)\n]*\) )?copied, ([0-9.]+(?:e[-+]?\d+)?) s, \S+ \S+$", re.MULTILINE)
 
 Flag = Literal["direct", "sync", "dsync", "nonblock", "noatime"]
 
 
 class DdSpec(WorkloadSpec):
-    """One dd with the options of dd(1)."""
+    """Settings of the workload dd: the options of one run of dd(1)."""
 
     tool: Literal["dd"] = "dd"
     direction: Literal["write", "read"] = "write"
@@ -42,7 +42,7 @@ class DdSpec(WorkloadSpec):
     count: int = Field(default=1024, gt=0)
     """Number of blocks."""
     conv: tuple[Literal["fsync", "fdatasync", "notrunc", "sparse"], ...] = ()
-    """dd's time includes fsync and fdatasync. It always includes close, in which an NFS client writes back."""
+    """Conversions of dd(1). dd's time includes fsync, fdatasync, and always close, at which NFS clients write back."""
     oflag: tuple[Flag, ...] = ()
     iflag: tuple[Flag, ...] = ()
     all_machines: bool = False
@@ -65,11 +65,11 @@ class DdSpec(WorkloadSpec):
         return self.bs * self.count
 
     def workload(self) -> "Dd":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs dd with these settings."""
         return Dd(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         flags = {*self.oflag, *self.iflag}
         return Work(
             self.total,
@@ -84,7 +84,7 @@ class DdSpec(WorkloadSpec):
         )
 
     def access(self, *, clients: int = 1) -> Access:
-        """Return the storage requests of the timed part on this number of clients."""
+        """Return the storage requests of dd if the workload runs on ``clients`` clients."""
         clients = clients if self.all_machines else 1
         flags = {*self.oflag, *self.iflag}
         return Access(
@@ -115,7 +115,7 @@ def dd_command(spec: DdSpec, path: str) -> list[str]:
 
 
 def parse_dd(text: str) -> DdState:
-    """Return the bytes and seconds in GNU dd's last line, ``N bytes (..) copied, S s, R``. The rate R is rounded.
+    """Return the bytes and seconds in GNU dd's last line, ``N bytes (..) copied, S s, R``; the rate R is ignored.
 
     Raises:
         RigError: dd reported an error, the last line is missing or incomplete, or the time is 0.
@@ -131,7 +131,7 @@ def parse_dd(text: str) -> DdState:
 
 
 class Dd(Tool[DdSpec]):
-    """Runs dd on the first machine of a place, or on all machines at the same time."""
+    """Runs dd on the first of the workload's machines, or on all of them at the same time."""
 
     programs = ("dd", "timeout")
 
@@ -148,7 +148,7 @@ class Dd(Tool[DdSpec]):
             on_all(self._machines(place), lambda machine: self._dd(layout, machine, place))
 
     def run(self, place: Place) -> Sample:
-        """Run dd, and return its rate; of several machines, the sum of their bytes over the longest time.
+        """Run dd, and return its rate; for several machines, the sum of their bytes divided by the longest time.
 
         Raises:
             RigError: dd failed, exceeded its deadline, copied less than requested, or printed no valid last line.
@@ -169,7 +169,7 @@ class Dd(Tool[DdSpec]):
         )
 
     def clean(self, place: Place) -> None:
-        """Remove the file of each machine."""
+        """Remove the file of dd on each machine."""
         on_all(self._machines(place), lambda machine: machine.succeed(["rm", "-f", _path(machine, place)]))
 
     def _dd(self, spec: DdSpec, machine: Machine, place: Place) -> tuple[DdState, Completed]:

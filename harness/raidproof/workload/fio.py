@@ -35,17 +35,17 @@ from raidproof.workload.workload import (
 DIRECTIONS = ("read", "write")
 """The directions for which fio reports bytes, requests and times."""
 SHORTEST_INTERVAL_S = 0.3
-"""Minimum interval in seconds between two reports that gives a rate: the last report follows at an arbitrary time."""
+"""Minimum seconds between two reports for a rate: fio may print its last report shortly after the one before."""
 _BEGIN = re.compile(r"^\{", re.MULTILINE)
 
 NAME = "raidproof-fio"
-"""Beginning of the names of the directories of fio's files."""
+"""Beginning of the names of the directories in which fio's files are."""
 JOB_FILE = "/run/raidproof/job.fio"
 """Path of the user's job file in the machine."""
 REPORTING = ("--output-format=json+", "--status-interval=1")
-"""Options for a report each second. json+ adds latency histograms: those of several jobs can be summed."""
+"""fio options for a JSON report each second. json+ adds latency histograms, which can be summed over several jobs."""
 SYNCHRONOUS = ("psync", "sync", "pvsync", "mmap")
-"""Engines of fio that have one outstanding request per job."""
+"""I/O engines (``ioengine``) of fio that have one outstanding request per job."""
 FULL_TIME = 0.9
 """Minimum share of ``runtime_s`` that a time-based run must last to count as a measurement."""
 _WITH_A_JOB_FILE = {"tool", "job_file", "all_machines", "randseed", "deadline_s"}
@@ -63,9 +63,9 @@ class FioResult(State):
     ios_of: dict[str, int]
     """Number of requests, by direction."""
     seconds_of: dict[str, float]
-    """Run time by direction: that of the longest job of each group, summed over the groups; includes ``end_fsync``."""
+    """Seconds by direction: run time of each group's longest job, summed over the groups; includes ``end_fsync``."""
     seconds: float
-    """Run time in which fio read or wrote, computed in the same way."""
+    """Run time in seconds in which fio read or wrote, computed as `seconds_of`."""
     latencies: dict[str, dict[int, int]]
     """Histograms: number of operations by latency in ns, for ``read``, ``write`` (completion) and ``fsync``."""
 
@@ -156,7 +156,7 @@ def parse_fio_jobs(text: str) -> tuple[FioResult, ...]:
 
 @contextmanager
 def _readable(text: str) -> Iterator[list[Any]]:
-    """Yield the reports of a fio without errors; an error of the body while it reads them becomes a RigError.
+    """Yield fio's reports if they contain no error. An error of the ``with`` body that reads them becomes a RigError.
 
     Raises:
         RigError: as for `parse_fio`, or a report lacks a value or has another form.
@@ -173,13 +173,13 @@ def _readable(text: str) -> Iterator[list[Any]]:
 
 
 def last_report(text: str) -> str:
-    """Return fio's output without the earlier reports: all reports are large, and the series has their values."""
+    """Return fio's output with only its last report: reports are large, and `series` has the earlier rates."""
     begins = [match.start() for match in _BEGIN.finditer(text)]
     return text[: begins[0]] + text[begins[-1] :] if begins else text
 
 
 def after_ramp(reports: Sequence[FioResult], ramp_s: float) -> Sequence[FioResult]:
-    """Return the reports after fio's ramp time; at its end, fio resets its counters."""
+    """Return the reports after fio's ramp time; fio resets its counters at the end of the ramp time."""
     if not ramp_s:
         return reports
     began = reports[-1].at_s - reports[-1].seconds
@@ -268,7 +268,7 @@ def _added(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 class FioSpec(WorkloadSpec):
-    """The settings of one fio job, by the options of fio(1), or a job file of the user."""
+    """Settings of the workload fio: the options of one job, as in fio(1), or a job file of the user."""
 
     on_devices: ClassVar[bool] = True
 
@@ -276,7 +276,7 @@ class FioSpec(WorkloadSpec):
     preset: str | None = None
     """Name of a preset (workload/presets.py): it sets the settings that the plan does not set."""
     job_file: JobFile | None = None
-    """Path of a job file, relative to the working directory of raidproof; the field holds the file's content."""
+    """A fio job file: a plan sets its path, relative to raidproof's working directory; the field holds its content."""
     rw: Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"] = "write"
     bs: Annotated[ToolSize, Field(gt=0)] = MIB
     """Bytes of one request."""
@@ -373,11 +373,11 @@ class FioSpec(WorkloadSpec):
         return self.numjobs * self.nrfiles * (self.size // self.nrfiles // self.bs * self.bs)
 
     def workload(self) -> "Fio":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs fio with these settings."""
         return Fio(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         if self.job_file is not None:
             return work_of_jobs(self.job_file, self.workload().working_set or None, everywhere=self.all_machines)
         interval = min((every for every in (self.fsync, self.fdatasync) if every), default=0)
@@ -394,7 +394,7 @@ class FioSpec(WorkloadSpec):
         )
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return the storage requests of the timed part on this number of clients; None for a job file."""
+        """Return the storage requests of fio if the workload runs on ``clients`` clients; None for a job file."""
         if self.job_file is not None:
             return None
         clients = clients if self.all_machines else 1
@@ -432,7 +432,7 @@ def fio_options(spec: FioSpec) -> dict[str, str]:
 def fio_command(spec: FioSpec, path: str, *, times: int = 1) -> list[str]:
     """Return the command that runs the job ``times`` times in sequence, each time on a new file at ``path``.
 
-    One process of fio runs all of them, because its start takes longer than a short job. It prints one report.
+    One process of fio runs all of these jobs, because its start takes longer than a short job. fio prints one report.
     """
     job = _words({**fio_options(spec), "filename": path, "unlink": "1", "stonewall": "1"})
     return ["fio", "--output-format=json+", *job[1:] * times]
@@ -471,7 +471,7 @@ def primary_of(spec: FioSpec, result: FioResult) -> str:
 
 
 def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
-    """Return the reports of an ended fio.
+    """Return the reports in the output of an fio that has ended.
 
     Raises:
         RigError: fio failed, transferred no bytes or fewer than requested, or ended before ``runtime_s``.
@@ -494,13 +494,13 @@ def read_ended(spec: FioSpec, ended: Completed) -> tuple[FioResult, ...]:
 
 
 class Fio(Tool[FioSpec]):
-    """Runs fio on the first machine of a place, or on all machines at the same time."""
+    """Runs fio on the first of the workload's machines, or on all of them at the same time."""
 
     programs = ("fio", "timeout")
 
     @property
     def working_set(self) -> int:
-        """Bytes of the files of all jobs of one machine; 0 if a job file does not state them."""
+        """Bytes of the files of all jobs of one machine; 0 if a job file does not state the sizes."""
         spec = self.spec
         return spec.size * spec.numjobs if spec.job_file is None else job_files.working_set_of(spec.job_file)
 
@@ -527,7 +527,7 @@ class Fio(Tool[FioSpec]):
             self._fio(place)
 
     def run(self, place: Place) -> Sample:
-        """Run the job, and return its values; of several machines, the sum of their bytes over the longest time.
+        """Run the job, and return its values; rates of several machines are the sum of bytes over the longest time.
 
         Raises:
             RigError: fio failed, exceeded its deadline, did less than requested, or its output is malformed.

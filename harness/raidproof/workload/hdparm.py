@@ -29,7 +29,7 @@ _BUFFER = 2 * MIB
 
 
 class HdparmSpec(WorkloadSpec):
-    """The options of one hdparm(8) on the array, or on another device of the server."""
+    """Settings of the workload hdparm: the options of one hdparm(8) on the array or another device of the server."""
 
     on_files: ClassVar[bool] = False
     on_devices: ClassVar[bool] = True
@@ -43,11 +43,11 @@ class HdparmSpec(WorkloadSpec):
     """Time limit of hdparm in seconds."""
 
     def workload(self) -> "Hdparm":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs hdparm with these settings."""
         return Hdparm(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         memory = self.timing == "T"
         return Work(_BUFFER if memory else None, reads=True, writes=False, direct=self.direct, once=not memory)
 
@@ -69,7 +69,7 @@ class Timing(State):
 
 
 class HdparmState(State):
-    """The measurements of one hdparm."""
+    """The measurements of one run of hdparm."""
 
     disk: Timing | None = None
     """Measurement of ``-t``; None if the option was not given."""
@@ -119,10 +119,10 @@ class Hdparm(Tool[HdparmSpec]):
         return _SECONDS[self.spec.timing]
 
     def prepare(self, place: Place) -> None:
-        """Check that the place has a device. hdparm drops the device's cached pages itself.
+        """Check that the workload runs on a raw device. hdparm drops the device's cached pages itself.
 
         Raises:
-            RequestError: the place has no device.
+            RequestError: the workload runs on clients, which have no raw device.
         """
         _device(place)
 
@@ -130,7 +130,7 @@ class Hdparm(Tool[HdparmSpec]):
         """Run hdparm on the device, and return its rates.
 
         Raises:
-            RequestError: the place has no device.
+            RequestError: the workload runs on clients, which have no raw device.
             RigError: hdparm failed, exceeded its deadline, or its output is malformed.
         """
         machine = place.machines[0]

@@ -12,9 +12,9 @@ from raidproof.core.errors import RigError
 from raidproof.guest.ledger_writer import ACKNOWLEDGE, BLOCK, END, FRAME, ISSUE, KINDS, METADATA, TREES, WRITTEN
 
 STAMP = struct.Struct("<QI")
-"""Header of each chunk of a history file: the chunk's arrival (CLOCK_MONOTONIC, ns) and its length in bytes."""
+"""Header of a chunk, the data of a history file that arrived at once: arrival (CLOCK_MONOTONIC, ns), bytes of data."""
 FORMAT = b"RAIDPROOF HISTORY 2\n"
-"""First bytes of a history file whose frames have the client's time stamps. Older files begin with a chunk."""
+"""First bytes of a history file whose frames have the client's time stamps. Older formats begin with a chunk."""
 FRAME_1 = struct.Struct("<BBHIIIi")
 """Layout of a frame in older files: `ledger_writer.FRAME` without the client's time stamp."""
 LEAST_DELAY_NS = 10_000_000
@@ -49,21 +49,21 @@ class WorkerSpec(BaseModel):
     path: str
     """Path of the worker's file or directory below the ledger's folder."""
     file: int
-    """Number of the worker's file, or of its directory of files, which each block contains."""
+    """Number that each block contains; it identifies the worker's file, or its directory of files."""
     blocks: int = 256
     """Number of operations in one round; with ``files``, also the number of files."""
     first: int = 0
-    """``place`` of the worker's first operation, for workers that share a file."""
+    """`Operation.place` of the worker's first operation; not 0 if the worker writes a region of a shared file."""
     span: int = 1
     """Blocks that one operation writes."""
     step: int = 1
-    """Distance between two written blocks, in blocks; 1 if they are adjacent."""
+    """Distance between two successive blocks that are written, in blocks; 1 if the blocks are adjacent."""
     shift: int = 0
     """Offset of the first block in the file, in bytes."""
     files: bool = False
     """Whether each operation of a round writes its own file, in the directory ``path``."""
     rounds: tuple[tuple[str, ...], ...] = ()
-    """For a worker that changes directories: lists of kinds of operation. Each new directory takes the next list."""
+    """For a worker that changes directories: lists of kinds of operation; each new directory takes the next list."""
     operations: int | None = None
     """Number of operations after which the worker ends; None: the worker continues until it is stopped."""
 
@@ -96,11 +96,11 @@ class Operation(NamedTuple):
     place: int
     """Number of the file, the directory, or the group of ``span`` blocks that the operation changes."""
     generation: int
-    """Number of the round; for a directory, number of the step in its list."""
+    """Number of the worker's round; for an operation on a directory, number (from 1) in its list of `rounds`."""
     issued_ns: int
-    """Arrival of the report that the operation begins."""
+    """Time at which the report that the operation begins arrived at the host."""
     ended_ns: int | None
-    """Arrival of the report that the operation has ended; None if this report is missing."""
+    """Time at which the report that the operation has ended arrived at the host; None if this report is missing."""
     ended: Ended
     error: int
     """The operation's errno; 0 for success."""
@@ -115,7 +115,7 @@ class Operation(NamedTuple):
         return self.ended_ns if self.replied_ns is None else self.replied_ns
 
     def begun_before(self, instant_ns: int | None) -> bool:
-        """Return whether the operation may have begun before an instant; always true for None."""
+        """Return whether the operation may have begun before ``instant_ns``; always true if ``instant_ns`` is None."""
         if instant_ns is None:
             return True
         if self.begun_ns is None:
@@ -205,7 +205,7 @@ def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[
 
 
 def frames(chunks: Iterable[tuple[int, bytes]], layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield the arrival and the fields of each frame; skip an incomplete frame at the end of a chunk."""
+    """Yield arrival (ns) and fields of each frame (one report); skip an incomplete frame at the end of a chunk."""
     for arrival, data in chunks:
         whole = len(data) - len(data) % layout.size
         for frame in layout.iter_unpack(data[:whole]):

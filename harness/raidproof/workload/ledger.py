@@ -24,17 +24,17 @@ from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
 WRITER = "/run/raidproof/ledger_writer.py"
-"""Path of the writer in a client."""
+"""Path of the ledger's writer (guest/ledger_writer.py) in a client."""
 READER = "/run/raidproof/ledger_reader.py"
-"""Path of the reader in a machine."""
+"""Path of the ledger's reader (guest/ledger_reader.py) in a machine."""
 START_DEADLINE_S = 60.0
 """Seconds within which all workers must have connected to the host."""
 ENOUGH_DEADLINE_S = 30.0
 """Seconds beyond the requested time that clients may work until `LEAST` operations of each kind have ended."""
 SCAN_DEADLINE_S = 120.0
-"""Seconds for reading back all files on one machine."""
+"""Time limit in seconds for reading back all files of the ledger on one machine."""
 LEAST = 4
-"""Number of operations of each kind that must end before a cut: the verdict needs three that could show a loss."""
+"""Number of operations of each kind that must end before a cut: a verdict needs 3 that could show a loss."""
 SO_TIMESTAMPNS = 35
 """Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
 _TIMESPEC = struct.Struct("@qq")
@@ -46,9 +46,9 @@ KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
     "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append",
 )  # fmt: skip
-"""The kinds of the default workers of each client, one worker per entry.
+"""The kinds of worker on each client by default, one worker per entry.
 
-Kinds that have many kinds of operation occur several times, so that `LEAST` operations of each kind end soon.
+A kind of worker with many kinds of operation occurs several times, so that `LEAST` operations of each kind end soon.
 """
 
 # Settings of the kinds of worker that write several blocks per operation. For pages that are not adjacent the client
@@ -79,7 +79,7 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
         ),
     }
 )
-"""The rounds of each kind of worker that changes directories; a worker takes one round for each new directory.
+"""The rounds (lists of operations) of each kind of worker that changes directories: one round for each new directory.
 
 Each operation is the last of its kind in some round, because a later change of the same file may hide a loss.
 """
@@ -97,7 +97,10 @@ WORKER_KINDS = (
 )
 """All kinds of ledger worker."""
 SINCE_4_2 = ("setxattr", "extents")
-"""Kinds that need NFSv4.2: RFC 7862 has ALLOCATE, DEALLOCATE, COPY and CLONE, RFC 8276 extended attributes."""
+"""Kinds of operation and of worker that need NFSv4.2.
+
+RFC 7862 has ALLOCATE, DEALLOCATE, COPY and CLONE, RFC 8276 extended attributes.
+"""
 
 
 class LedgerSpec(BaseModel):
@@ -121,7 +124,7 @@ class LedgerSpec(BaseModel):
     files: int = 16
     """Files of a worker that writes several files."""
     seed: int = 1
-    """Number in every block, which distinguishes the blocks of this run from those of others."""
+    """Number in every block, which distinguishes the blocks of this run from those of other runs."""
     tolerated_errnos: tuple[int, ...] = Field(default=(), validation_alias=AliasChoices("tolerated_errnos", "endured"))
     """Errors (errno) after which a worker continues with the next operation; any other error ends the worker.
 
@@ -131,19 +134,19 @@ class LedgerSpec(BaseModel):
     """Pause in seconds after each operation; if not 0, only the first client works, one operation at a time."""
 
     def fitting(self, vers: str, filesystem: str) -> tuple["LedgerSpec", dict[str, str]]:
-        """Return the spec without the kinds that NFS version or file system do not support; and the reason by kind."""
+        """Return the settings without the kinds that NFS version or file system lack; and, by kind, the reason."""
         reasons: dict[str, str] = {}
         if vers != "4.2":
             reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
         if vers == "3":
-            reasons["o_append"] = "the lock must survive a restart of the server, and NFSv3 depends on statd for this"
+            reasons["o_append"] = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         reasons = {kind: why for kind, why in reasons.items() if kind in self.doing()}
         return self.model_copy(update={"omit": (*self.omit, *reasons)}), reasons
 
     def doing(self) -> set[str]:
-        """Return the kinds of worker and of operation that the spec contains, without those that it omits."""
+        """Return the kinds of worker and of operation that the settings contain, without those in ``omit``."""
         rounds = (kind for worker in self.kinds for steps in ROUNDS.get(worker, ()) for kind in steps)
         return {*self.kinds, *rounds} - {*self.omit}
 
@@ -191,7 +194,7 @@ SHARED_FILE = 1 << 16
 
 
 class AckListener(Protocol):
-    """The part of a lab that accepts connections from its machines, here those with the reports of the clients."""
+    """Accepts connections from the machines of a lab; over these connections the clients report to the host."""
 
     def listen(self) -> socket.socket:
         """Return a listening socket to which the machines can connect."""
@@ -235,11 +238,11 @@ class Ledger:
 
     @contextmanager
     def running(self) -> Iterator["Ledger"]:
-        """Start the workers on all clients, and record their reports until the body ends; the body stops the workers.
+        """Start the workers on all clients; record their reports until the ``with`` body ends; the body calls `stop`.
 
         Raises:
             DeadlineExceeded: not all workers connect in time.
-            RigError: the writer on a client ended.
+            RigError: the ledger's writer on a client ended too early.
         """
         with self._ack_listener.listen() as listener:
             self._receiver = receiver = Receiver(listener, Recorder(self.path))
@@ -322,11 +325,11 @@ class Ledger:
         return True
 
     def stop(self, deadline: Deadline) -> None:
-        """Stop the workers after their current operation; skip clients that went down or booted again.
+        """Stop the workers after their current operation; skip clients that are down or have rebooted meanwhile.
 
         Raises:
             DeadlineExceeded: an operation did not return in time.
-            RigError: a writer failed, or the clients' reports could not be recorded.
+            RigError: the writer on a client failed, or the clients' reports could not be recorded.
         """
         running = {
             name: one for name, one in self._commands.items() if self.clients[name].boot_id == self._boots[name]

@@ -1,4 +1,4 @@
-"""A process in a client that holds files open and locked: after a fault, its locks are preserved or reported lost."""
+"""A process in a client that holds files open and locked, so that a test can check its locks after a fault."""
 
 import json
 import socket
@@ -16,9 +16,9 @@ from raidproof.machine.machine import Machine
 from raidproof.workload.ledger import AckListener
 
 AGENT = "/run/raidproof/lock_agent.py"
-"""Path of the agent in the client."""
+"""Path of the lock agent (guest/lock_agent.py) in the client."""
 START_DEADLINE_S = 20.0
-"""Seconds within which the agent must connect to the host."""
+"""Seconds within which the lock agent must connect to the host."""
 ANSWER_DEADLINE_S = 60.0
 """Default time limit in seconds for the answer to a request."""
 CHUNK = 1 << 16
@@ -69,7 +69,7 @@ class LockHolder:
             RigError: the earlier request has no answer yet, or the connection to the agent is broken.
         """
         if self._under_way is not None:
-            raise RigError(f"{self.client.name}: the earlier request {self._under_way} has not yet returned")
+            raise RigError(f"{self.client.name}: the earlier lock request {self._under_way} has no answer yet")
         self._under_way = f"{call} {arguments}"
         try:
             self._connection.sendall(json.dumps({"do": call, "with": arguments}).encode() + b"\n")
@@ -92,7 +92,7 @@ class LockHolder:
                 data = self._connection.recv(CHUNK)
             except TimeoutError as error:
                 raise DeadlineExceeded(
-                    f"{self.client.name}: {self._under_way} has not returned in {deadline_s:g} s"
+                    f"{self.client.name}: the lock request {self._under_way} has no answer after {deadline_s:g} s"
                 ) from error
             except OSError as error:
                 raise RigError(f"{self.client.name}: the connection to the lock agent is broken: {error}") from error
@@ -104,7 +104,7 @@ class LockHolder:
         return read_answer(line)
 
     def do(self, call: str, *arguments: Any, deadline_s: float = ANSWER_DEADLINE_S) -> Answer:
-        """Send a request, and wait for the answer; raise the errors of `begin` and `ended`."""
+        """Send a request, and wait for the answer; this raises the errors of `begin` and `ended`."""
         self.begin(call, *arguments)
         return self.ended(deadline_s)
 
@@ -133,7 +133,7 @@ def read_answer(line: bytes) -> Answer:
 
 @contextmanager
 def lock_holder(client: Machine, ack_listener: AckListener) -> Iterator[LockHolder]:
-    """Run a lock agent in a client while the body runs; then end the agent, which releases its files and locks.
+    """Run a lock agent in a client during the ``with`` body; then end the agent, which releases its files and locks.
 
     Raises:
         RigError: the agent does not connect within `START_DEADLINE_S`.

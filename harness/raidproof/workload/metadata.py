@@ -40,7 +40,7 @@ PRIMARY = "creates_s"
 
 
 class MetadataSpec(WorkloadSpec):
-    """The settings: a number of files, or a time in which files are created; files go round-robin to directories."""
+    """Settings: the number of files, or the time for creating files. The files are distributed over directories."""
 
     tool: Literal["metadata"] = "metadata"
     files: int | None = Field(default=None, ge=1)
@@ -48,7 +48,7 @@ class MetadataSpec(WorkloadSpec):
     seconds: float | None = Field(default=None, gt=0, le=3600)
     """Seconds of all three phases together, a third for each. None: 6 seconds, unless ``files`` is set."""
     directories: int = Field(default=10, ge=1, le=500)
-    """Number of directories on each machine; the agent keeps each open."""
+    """Number of directories on each machine; the agent keeps each directory open."""
     size: Annotated[ToolSize, Field(ge=0, le=1024 * KIB)] = 0
     """Bytes of each file."""
     fsync_file: bool = False
@@ -58,7 +58,7 @@ class MetadataSpec(WorkloadSpec):
     cold: bool = True
     """Whether the agent drops cached names and attributes before each round of stat, so that a client asks the server.
 
-    The time for dropping does not count.
+    The time for dropping is not part of the measured time.
     """
     deadline_s: float = Field(default=600.0, gt=0)
     """Seconds that the agent may take in addition to the timed part."""
@@ -83,11 +83,11 @@ class MetadataSpec(WorkloadSpec):
         return None if self.files else self.seconds or DEFAULT_S
 
     def workload(self) -> "Metadata":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs the metadata agent with these settings."""
         return Metadata(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         # Of the phase with the primary value, which creates files.
         return Work(
             self.files * (self.size + CLUSTER) if self.files else None,
@@ -159,7 +159,7 @@ def parse_metadata(text: str) -> MetadataState:
 
 
 def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[str, str]) -> Sample:
-    """Return the rates of all machines together; leave out a rate that a machine lacks.
+    """Return the sums of the rates of all machines; leave out a rate that one of the machines lacks.
 
     Raises:
         RigError: a machine lacks the primary rate.
@@ -177,7 +177,7 @@ def metadata_sample(states: dict[str, MetadataState], size: int, output: dict[st
 
 
 class Metadata(DirectoryTool[MetadataSpec]):
-    """Runs the agent on all machines at the same time, each in its own directory."""
+    """Runs guest/metadata_agent.py on all machines at the same time, each in its own directory."""
 
     programs = ("python3", "timeout")
 

@@ -63,7 +63,7 @@ class PostmarkSpec(WorkloadSpec):
     seed: int = Field(default=42, ge=0)
     """Seed of postmark's random numbers."""
     deadline_s: float | None = Field(default=None, gt=0)
-    """Seconds after which postmark is ended. None: the time that 5 operations per second take, at least 60 s."""
+    """Seconds after which raidproof ends postmark. None: the time of all operations at 5 per second, at least 60 s."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -83,21 +83,21 @@ class PostmarkSpec(WorkloadSpec):
 
     @property
     def biases(self) -> str:
-        """The values of both biases, for messages."""
+        """The values of ``bias_read`` and ``bias_create`` as text, for error messages."""
         return f"bias_read {self.bias_read}, bias_create {self.bias_create}"
 
     @property
     def limit_s(self) -> float:
-        """Seconds after which postmark is ended, because it is assumed to loop."""
+        """Seconds after which raidproof ends postmark, because postmark is assumed to loop."""
         work = 2 * self.number + self.transactions
         return self.deadline_s or max(SHORTEST_DEADLINE_S, work / SLOWEST_PER_S)
 
     def workload(self) -> "Postmark":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs postmark with these settings."""
         return Postmark(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         # postmark reads and extends files that it has just written, and closes each.
         working_set = self.workload().working_set
         return Work(working_set, reads=self.bias_read > 0, writes=True, once=False, closes=True, everywhere=True)
@@ -155,7 +155,7 @@ def postmark_input(spec: PostmarkSpec, directory: str) -> str:
 
 
 def parse_postmark(text: str, biases: str = "") -> PostmarkState:
-    """Return the figures in a verbose report of postmark; ``biases`` is for messages.
+    """Return the figures in a verbose report of postmark; ``biases``: text for error messages.
 
     Raises:
         RigError: postmark ran out of files or printed an error, or the report is truncated or malformed.
@@ -163,7 +163,7 @@ def parse_postmark(text: str, biases: str = "") -> PostmarkState:
     if "out of files!" in text:
         raise RigError(
             f"postmark ran out of files ({biases})",
-            remedy="set bias_create = 5, a larger number, or fewer transactions",
+            remedy="set bias_create = 5, a larger number (of files), or fewer transactions",
         )
     if complaint := re.search(r"^(?:pm>)*(Error:.*|Eh\?)$", text, re.MULTILINE):
         raise RigError(f"postmark: {complaint.group(1)}")
@@ -201,7 +201,7 @@ def parse_postmark(text: str, biases: str = "") -> PostmarkState:
 
 
 def require_all_done(spec: PostmarkSpec, state: PostmarkState) -> None:
-    """Check that no transaction that postmark counts did nothing, and that postmark deleted all of its files.
+    """Check that each transaction that postmark counts took effect, and that postmark deleted all of its files.
 
     Raises:
         RigError: transactions did nothing, because the table of files was full, or a file was not deleted.
@@ -211,7 +211,7 @@ def require_all_done(spec: PostmarkSpec, state: PostmarkState) -> None:
         raise RigError(
             f"postmark: {spec.transactions - done} of {spec.transactions} transactions created or deleted no file"
             f" ({spec.biases}): its table of {2 * spec.number} files was full",
-            remedy="set bias_create = 5, or a larger number",
+            remedy="set bias_create = 5, or a larger number (of files)",
         )
     if state.created != state.deleted:
         raise RigError(f"postmark created {state.created} files, but deleted {state.deleted} files")
@@ -275,7 +275,7 @@ class Postmark(DirectoryTool[PostmarkSpec]):
         except DeadlineExceeded as error:
             raise RigError(
                 f"{machine.name}: postmark did not end in {self.spec.limit_s:g} s ({self.spec.biases})",
-                remedy="set biases near 5, because postmark may loop with others, or set a longer deadline_s",
+                remedy="set bias_read and bias_create near 5 (others may make postmark loop), or a longer deadline_s",
             ) from error
         try:
             # postmark prints thousands of errors to standard error, and still ends with status 0.

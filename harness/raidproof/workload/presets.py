@@ -20,7 +20,7 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "
 """Seconds in each unit of time that fio accepts."""
 
 Job = Mapping[str, str | None]
-"""The settings of one job by option; None for an option without a value."""
+"""The settings of one job of a fio job file, by option; None for an option without a value."""
 
 _SEQUENTIAL = {"bs": MIB}
 _RANDOM = {"bs": 4 * KIB, "direct": True, "ioengine": "libaio", "iodepth": 16}
@@ -85,7 +85,8 @@ def jobs_of(content: str) -> list[Job]:
     for name, settings in _sections(content):
         if "directory" in settings:
             raise RequestError(
-                "the fio job file sets directory", remedy="remove directory: raidproof sets the directory of the cell"
+                "the fio job file sets the option directory",
+                remedy="remove the option directory from the job file: raidproof sets the directory",
             )
         if name == GLOBAL:
             common |= settings

@@ -12,7 +12,7 @@ from raidproof.core.units import format_size
 from raidproof.workload.workload import CLIENTS, Durable, Point, Work
 
 WINDOW = 5
-"""Number of consecutive points in a window, by the standard."""
+"""Number of consecutive points of a series in a window, by the standard SNIA SSS PTS 2.0."""
 EXCURSION = 0.20
 """Allowed difference of the largest and the smallest value of a window, as a share of the window's mean."""
 SLOPE = 0.10
@@ -24,12 +24,12 @@ Cache = Literal["client cache", "server cache", "controller cache", "drive cache
 
 
 class Steady(State):
-    """Whether a run ended in steady state, and from which time on."""
+    """Whether a workload ended in steady state, and since when it was in steady state."""
 
     steady: bool | None
     """Whether the last window is steady; None if the series has too few points for a window."""
     since_s: float | None
-    """Time from which on every window is steady, in seconds since the run began; None if the last window is not."""
+    """Time from which on all windows are steady, in s since the workload began; None if the last one is not steady."""
     window: int
     """Number of points in a window."""
     excursion: float | None
@@ -43,10 +43,10 @@ class Steady(State):
 
 
 def find_steady(series: Sequence[Point]) -> Steady:
-    """Return whether the last window of a series is steady, and from which time on all windows are.
+    """Return whether the last window of a series is steady, and from which time on all windows are steady.
 
-    The standard ends the run at the first steady window. A run of raidproof continues, so the last window decides: a
-    cache that fills late makes the run steady first at the cache's rate, then at the disks' rate.
+    The standard (SNIA SSS PTS 2.0) ends the workload at the first steady window. raidproof continues the workload, so
+    the last window decides: while a cache fills, the rate is steady at the cache's rate, and later at the disks' rate.
 
     Raises:
         RigError: the times of the points do not increase.
@@ -111,7 +111,7 @@ class Route:
     """The path of a workload's data: where the workload runs, and the options of export and mount."""
 
     on: str
-    """``clients``, ``server``, or another word for a raw device of the server."""
+    """Where the workload runs: ``clients``, ``server``, or another word, for a raw device of the server."""
     machines: int = 1
     """Number of machines that run the workload."""
     export_sync: bool = True
@@ -166,7 +166,7 @@ def regime_of(work: Work, memory: Memory, route: Route, *, allow_cache: bool = F
 
 
 def _may_serve_reads(work: Work, route: Route) -> set[Cache]:
-    """Return the caches that can serve reads if all data fits: data that is cached before the run, or read again."""
+    """Return the caches that can serve reads if all data fits into them: data cached before the run, or read again."""
     if route.emptied and work.once and not work.warm:
         return set()
     caches: set[Cache] = {"drive cache"}

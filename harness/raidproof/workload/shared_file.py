@@ -1,4 +1,4 @@
-"""The workload shared_file: clients write parts of one file at the same time; then each checks another part."""
+"""The workload shared_file: clients write parts of one file together; then each checks the part of another client."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from raidproof.workload.workload import (
 NAME = "raidproof-shared"
 """Name of the shared file."""
 AGENT = "/run/raidproof/shared_agent.py"
-"""Path of the agent in a client."""
+"""Path of the agent (guest/shared_file_agent.py) in a client."""
 SHARE = 0.5
 """Minimum time in which all clients write at the same time, as a share of the writing time of the fastest client."""
 
@@ -36,7 +36,7 @@ class WrongContent(ProductError):
 
 
 class SharedFileSpec(WorkloadSpec):
-    """The settings: one file, of which each client writes its own part."""
+    """Settings of the workload shared_file: one file, of which each client writes its own part."""
 
     tool: Literal["shared_file"] = "shared_file"
     layout: Literal["interleaved", "blocks"] = "interleaved"
@@ -56,19 +56,19 @@ class SharedFileSpec(WorkloadSpec):
     def _possible(self) -> Self:
         if self.record % PAGE_SIZE:
             raise RequestError(
-                f"shared_file: record is {self.record} bytes; NFS promises nothing to clients that write to one page",
-                remedy=f"set record to a multiple of {PAGE_SIZE}",
+                f"shared_file: record is {self.record} bytes; NFS promises nothing if clients write to the same page",
+                remedy=f"set record to a multiple of {PAGE_SIZE} bytes",
             )
         if self.size % self.record:
             raise RequestError(f"shared_file: size ({self.size} bytes) is no multiple of record ({self.record} bytes)")
         return self
 
     def workload(self) -> "SharedFile":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs the agent of shared_file with these settings."""
         return SharedFile(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         # Each round ends with fsync; the check is not timed.
         return Work(self.size, reads=False, writes=True, durable="each", everywhere=True)
 
@@ -120,7 +120,7 @@ S = TypeVar("S", bound=State)
 
 
 def parse_agent(model: type[S], text: str) -> S:
-    """Return the agent's output as an object of ``model``.
+    """Return the agent's output as an object of the class ``model``.
 
     Raises:
         RigError: the output is truncated or malformed.
@@ -144,10 +144,10 @@ def overlap_s(writers: Sequence[WriterState]) -> float:
 
 
 def require_overlap(writers: Sequence[WriterState]) -> None:
-    """Check that all writers wrote at the same time for a share of `SHARE`.
+    """Check that all writers wrote at the same time for at least the share `SHARE` of the fastest writer's time.
 
     Raises:
-        RigError: the common time is shorter.
+        RigError: the time in which all writers wrote is shorter.
     """
     together, shortest = overlap_s(writers), min(one.seconds for one in writers)
     if not shortest or together < SHARE * shortest:
@@ -177,7 +177,7 @@ def require_content(found: CheckState, spec: SharedFileSpec, writer: str, reader
 
 
 class SharedFile(Tool[SharedFileSpec]):
-    """Runs a writer on each machine of a place; then a reader on each machine checks the next machine's part."""
+    """Runs a writer on each client; then a reader on each client checks the part of the next client."""
 
     programs = ("python3", "timeout")
 
@@ -190,7 +190,7 @@ class SharedFile(Tool[SharedFileSpec]):
         """Create the empty file and the writers' marker files, and copy the agent to the machines.
 
         Raises:
-            RequestError: the place has fewer than two machines.
+            RequestError: the workload runs on fewer than two machines.
         """
         if len(place.machines) < 2:
             raise RequestError(
@@ -245,6 +245,6 @@ class SharedFile(Tool[SharedFileSpec]):
 
 
 def _paths(place: Place) -> list[str]:
-    """Return the shared file and a marker file for each writer."""
+    """Return the paths of the shared file and of a marker file for each writer."""
     path = f"{place.directory}/{NAME}"
     return [path, *(shared_agent.marker({"path": path}, turn) for turn in range(len(place.machines)))]

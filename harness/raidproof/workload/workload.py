@@ -1,4 +1,4 @@
-"""The interface of every workload: its settings in a plan, the tool that runs, and the requests that the tool issues.
+"""The interface of every workload: its settings in a plan, its tool (a program like fio), and the requests it issues.
 
 Also the functions that several tools use: run with a deadline, empty caches, parse sizes, check free space.
 """
@@ -34,11 +34,11 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Machine)
 S = TypeVar("S", bound="WorkloadSpec")
 Durable = Literal["each", "end", "no"]
-"""When writes of the timed part become durable: each before the next write, all at the end, or not in that time."""
+"""When writes become durable: each before the next write, all at the end of the timed part, or later (``no``)."""
 
 
 class Point(BaseModel):
-    """The primary value over one interval of a run; ``at_s`` is the interval's end in seconds since the run began."""
+    """The primary value in one interval of a workload; ``at_s``: end of the interval in s since the workload began."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,7 +55,7 @@ class Sample(BaseModel):
     """Name of the value by which configurations are ranked; a larger value is better."""
     values: dict[str, float]
     seconds: float
-    """Duration of the timed part."""
+    """Duration of the timed part in seconds."""
     read_bytes: int = 0
     """Bytes that the application read, over all machines; 0 if the tool does not report them."""
     written_bytes: int = 0
@@ -129,7 +129,7 @@ class Work:
     warm: bool = False
     """Whether the data is read just before the timed part, on purpose; the caches are not emptied in between."""
     everywhere: bool = False
-    """Whether all machines run the workload at the same time, each with its own files; otherwise the first one."""
+    """Whether all machines run the workload at the same time, each with its own files; otherwise only the first."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Access:
     depth: int = 1
     """Requests that one stream keeps outstanding; without ``direct``, the page cache issues additional requests."""
     streams: int = 1
-    """Streams of all clients together; each has its own file, or its own part of a shared file."""
+    """Number of request streams of all clients together; each has its own file, or its own part of a shared file."""
     clients: int = 1
     sync_every: int | None = None
     """Bytes between two fsyncs of a stream; with O_SYNC, the size of a request. None: no fsync."""
@@ -180,9 +180,9 @@ class WorkloadSpec(Spec):
     """The settings of one tool in a plan. A subclass is a kind of workload, and registers its default for ``tool``."""
 
     on_files: ClassVar[bool] = True
-    """Whether the tool can work on files in a directory."""
+    """Whether this workload can use files in a directory."""
     on_devices: ClassVar[bool] = False
-    """Whether the tool can work on a raw device of the server."""
+    """Whether this workload can use a raw device of the server."""
 
     tool: str
     """Name of the kind of workload, in plans and records."""
@@ -194,14 +194,14 @@ class WorkloadSpec(Spec):
 
     @abstractmethod
     def workload(self) -> Workload:
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs the tool with these settings."""
 
     @abstractmethod
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
 
     def access(self, *, clients: int = 1) -> Access | None:
-        """Return the storage requests of the timed part on this number of clients; None if no formula predicts rates.
+        """Return the storage requests if the workload runs on ``clients`` clients; None if no formula predicts rates.
 
         No formula applies to a tool that has files of many sizes, or several phases. The results of such a tool are
         compared only with each other.
@@ -235,7 +235,7 @@ def parse_tool_size(text: str | int) -> int:
         return int(match.group(1)) * _LETTERS[match.group(2).lower()]
     # pydantic ignores trailing characters: fio's 50% would be 50 bytes.
     if isinstance(text, str) and not re.fullmatch(r"[\w.\s]+", text):
-        raise RequestError(f"not a size: {text!r}", remedy="write for example 4k or 64KiB")
+        raise RequestError(f"not a size: {text!r}", remedy="set the size for example to 4k or 64KiB")
     return parse_size(text)
 
 
@@ -271,7 +271,7 @@ def on_all(machines: Sequence[M], action: Callable[[M], T]) -> dict[str, T]:
         running = {machine.name: pool.submit(action, machine) for machine in machines}
     failed = [error for future in running.values() if isinstance(error := future.exception(), Exception)]
     if len(failed) > 1:
-        raise ExceptionGroup(f"failed on {len(failed)} of {len(machines)} machines", failed)
+        raise ExceptionGroup(f"errors on {len(failed)} of {len(machines)} machines", failed)
     return {name: future.result() for name, future in running.items()}
 
 
@@ -328,7 +328,7 @@ def require_room(machine: Machine, directory: str, needed: int, tool: str) -> No
     if (free := free_bytes(machine, directory)) < needed:
         raise RigError(
             f"{tool} on {machine.name} needs {needed} bytes below {directory}, where {free} bytes are free",
-            remedy="use fewer or smaller files, or larger disks",
+            remedy="set fewer or smaller files for the workload, or larger disks",
         )
 
 
@@ -348,7 +348,7 @@ class Tool(Generic[S]):
 
     @property
     def timed_s(self) -> float | None:
-        """None: a fixed amount of work ends the timed part. A tool with a run time overrides this."""
+        """None: a fixed amount of work ends the timed part. Classes of tools with a run time override this."""
         return None
 
 

@@ -44,7 +44,7 @@ class Cthon(Suite):
     """Time limit in seconds of each group."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return one command per group.
+        """Return one command per group of tests.
 
         Raises:
             RequestError: ``groups`` is empty.

@@ -59,7 +59,7 @@ def _build(partial: Path) -> None:
 
 
 def _tarball(scratch: Path) -> Path:
-    """Download and verify the source package, with the apt settings of the packages; return the tarball's path."""
+    """Download and verify the source package, with the settings in ``scratch``/apt.conf; return the tarball's path."""
     origin = apt.source(SUITE)
     sources = scratch / "sources.list"
     sources.write_text(f"deb-src [signed-by={origin.keyring} target=Sources] {origin.mirror} {SUITE} main\n")
@@ -125,7 +125,7 @@ class Fsstress(Suite):
     """Seed of the sequence of operations."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the command; with its options fsstress keeps the tree at the end."""
+        """Return the command that runs fsstress with an option to keep its tree at the end."""
         numbers = {"-n": self.operations, "-p": self.processes, "-s": self.seed}
         words = (word for name, value in numbers.items() for word in (name, str(value)))
         argv = ("sh", "-c", _KEEPING, place.path, "-d", place.directory, *words)
@@ -144,7 +144,7 @@ class Fsstress(Suite):
         return compare_trees(read_tree(client, place.directory), read_tree(server, place.exported))
 
     def built(self) -> Path:
-        """Return the path of the program; download and compile it at the first call.
+        """Return the path of fsstress on this host; download and compile fsstress at the first call.
 
         Raises:
             RequirementMissing: this host lacks a compiler, or the keys of Debian's archive.

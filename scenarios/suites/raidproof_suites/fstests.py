@@ -32,13 +32,13 @@ class Fstests(Suite):
     """Time limit in seconds of all tests together."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the command.
+        """Return the command that runs the tests of fstests.
 
         Raises:
             RequestError: ``tests`` is empty.
         """
         if not self.tests:
-            raise RequestError("fstests: the setting tests is empty", remedy='set for example ("-g", "quick")')
+            raise RequestError("fstests: the setting tests is empty", remedy='set tests, for example ("-g", "quick")')
         # A folder below the export, so that fstests sees no other files.
         environment = {
             "FSTYP": "nfs",
@@ -64,7 +64,7 @@ class Fstests(Suite):
         ran = [test for test in lists["Ran"] if test not in {*not_run, *bad}]
         return joined(
             [
-                *(passed(test) if test in lines else unknown(test, "no line in the output") for test in ran),
+                *(passed(test) if test in lines else unknown(test, "no output line for this test") for test in ran),
                 *(failed(test, _reason(lines.get(test, ""))) for test in bad),
                 *(skipped(test, _reason(lines.get(test, ""))) for test in not_run),
             ]

@@ -36,9 +36,9 @@ REMEDY = f"{install_named(['cargo'])}; or use another fsx: --suite-path fsx=PATH
 _NETWORK = re.compile(r"spurious network error|failed to (?:download|fetch|query)|[Cc]ould not (?:connect|resolve)")
 
 LTP_NAME = "fsx-linux"
-"""Name of LTP's fsx, whose options differ from those of the others."""
+"""Name of LTP's fsx, whose options differ from those of the other builds of fsx."""
 FILE_SIZE = 256 * KIB
-"""Maximum size of the file in bytes, by default of fsx."""
+"""Maximum size of fsx's file in bytes; this is the default of fsx."""
 DONE = "A-OK!"
 """Last words of an fsx that passed."""
 DUMPED = "LOG DUMP"
@@ -95,10 +95,10 @@ class Fsx(Suite):
     operations: int = Field(default=10_000, ge=1)
     """Number of operations."""
     seed: int = Field(default=1, ge=1)
-    """Seed of the sequence of operations. fsx takes 0 as the time of day, so 0 is excluded."""
+    """Seed of the sequence of operations; not 0, because fsx replaces a seed of 0 by the time of day."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the command."""
+        """Return the command that runs fsx."""
         return (self.step(place.path, place.directory),)
 
     def step(self, path: str, directory: str) -> SuiteStep:
@@ -124,7 +124,7 @@ class Fsx(Suite):
         return unknown(name, f"status {ended.status}: {tail(output)}")
 
     def built(self) -> Path:
-        """Return the path of the program; download and compile it at the first call.
+        """Return the path of fsx on this host; download and compile fsx at the first call.
 
         Raises:
             RequirementMissing: this host lacks cargo, or its cargo cannot compile fsx.
@@ -140,11 +140,11 @@ class FsxSpec(Fsx, WorkloadSpec):
     tool: Literal["fsx"] = "fsx"
 
     def workload(self) -> "FsxWorkload":
-        """Return the tool with these settings, ready to run."""
+        """Return the workload that runs fsx with these settings."""
         return FsxWorkload(self)
 
     def work(self) -> Work:
-        """Return the properties of the timed part that decide which caches can serve its reads and writes."""
+        """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
         return Work(FILE_SIZE, reads=True, writes=True, once=False, everywhere=True)
 
 

@@ -98,7 +98,7 @@ class Suites:
         """Build a stack, run the suite on the first client, remove the stack, and return the judged result.
 
         ``known``: names of tests whose failure is expected. ``meanwhile``: starts an activity in the lab before the
-        suite, and returns the function that ends the activity after it.
+        suite, and returns the function that ends the activity after the suite.
         """
         self._turns += 1
         name = self._name if self._turns == 1 else f"{self._name}-{self._turns}"
@@ -190,5 +190,8 @@ def paths_of(words: Iterable[str]) -> dict[str, str]:
     pairs = {word: word.partition("=") for word in words}
     for word, pair in pairs.items():
         if not all(pair):
-            raise RequestError(f"--suite-path {word!r} is not NAME=PATH", remedy="for example fsx=/usr/local/bin/fsx")
+            raise RequestError(
+                f"--suite-path {word!r} is not NAME=PATH",
+                remedy="write for example --suite-path fsx=/usr/local/bin/fsx",
+            )
     return {name: path for name, _, path in pairs.values()}

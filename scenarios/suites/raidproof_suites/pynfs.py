@@ -34,12 +34,12 @@ class Pynfs(Suite):
     vers: Literal["4.0", "4.1", "4.2"] | None = None
     """NFS version of the tests; None: the mount's version."""
     tests: tuple[str, ...] = ("all",)
-    """Flags and codes that select tests; the prefix ``no`` excludes tests."""
+    """Flags and codes that select tests, as arguments of testserver.py; the prefix ``no`` excludes tests."""
     deadline_s: float = Field(default=900.0, gt=0)
     """Time limit in seconds of all tests together."""
 
     def steps(self, place: SuitePlace) -> tuple[SuiteStep, ...]:
-        """Return the command. It uses a port below 1024 (--secure, as root), for exports without ``insecure``.
+        """Return the command; its source port is below 1024 (--secure), as exports without ``insecure`` require.
 
         Raises:
             RequestError: the mount is NFSv3, for which pynfs has no tests.
@@ -48,7 +48,7 @@ class Pynfs(Suite):
         if not vers.startswith("4."):
             raise RequestError(
                 f"pynfs tests NFSv4 only, and the mount is NFSv{vers}",
-                remedy="set vers = '4.2'",
+                remedy="set the NFS version of pynfs or of the mount: vers = '4.2'",
             )
         folder = "nfs4.0" if vers == "4.0" else "nfs4.1"
         address = f"{place.server}:{place.export}"

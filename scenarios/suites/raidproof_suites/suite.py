@@ -26,7 +26,7 @@ DIRECTORY = "/var/lib/raidproof-suites"
 LARGEST = 256 * MIB
 """Maximum size in bytes of a suite that is copied to a machine: about a third of the free space in an image."""
 LEFT_OUT = frozenset({".git", "autom4te.cache", "__pycache__"})
-"""Names of folders that are not copied."""
+"""Names of folders that are not copied to a machine."""
 COPY_DEADLINE_S = 300.0
 """Time limit in seconds for copying a suite to a machine."""
 _MISSING = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
@@ -176,7 +176,7 @@ def host_path(spec: Suite, paths: Mapping[str, str] = {}) -> Path | None:
     """Return the path of the suite on this host; None if this host does not have the suite.
 
     The path comes from the suite's settings, from ``paths`` (by name of the suite, ``--suite-path``), from the
-    environment variable, or from a search of PATH, in this order.
+    environment variable (`variable_of`), or from a search of PATH, in this order.
 
     Raises:
         RequestError: the path does not exist, or is not a built suite.

@@ -98,7 +98,7 @@ def loaded(run: str) -> Answer:
 
 
 def within(path: str, roots_: tuple[str, ...]) -> bool:
-    """Return whether a path is one of the roots, or below one."""
+    """Return whether a path is one of the paths in ``roots``, or below one of these paths."""
     return any(path == root or path.startswith(f"{root}/") for root in roots_)
 
 

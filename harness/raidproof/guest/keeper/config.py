@@ -74,7 +74,7 @@ UNITS = (
 SERVER_DAEMONS = ("rpc.mountd", "nfsdcld", "fsidd")
 DAEMONS = (*SERVER_DAEMONS, "rpc.statd", "rpc.idmapd", "rpcbind", "blkmapd")
 INGRESS = "ifb0"
-"""The device that raidproof adds for the conditions of incoming packets."""
+"""Name of the network device (ifb) that raidproof adds to delay, drop or limit incoming packets."""
 OUR_FOLDERS = ("/var/lib/raidproof-suites",)
-"""Folders that raidproof creates for external test suites; removed with their content if they did not exist."""
+"""Folders that raidproof creates for external test suites; removed if they did not exist at the snapshot."""
 OUR_LINKS = "/dev/disk/by-id/raidproof-*"

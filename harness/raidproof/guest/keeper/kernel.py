@@ -75,7 +75,7 @@ def queues(disks: list[str]) -> dict[str, dict[str, str]]:
 
 
 def restore_queues(saved: dict[str, dict[str, str]], failures: list[str]) -> None:
-    """Write the queue settings that differ, in the order of `config.QUEUE`: one setting may change a later one."""
+    """Write the queue settings that differ from ``saved`` in order of `config.QUEUE`: one may change later ones."""
     for disk, values in saved.items():
         name = os.path.basename(os.path.realpath(disk))
         for knob in config.QUEUE:
@@ -103,7 +103,7 @@ def link(interface: str | None) -> dict[str, Any] | None:
 
 
 def own_queues(saved: dict[str, Any] | None) -> list[str]:
-    """Return the qdiscs that an administrator has set: those of the kernel have the handle 0:."""
+    """Return the qdiscs that an administrator has set; the qdiscs that the kernel sets have the handle 0:."""
     return [f"{one['kind']} {one['handle']}" for one in (saved or {}).get("qdiscs", ()) if one["handle"] != "0:"]
 
 
@@ -184,7 +184,7 @@ def _key(mount: Mount) -> tuple[str, str, str]:
 
 
 def unmount(directories: list[str], before: list[Mount], failures: list[str]) -> None:
-    """Kill the processes that use raidproof's mounts, and unmount; lazily for an NFS server that does not answer."""
+    """Kill the processes that use raidproof's mounts, and unmount; lazily if the NFS server does not answer."""
     if not (ours := our_mounts(directories, before)):
         return
     for pid in programs.users([mount["where"] for mount in ours]):

@@ -289,7 +289,7 @@ def absent() -> list[str]:
 
 
 def remove_ours(were_absent: list[str]) -> None:
-    """Remove folders that did not exist at the snapshot, with their content."""
+    """Remove raidproof's folders (`config.OUR_FOLDERS`) that did not exist at the snapshot, with their content."""
     for path in were_absent:
         shutil.rmtree(path, ignore_errors=True)
 
