@@ -44,5 +44,5 @@ def test_one_command_restores_the_machines_of_a_killed_run(hardware: Hardware) -
     assert not any(found.values()), json.dumps(found, indent=1)
     assert "nothing to restore" in hardware.raidproof("hosts", "restore", str(hardware.inventory)).stdout
     collected = [hardware.raidproof("gc").stdout for _ in range(2)]
-    assert f"process {process.pid}, which created it, was killed" in collected[0]
+    assert f"process {process.pid}, which created the lab, was killed" in collected[0]
     assert collected[1] == "found nothing to remove\n"

@@ -63,7 +63,7 @@ def test_a_running_lab_is_left_alone(keeper: subprocess.Popen[bytes]) -> None:
 def test_a_lab_whose_harness_was_killed_goes_with_its_keeper(keeper: subprocess.Popen[bytes]) -> None:
     lab = lab_of(keeper, harness_lives=False, kept=False)
     assert list(collect()) == [
-        f"ended and removed lab {lab.name}: process {os.getpid()}, which created it, was killed"
+        f"ended and removed lab {lab.name}: process {os.getpid()}, which created the lab, was killed"
     ]
     assert not lab.path.exists()
     assert keeper.wait() == -9
@@ -79,7 +79,7 @@ def test_a_lab_of_machines_that_exist_goes_although_nothing_holds_it_together() 
         assert entry is not None
         dead = entry.harness.model_copy(update={"started": entry.harness.started - 1})
         (lab.path / ENTRY).write_text(entry.model_copy(update={"harness": dead}).model_dump_json())
-        assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which created it, was killed"]
+        assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which created the lab, was killed"]
     assert not lab.path.exists()
 
 
@@ -90,7 +90,7 @@ def test_a_strangers_process_with_the_keepers_number_is_not_touched(keeper: subp
     assert entry.keeper is not None
     earlier = entry.keeper.model_copy(update={"started": entry.keeper.started - 1})
     (lab.path / ENTRY).write_text(entry.model_copy(update={"keeper": earlier}).model_dump_json())
-    assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which created it, was killed"]
+    assert list(collect()) == [f"removed lab {lab.name}: process {os.getpid()}, which created the lab, was killed"]
     assert keeper.poll() is None
 
 
@@ -107,7 +107,9 @@ def test_a_kept_lab_that_has_ended_is_removed(keeper: subprocess.Popen[bytes]) -
     lab = lab_of(keeper, harness_lives=False, kept=True)
     keeper.kill()
     keeper.wait()
-    assert list(collect()) == [f"removed lab {lab.name}: it was kept, but its keeper has ended"]
+    assert list(collect()) == [
+        f"removed lab {lab.name}: the lab was kept, but the process that keeps its namespaces has ended"
+    ]
 
 
 def test_a_lab_whose_maker_did_not_get_far(temporary: Path) -> None:
@@ -145,7 +147,7 @@ def test_only_trials_that_must_be_over_go(temporary: Path) -> None:
         folder.mkdir()
     long_ago = wall_clock().timestamp() - 3 * PROBE_DEADLINE_S
     os.utime(over, (long_ago, long_ago))
-    assert list(collect()) == [f"removed {over}, a folder of a killed test boot"]
+    assert list(collect()) == [f"removed {over}, the folder of a test boot of a kernel that was killed"]
     assert running.exists()
 
 

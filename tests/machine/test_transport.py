@@ -277,12 +277,12 @@ def test_files_need_an_agent(server: Server, caplog: pytest.LogCaptureFixture) -
     assert run(transport, "true").ok
     with pytest.raises(
         RequirementMissing,
-        match=r"server: cannot read /etc/fstab: the machine cannot run the agent: .*python3: not found",
+        match=r"server: cannot read /etc/fstab: the machine cannot run raidproof's agent: .*python3: not found",
     ):
         transport.read(["/etc/fstab"], Deadline.after(20))
     transport.close()
-    assert [record.message for record in caplog.records if "cannot run the agent" in record.message] == [
-        "server: cannot run the agent; each command uses an SSH channel of its own: the agent ended with status 127 "
+    assert [record.message for record in caplog.records if "cannot run raidproof's agent" in record.message] == [
+        "server: cannot run raidproof's agent; each command uses its own SSH channel: the agent ended with status 127 "
         "(sh: 1: python3: not found)"
     ]
 

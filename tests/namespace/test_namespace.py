@@ -243,7 +243,7 @@ def test_a_folder_of_the_host_is_hidden_from_the_lab_and_only_from_it(tmp_path: 
 
 def test_a_lab_does_not_hide_its_own_directory(tmp_path: Path) -> None:
     with (
-        pytest.raises(RequestError, match="its directory must not be there"),
+        pytest.raises(RequestError, match="its own directory must be elsewhere"),
         Namespace(tmp_path, folders={tmp_path.parent: tmp_path}),
     ):
         pass

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TEARS = (512, 4096)
 """Bytes that a disk can write atomically: the sector sizes of drives."""
 DEFAULT_STATES = 1000
-"""Crash states of an exploration without ``--states`` and ``--minutes``."""
+"""Number of crash states that an exploration checks without the options ``--states`` and ``--minutes``."""
 SAMPLING = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
 """Options that select the crash states of an exploration; with ``--state`` they have no effect."""
 
@@ -24,7 +24,8 @@ def explore(
     asked: typer.Context,
     run: StoredRun,
     cycle: Annotated[
-        str | None, typer.Option(help="The crash test to explore; required if the run has several.")
+        str | None,
+        typer.Option(help="Name of the crash test to explore; required if the run has several crash tests."),
     ] = None,
     states: Annotated[
         int | None, typer.Option(min=1, help="Crash states to check (default 1000; unlimited with --minutes).")
@@ -43,13 +44,13 @@ def explore(
     starts_dirty: Annotated[
         bool,
         typer.Option(
-            "--starts-dirty", help="Also start arrays that are dirty and degraded, which md refuses by default."
+            "--starts-dirty", help="Start arrays even if they are dirty and degraded, which md refuses by default."
         ),
     ] = False,
     state: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Check only this crash state again; the page of the exploration shows the IDs."
+            metavar="ID", help="Check only this crash state again; the exploration's HTML report shows the IDs."
         ),
     ] = None,
     keep: Annotated[
@@ -74,7 +75,7 @@ def explore(
     if tear not in TEARS:
         raise RequestError(f"--tear must be 512 or 4096, the bytes that a disk writes atomically, not {tear}")
     if keep and state is None:
-        raise RequestError("--keep requires --state", remedy="name the crash state whose lab is to be kept")
+        raise RequestError("--keep requires --state", remedy="give --state with the ID of a crash state")
     sources = {name: asked.get_parameter_source(name) for name in SAMPLING}
     given = [
         f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"

@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     name="hosts",
-    help="Permit the use of existing machines' disks; restore machines.",
+    help="Permit the use of existing machines' disks; restore machines after a killed run.",
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,

@@ -67,7 +67,7 @@ def export_log(
     run: StoredRun,
     disk: Annotated[str, typer.Argument(help="serial number of the disk: disk0, disk1, ...")],
     file: Annotated[Path, typer.Argument(help="file to create; it must not exist")],
-    cycle: Annotated[str | None, typer.Option(help="The crash test; required if the run has several.")] = None,
+    cycle: Annotated[str | None, typer.Option(help="Name of the crash test; required if the run has several.")] = None,
     results: Results = RESULTS,
 ) -> None:
     """Write the recorded requests of a disk to a file.
@@ -117,7 +117,7 @@ def options(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
 ) -> None:
-    """Define the options of every command; `main` reads --debug itself, for errors of the command line too."""
+    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too."""
 
 
 @app.command("test")
@@ -220,7 +220,7 @@ def compare_sides(
     if not (base or new):
         raise RequestError(
             "neither --base nor --new is given",
-            remedy="for example --base kernel=debian/bookworm --new kernel=debian/trixie; equal sides show the noise",
+            remedy="give for example --base kernel=debian/bookworm --new kernel=debian/trixie; equal sides show noise",
         )
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
@@ -408,7 +408,7 @@ def cause_of(error: BaseException) -> str:
             return "; ".join(cause_of(one) for one in error.exceptions)
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             where = f": {error.filename}" if error.filename else ""
-            return f"disk full or quota exceeded{where} (free space; ./raidproof doctor prints how much is needed)"
+            return f"disk full or quota exceeded{where} (remove files; ./raidproof doctor prints the required space)"
         case OSError(strerror=str(reason), filename=name):
             return f"{reason}: {name}" if name else reason
         case _:

@@ -24,18 +24,19 @@ trap 'trap "" TERM; kill -TERM 0; wait "$child"; exit 143' TERM
 child=$!
 wait "$child"
 """
-"""Shell script that runs a program and forwards SIGTERM to its process group.
+"""Shell script that runs a program and forwards SIGTERM to every process of the script's process group.
 
-Without the script, only mmdebstrap would receive SIGTERM, and would wait for its children instead of ending them.
+Without the script, only the program itself would receive SIGTERM; mmdebstrap would then wait for its child processes
+instead of ending them.
 """
 
 FOLDER = Path(__file__).resolve().parents[1] / "vms"
 HOST, WIRE, QEMU, VAGRANT, KERNEL = (
     FOLDER / f"host-packages{suffix}.txt" for suffix in ("", "-wire", "-qemu", "-vagrant", "-kernel")
 )
-"""Lists of host packages: for every lab, for captures of NFS traffic, for two providers, for kernel builds."""
+"""Files that list packages for this host: for any lab, NFS captures, QEMU, Vagrant, and kernel builds."""
 INSTALL = "as root: apt-get update && apt-get install --yes --no-install-recommends"
-"""First words of a remedy for Debian and Ubuntu; other distributions have the packages under other names."""
+"""Start of the command that installs packages on Debian and Ubuntu; the names of the packages follow."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ class HostPackage:
     names: tuple[str, ...]
     """Names of alternative packages; each release of a distribution has one of them."""
     command: str | None
-    """The command that each alternative provides, or None."""
+    """The command that each alternative package provides; None if the list names no command."""
     why: str
     """What the package does for raidproof: a clause for users that follows the package's name."""
 

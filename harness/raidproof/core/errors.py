@@ -65,7 +65,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 class Status(IntEnum):
-    """Exit statuses of commands; each `raidproof.record.outcome.Outcome` has the status of the same name."""
+    """Exit statuses of raidproof; each `raidproof.record.outcome.Outcome` has the status of the same name."""
 
     PASS = 0
     FAIL = 1

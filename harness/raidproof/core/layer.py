@@ -33,7 +33,7 @@ class Machine(Protocol):
 
     @property
     def address(self) -> str:
-        """The machine's address on the lab's network."""
+        """The machine's IP address on the lab's network."""
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
@@ -62,11 +62,11 @@ class Machine(Protocol):
         """Return whether a path exists in the machine."""
 
     def require_raid6(self) -> None:
-        """Reboot the machine if its kernel has no RAID6 algorithm, so that it has one; no array may be active."""
+        """If the kernel runs without RAID6 algorithms, reboot the machine with them; no array may be active."""
 
 
 class Spec(BaseModel):
-    """Base class of specifications: immutable; an unknown field or an invalid value raises RequestError."""
+    """Base class of requested settings: immutable; an unknown field or an invalid value raises RequestError."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -80,7 +80,7 @@ class Spec(BaseModel):
 
 
 class State(BaseModel):
-    """Base class of effective states that are stored in records: immutable, without unknown fields."""
+    """Base class of observed values of the stack, which records contain: immutable, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -97,7 +97,7 @@ class Difference(State):
 
 
 def differences(asked: Mapping[str, Value], found: Mapping[str, Value]) -> tuple[Difference, ...]:
-    """Return the fields whose values differ; a field that is None in ``asked`` was not requested and never differs."""
+    """Return the fields whose requested and effective values differ, except fields with the requested value None."""
     return tuple(
         Difference(field=field, asked=value, found=found.get(field))
         for field, value in asked.items()
@@ -116,7 +116,7 @@ def require_effective(layer: str, asked: Mapping[str, Value], found: Mapping[str
 
 
 def one_of(what: str, word: Word, valid: Iterable[Word]) -> Word:
-    """Return ``word`` if it is one of the valid words; ``what`` names the setting in the message.
+    """Return ``word`` if it is one of the valid words; ``what`` names the setting in the error message.
 
     Raises:
         RequestError: the word is invalid; the message names the nearest valid word.
@@ -133,7 +133,7 @@ def power_of_two(number: int) -> bool:
 
 
 def found_in(pattern: str, text: str, what: str) -> str:
-    """Return the first group of a regular expression in the output of a tool; ``what`` names the value in the message.
+    """Return the first group of a regular expression in a tool's output; ``what`` names the value in error messages.
 
     Raises:
         RigError: no part of the output matches: the output is malformed or truncated.
@@ -144,7 +144,7 @@ def found_in(pattern: str, text: str, what: str) -> str:
 
 
 def whole_number(text: str, what: str) -> int:
-    """Return the whole number that a tool or the kernel printed; ``what`` names the value in the message.
+    """Return the whole number that a tool or the kernel printed; ``what`` names the value in the error message.
 
     Raises:
         RigError: the text has characters other than digits, or is empty.

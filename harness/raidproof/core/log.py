@@ -25,7 +25,7 @@ _step = ""
 
 @contextmanager
 def shown_on(stream: TextIO, width: int) -> Iterator[None]:
-    """Print all messages as plain lines to a stream while the body runs; ``width`` is the characters of a line."""
+    """Print all messages as plain lines to a stream during the ``with`` block; a line has ``width`` characters."""
     global console  # noqa: PLW0603  there is one screen
     before, console = console, Console(file=stream, width=width, highlight=False, force_terminal=False)
     try:
@@ -36,7 +36,7 @@ def shown_on(stream: TextIO, width: int) -> Iterator[None]:
 
 @contextmanager
 def to_file(path: Path) -> Iterator[None]:
-    """Write every message to a file while the body runs, including messages that the screen does not show."""
+    """Write every message to a file during the ``with`` block, including messages that the screen does not show."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
@@ -80,7 +80,7 @@ tell_long_waits(aside)
 
 @contextmanager
 def progress(message: str) -> Iterator[None]:
-    """On a terminal, show a spinner with the current step while the body runs; elsewhere, print the message."""
+    """On a terminal, show a spinner with the current step during the ``with`` block; elsewhere, print the message."""
     global _status, _step  # noqa: PLW0603  there is one terminal
     if _status is not None or not console.is_terminal:
         step(message)

@@ -1,6 +1,6 @@
-"""Registries of kinds of file systems, servers, faults, workloads and providers. Each kind, as XFS, is one file.
+"""Registries of kinds of file systems, servers, faults, workloads and providers. Each kind is one module.
 
-A registry imports the kinds of raidproof as modules of a folder, and the kinds of other Python distributions by entry
+A registry imports raidproof's own kinds as modules of a folder, and the kinds of other Python distributions by entry
 points of the registry's group (`importlib.metadata`). There is no other list of kinds.
 """
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """The kinds of one family, for example all file systems, by name.
 
-    ``what`` is the name of the family in messages. ``folder`` is the package whose modules contain the kinds of
-    raidproof. ``group`` is the group of entry points of other distributions; the module that an entry point names must
+    ``what`` is the name of the family in messages. ``folder`` is the package whose modules contain raidproof's own
+    kinds. ``group`` is the group of entry points of other distributions; the module that an entry point names must
     register its kinds when it is imported.
     """
 
@@ -70,7 +70,7 @@ class Registry(Generic[T]):
         return ((name, self[name]) for name in self)
 
     def load(self) -> None:
-        """Import every module of the folder and every entry point of the group, unless this was done before.
+        """Import every module of the registry's folder and every entry point of its group, unless already imported.
 
         Raises:
             RigError: an installed entry point cannot be imported; the message names its distribution.
@@ -112,7 +112,7 @@ class OneOf:
         self.default = default
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Accept an instance of ``source`` or a mapping that names a kind; serialize all fields of that kind."""
+        """Return a schema that accepts an instance of ``source`` or a mapping that names a kind."""
 
         def parse(value: Any) -> Any:
             if isinstance(value, source):

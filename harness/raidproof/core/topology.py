@@ -11,15 +11,15 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.units import MIB, Size
 
 SUBNET = "10.77.0"
-"""First three bytes of the addresses in a lab. Each lab has its own network namespace, so all labs use the same."""
+"""First three bytes of a lab's IP addresses; all labs use the same addresses, each in its own network namespace."""
 
 
 LONGEST_NAME = 11
-"""Greatest length of a machine's name: ``tap-`` and the name are the name of an interface, at most 15 bytes."""
+"""Greatest length of a machine's name in bytes: the name of its interface, ``tap-NAME``, has at most 15 bytes."""
 NO_MECHANICS = "none"
 """Name of the profile of a disk without simulated latency."""
 LONGEST_SERIAL = 20
-"""Greatest length of a disk's serial number (virtio-blk)."""
+"""Greatest length of a disk's serial number in bytes (virtio-blk)."""
 
 
 class Role(StrEnum):
@@ -110,7 +110,7 @@ class MachineSpec(BaseModel):
     address: IPv4Interface
     """Address and prefix length on the lab's network."""
     memory: Size = 768 * MIB
-    """Bytes."""
+    """Size of the machine's memory in bytes."""
     cpus: int = Field(default=1, ge=1, le=64)
     numa_nodes: int = Field(default=1, ge=1, le=8)
     """Number of NUMA nodes, each with an equal number of CPUs."""
@@ -150,11 +150,11 @@ class DiskSpec(BaseModel):
 
     serial: str = Field(pattern=rf"^[A-Za-z0-9_-]{{1,{LONGEST_SERIAL}}}$")
     size: Size
-    """Bytes."""
+    """Size of the disk in bytes."""
     profile: str | None = None
     """The simulated drive: the name of a file in ``disk/profiles``, or the path of a TOML file; None: no latency."""
     placement: Literal["spread", "outer"] = "spread"
-    """Addresses of the simulated drive that the disk occupies: all over the drive, or only the first (outer edge)."""
+    """Part of the simulated drive that the disk occupies: ``spread``, all of the drive; ``outer``, its outer edge."""
     controller: str | None = None
     """Name of the controller to which the disk is attached; None means no controller."""
     old_data: bool = True
@@ -228,7 +228,7 @@ def server_and_clients(
 ) -> Topology:
     """Return the topology of a lab: one server, its disks ``disk0``, ``disk1``, ..., and clients ``client1``, ...
 
-    ``disk_size`` is the bytes of each disk, ``memory`` the bytes of each machine.
+    ``disk_size`` is the size of each disk in bytes, ``memory`` the size of each machine's memory in bytes.
     """
     platform = platform or Platform()
     return Topology(

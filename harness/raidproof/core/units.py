@@ -34,11 +34,11 @@ def format_size(size_bytes: int) -> str:
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
-"""A pydantic field in bytes that also accepts ``"64KiB"``."""
+"""Type of a pydantic field in bytes, which also accepts text such as ``"64KiB"``."""
 
 
 def _in_largest_unit(number: int, factors: dict[str, int]) -> str:
-    """Return a number of the last, smallest unit as text in the first unit that divides the number exactly."""
+    """Return a number of the smallest unit as text in the largest unit of ``factors`` that divides it exactly."""
     *_, smallest = factors
     name = next((name for name, factor in factors.items() if number and number % factor == 0), smallest)
     return f"{number // factors[name]}{name}"
@@ -52,7 +52,7 @@ _NANOSECONDS = {"ns": 1, "us": 10**3, "\N{MICRO SIGN}s": 10**3, "ms": 10**6, "s"
 def _scaled(text: str, factors: dict[str, int]) -> int | None:
     """Return text such as ``1.5ms`` as a whole number of the smallest unit; None if this is impossible.
 
-    ``factors`` is the size of each unit in the smallest unit, by its name in lower case.
+    ``factors`` maps the name of each unit, in lower case, to its size in the smallest unit.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\S+)", text.strip())
     if match is None or (factor := factors.get(match.group(2).lower())) is None:
@@ -69,7 +69,7 @@ def _number(value: object, smallest: str, factors: dict[str, int]) -> int | None
 
 
 def _parse(value: object, what: str, smallest: str, factors: dict[str, int], examples: str) -> int:
-    """Return a value as `_number` does; raise RequestError, with ``what`` and ``examples``, for any other value."""
+    """Return the result of `_number`; if it is None or negative, raise RequestError with ``what`` and ``examples``."""
     number = _number(value, smallest, factors)
     if number is None or number < 0:
         raise RequestError(f"not a {what}: {value!r}", remedy=f"write for example {examples}")
@@ -94,7 +94,7 @@ def format_rate(bits_per_s: int) -> str:
 
 
 Rate = Annotated[int, BeforeValidator(parse_rate)]
-"""A pydantic field in bits per second that also accepts ``"1Gbit"``."""
+"""Type of a pydantic field in bits per second, which also accepts text such as ``"1Gbit"``."""
 
 
 def parse_duration(text: str | int) -> int:
@@ -112,4 +112,4 @@ def format_duration(nanoseconds: int) -> str:
 
 
 Duration = Annotated[int, BeforeValidator(parse_duration)]
-"""A pydantic field in nanoseconds that also accepts ``"100us"``."""
+"""Type of a pydantic field in nanoseconds, which also accepts text such as ``"100us"``."""

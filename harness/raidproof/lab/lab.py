@@ -13,7 +13,7 @@ from raidproof.machine.machine import Machine
 
 
 class Provenance(ABC):
-    """What reports state about the way in which a lab's machines are created."""
+    """Facts for reports about the provider of a lab's machines: limits, notes, and the programs of this host."""
 
     @property
     @abstractmethod
@@ -27,7 +27,7 @@ class Provenance(ABC):
 
     @property
     def programs(self) -> dict[str, tuple[str, ...]]:
-        """The command of each program of this host that takes part in the simulation, by the program's name."""
+        """The command, without options, of each program of this host that runs a part of the lab, by name."""
         return {}
 
 
@@ -108,7 +108,7 @@ def side_by_side(actions: Sequence[Callable[[], object]]) -> None:
     """Run actions concurrently, each in a thread; raise the first failure.
 
     After a failure or an interruption, this function does not wait for the other actions: the caller then closes the
-    namespace of the lab, which ends them.
+    namespace of the lab, which ends these actions.
     """
     executor = ThreadPoolExecutor(max_workers=max(1, len(actions)))
     try:

@@ -26,17 +26,17 @@ ENTRY = "lab.json"
 """Name of the file with the `LabEntry`, in the directory of each lab."""
 LOCK = ".lock"
 LONGEST_PATH = LONGEST_SOCKET_PATH - len("/vhost-.sock") - LONGEST_SERIAL
-"""Greatest length of the path of a lab's directory in bytes: the paths of its sockets must fit (unix(7))."""
+"""Greatest length of the path of a lab's directory in bytes: the lab's socket paths must fit in sun_path (unix(7))."""
 KILL_DEADLINE_S = 10.0
 """Seconds to wait for the end of a process after SIGKILL."""
 
 
 _STATE, _STARTED = 0, 19
-"""Indices of state and start time (fields 3 and 22 of /proc/PID/stat) among the fields after the name (proc(5))."""
+"""Indices of state and start time (fields 3 and 22 of /proc/PID/stat) after the program's name (proc(5))."""
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat after the name; raise ProcessLookupError if the process does not exist."""
+    """Return the fields of /proc/PID/stat after the program's name; raise ProcessLookupError if no process has it."""
     try:
         # The name, in parentheses, may contain spaces and parentheses.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -95,7 +95,7 @@ class ProcessIdentity(BaseModel):
 
 
 class LabEntry(BaseModel):
-    """The description of a lab in its directory: its topology, and the processes on which its life depends."""
+    """The description of a lab in the lab's directory: the topology, and the processes whose end ends the lab."""
 
     harness: ProcessIdentity
     """The process that created the lab."""
@@ -103,9 +103,9 @@ class LabEntry(BaseModel):
     """Process 1 of the lab's PID namespace: when it ends, the kernel ends every process of the lab."""
     topology: Topology | None = None
     kept: bool = False
-    """Whether the lab continues after the process that created it."""
+    """Whether the lab continues after the end of the process that created it."""
     keys: tuple[str, str, str, str] | None = None
-    """SSH keys of a kept lab for `raidproof shell`: private and public key of the user, then of the machines."""
+    """SSH keys of a kept lab for `raidproof shell`: the user's private and public key, then those of the machines."""
 
     @property
     def lab_keys(self) -> LabKeys | None:
@@ -116,12 +116,12 @@ class LabEntry(BaseModel):
 
     @property
     def running(self) -> bool:
-        """Whether the process that created the lab is running or, for a kept lab, its keeper."""
+        """Whether the process that created the lab is running or, for a kept lab, process 1 of its PID namespace."""
         return (self.kept and self.keeper is not None and self.keeper.alive) or self.harness.alive
 
 
 def labs_directory() -> Path:
-    """Return the directory of this user's labs, created if it does not exist.
+    """Return the directory that contains the directories of this user's labs; create it if it does not exist.
 
     Raises:
         RequestError: the path of the directory is too long for the sockets of a lab.
@@ -136,13 +136,15 @@ def labs_directory() -> Path:
         )
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink() or path.lstat().st_uid != os.getuid():
-        raise RigError(f"{path} is owned by another user or is a link", remedy="set TMPDIR to a directory of your own")
+        raise RigError(
+            f"{path} is owned by another user or is a symbolic link", remedy="set TMPDIR to a directory of your own"
+        )
     return path
 
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Exclude other processes that create, read or list labs; if this process ends, the kernel releases the lock."""
+    """During the ``with`` block, hold a lock that prevents other processes from creating, reading or listing labs."""
     with (directory / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -150,13 +152,13 @@ def _locked(directory: Path) -> Iterator[None]:
 
 @dataclass
 class LabDirectory:
-    """The directory of one lab."""
+    """The directory of one lab; the file `ENTRY` in it describes the lab."""
 
     path: Path
 
     @classmethod
     def create(cls) -> Self:
-        """Create the directory of a new lab, with an entry that names this process.
+        """Create the directory of a new lab, with a `LabEntry` that names this process as creator.
 
         Raises:
             RequestError, RigError: as for `labs_directory`.
@@ -179,7 +181,7 @@ class LabDirectory:
 
     @property
     def entry(self) -> LabEntry | None:
-        """The lab's entry, or None.
+        """The lab's `LabEntry`, read from the directory, or None.
 
         None: the lab was removed, or the process that created the lab was killed before it wrote the entry.
 
@@ -208,7 +210,7 @@ class LabDirectory:
         self._write(entry.model_copy(update=changes))
 
     def register(self, keeper_pid: int, topology: Topology) -> None:
-        """Store the lab's topology, and the identity of its keeper, the process whose end ends the lab."""
+        """Store the lab's topology, and the identity of the keeper: process 1 of the lab's PID namespace."""
         self._update(keeper=ProcessIdentity.of(keeper_pid), topology=topology)
 
     def mark_kept(self, keys: LabKeys) -> None:
@@ -231,7 +233,7 @@ class LabDirectory:
 def all_labs() -> list[LabDirectory]:
     """Return every lab of this user, running or left behind.
 
-    A lab without an entry was left by a process that was killed while creating it: `LabDirectory.create` holds the
+    A lab without a `LabEntry` was left by a process that was killed while creating it: `LabDirectory.create` holds the
     lock until the entry is written.
     """
     directory = labs_directory()
@@ -247,7 +249,7 @@ def collect(*, kept: bool = False) -> Iterator[str]:
     for lab in all_labs():
         yield from _lab(lab, kept=kept)
     yield from (f"removed {what}" for what in cache.sweep())
-    yield from (f"removed {path}, a folder of a killed test boot" for path in _trials())
+    yield from (f"removed {path}, the folder of a test boot of a kernel that was killed" for path in _trials())
 
 
 def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
@@ -280,12 +282,12 @@ def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
 def _why(entry: LabEntry) -> str:
     """Return why a lab that is not running is removed."""
     if entry.kept:
-        return "it was kept, but its keeper has ended"
-    return f"process {entry.harness.pid}, which created it, was killed"
+        return "the lab was kept, but the process that keeps its namespaces has ended"
+    return f"process {entry.harness.pid}, which created the lab, was killed"
 
 
 def _trials() -> Iterator[Path]:
-    """Remove the folders of killed test boots of kernels, recognized by their age, and yield their paths."""
+    """Remove folders that are older than any running test boot of a kernel can be, and yield the folders' paths."""
     now = wall_clock().timestamp()
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")):
         status = path.lstat()

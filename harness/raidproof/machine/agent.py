@@ -22,17 +22,17 @@ SHOWN = 100
 """Greatest number of characters of a command in the message about a long wait."""
 
 SOURCE = Path(program.__file__).read_bytes()
-"""The source of the agent's program."""
+"""The Python source of the agent, the program that runs in the machine."""
 ARGV = ("python3", "-ISc", program.START.format(len(SOURCE)))
 """The command that starts the agent in a machine; options -I and -S of Python halve the time of the start."""
 LOOK_S = 0.5
 """Seconds between two checks of a waiting thread whether its deadline has passed."""
 STATUS_S = 1.0
-"""Seconds between the end of the agent's output and the arrival of its exit status, at most."""
+"""Greatest number of seconds between the end of the agent's output and the arrival of the agent's exit status."""
 SIGNAL = 128
 """Offset between a signal's number and the status that a shell reports for a command ended by the signal."""
 KILL_S = 1.0
-"""Seconds for sending the request to kill a command; the machine may have no power."""
+"""Greatest number of seconds for sending the request to kill a command, since the machine may have no power."""
 
 
 class RemoteCommand(Protocol):
@@ -47,7 +47,7 @@ class RemoteCommand(Protocol):
         """Whether the command's exit status has arrived, or the connection has ended."""
 
     def feed(self, data: bytes) -> None:
-        """Send data to the command's standard input, and keep it open; do nothing if the connection has ended."""
+        """Send data to the command's standard input, which stays open; do nothing if the connection has ended."""
 
     def close_input(self) -> None:
         """Close the command's standard input."""
@@ -75,7 +75,7 @@ class ChannelCommand:
         return self.channel.exit_status_ready() or self.channel.closed
 
     def feed(self, data: bytes) -> None:
-        """Send data to the command's standard input, and keep it open; do nothing if the connection has ended."""
+        """Send data to the command's standard input, which stays open; do nothing if the connection has ended."""
         with suppress(OSError):
             self.channel.sendall(data)
 
@@ -144,7 +144,7 @@ class Request:
     def __init__(self, number: int) -> None:
         self.number = number
         self.began, self.over = threading.Event(), threading.Event()
-        """Set when the request's command has started; set when the answer has arrived or the agent has ended."""
+        """``began``: the request's command has started. ``over``: the answer has arrived, or the agent has ended."""
         self.done: list[dict[str, Any]] | None = None
         """The result of each step; None if no answer has arrived."""
         self.failed: str | None = None
@@ -184,7 +184,7 @@ class Request:
 
 
 class Agent:
-    """The connection to an agent in a machine. A thread receives the agent's frames until the channel is closed."""
+    """The connection to an agent in a machine. A thread receives the agent's messages until the connection ends."""
 
     def __init__(self, where: str, channel: paramiko.Channel) -> None:
         """Take ``channel``, on which `ARGV` has been started in the machine ``where``."""
@@ -195,7 +195,7 @@ class Agent:
         self._sending, self._lock = threading.Lock(), threading.Lock()
         self._numbers = count(1)
         self.ready = Request(0)
-        """The start of the agent, as a request: over when the agent accepts requests or has ended."""
+        """A request that stands for the agent's start: it is over when the agent accepts requests or has ended."""
         self._requests = {0: self.ready}
         self.end: str | None = None
         """The reason why the agent accepts no more requests; None while the agent accepts requests."""
@@ -349,7 +349,7 @@ class AgentCommand:
         return self._request.over.is_set()
 
     def feed(self, data: bytes) -> None:
-        """Send data to the command's standard input, and keep it open; do nothing if the connection has ended."""
+        """Send data to the command's standard input, which stays open; do nothing if the connection has ended."""
         with suppress(RigError):
             self._agent.tell(self._request, "feed", Deadline.after(DEFAULT_DEADLINE_S), data)
 

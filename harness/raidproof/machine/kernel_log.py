@@ -15,14 +15,14 @@ RING = ["dmesg", "--raw"]
 TASKS = ["ps", "-eo", "pid,stat,wchan:32,time,args"]
 """Command that prints the state, wait channel and CPU time of each process."""
 TASKS_S = 5.0
-"""Seconds for `TASKS` after a failure, when the machine may hang."""
+"""Deadline of the command `TASKS` in seconds after a failure, when the machine may hang."""
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
 WAITING_TASKS_S = 10.0
-"""Seconds for `TASKS` in `stuck_tasks`."""
+"""Deadline of the command `TASKS` in seconds, when `stuck_tasks` runs it."""
 STILL_S = 5.0
 """Seconds without progress of a process and of the disks after which the process counts as hung.
 
-The slowest request of a simulated drive takes less.
+The slowest request of a simulated drive takes less time.
 """
 
 
@@ -45,7 +45,7 @@ class Moment:
     boot: int | str | None
     """Number of the boot, from 1; for a machine without a console, the boot_id, or None while the machine is off."""
     place: int
-    """Bytes in the boot's console log; without a console, the time stamp of the last message in microseconds."""
+    """Byte offset in the boot's console log; without a console, the time stamp of the last message in microseconds."""
 
 
 def moment(machine: Machine) -> Moment:
@@ -58,7 +58,7 @@ def moment(machine: Machine) -> Moment:
 def said_since(machine: Machine, since: Moment) -> str:
     """Return a machine's kernel messages since a position.
 
-    For a machine without a console, only messages of the running boot are known; while the machine is off, none.
+    For a machine without a console, only messages of the running boot are returned; while the machine is off, none.
     """
     if isinstance(since.boot, int):
         first, *later = machine.consoles[since.boot - 1 :]
@@ -79,7 +79,7 @@ def said_until_off(machine: Machine, since: Moment) -> str | None:
 
 
 def keep_tasks(machine: Machine) -> None:
-    """Save the output of `TASKS` beside the machine's console log; do nothing if the machine does not answer."""
+    """Save the process list (`TASKS`) beside the machine's console log; do nothing if the machine does not answer."""
     # Not sysrq-t, which crashes User-mode Linux by an invalid read (print_worker_info in kernel/workqueue.c).
     with suppress(RigError):
         tasks = machine.succeed(TASKS, deadline_s=TASKS_S)
@@ -97,7 +97,7 @@ def _ring(machine: Machine) -> list[str]:
 
 
 def waiting(listed: str) -> frozenset[str]:
-    """Return the lines of `TASKS` about processes in uninterruptible sleep (state D), without kernel threads."""
+    """Return the lines of `TASKS` output ``listed`` about user processes in uninterruptible sleep (state D)."""
     lines = (line.split(None, 4) for line in listed.splitlines()[1:])
     return frozenset(
         " ".join(words) for words in lines if len(words) == 5 and words[1][0] == "D" and words[4][0] != "["

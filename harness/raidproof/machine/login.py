@@ -54,7 +54,7 @@ class LabKeys:
 
     @classmethod
     def generate(cls) -> "LabKeys":
-        """Generate both key pairs of a new lab."""
+        """Generate the user's key pair and the host key pair of a new lab."""
         return cls(user=KeyPair.generate(), host=KeyPair.generate())
 
 
@@ -69,7 +69,7 @@ class Login(Protocol):
         """
 
     def authenticate(self, client: paramiko.SSHClient, way: Way, timeout_s: float) -> None:
-        """Log in over the connection ``way``; reject unknown host keys. ``timeout_s`` limits each step."""
+        """Log in over the connection ``way``; reject unknown host keys. Each step may take ``timeout_s`` seconds."""
 
     def command(self, argv: Sequence[str]) -> str:
         """Return the text that makes the login shell of the SSH server run ``argv`` as root; each word is quoted."""
@@ -82,7 +82,7 @@ def as_root(argv: Sequence[str]) -> str:
 
 
 def connect_in_lab(make_socket: Callable[[], socket.socket], address: str, port: int = 22) -> socket.socket:
-    """Return a new connection on the lab's network; ``make_socket`` returns a TCP socket there.
+    """Return a new TCP connection on the lab's network; ``make_socket`` returns a TCP socket in this network.
 
     Raises:
         OSError: the address did not accept the connection.

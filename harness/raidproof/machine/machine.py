@@ -17,7 +17,7 @@ from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.transport import Transport
 
 SHOWN = 80
-"""Bytes of a file from which on the log has only the number of bytes, not the content."""
+"""Size in bytes of a written file, from which on the log states the size, not the content."""
 OWN_POWEROFF = ("/sbin/raidproof-poweroff",)
 """Command that powers off a machine with raidproof's init."""
 BOOT_DEADLINE_S = 150.0
@@ -113,7 +113,7 @@ class Remote:
         return self._resolve([path]) != [None]
 
     def require_raid6(self) -> None:
-        """Reboot the machine if its kernel has no RAID6 algorithm, so that it has one; no array may be active."""
+        """If the kernel runs without RAID6 algorithms, reboot the machine with them; no array may be active."""
 
     def _read(self, paths: Sequence[str]) -> list[bytes | str]:
         begun = now_ns()
@@ -150,9 +150,9 @@ class Cut:
     """
     policy: CutPolicy
     seed: int
-    """Seed of the random choices of the policy."""
+    """Seed of the random choices of the cut policy."""
     cut_results: tuple[CutResult, ...] = ()
-    """The result of the cut for each member's cache."""
+    """For each member: what the cut did to the data in its volatile cache."""
 
 
 class Power(Protocol):
@@ -265,7 +265,7 @@ class Machine(Remote):
 
         Raises:
             RigError: the machine ended during the boot, or its boot_id did not change.
-            DeadlineExceeded: SSH does not work, or the start-up has not finished.
+            DeadlineExceeded: at the deadline, SSH does not work or the start-up has not finished.
         """
         deadline, begun = Deadline.after(deadline_s), now_ns()
         self.power.on()
@@ -318,11 +318,11 @@ class Machine(Remote):
             RequirementMissing: the machine's image lacks the program.
         """
         if not self.run(["which", program]).ok:
-            remedy = "add its package to the recipe of the machine's image, in vms/images"
+            remedy = f"add the package of {program} to the recipe of the machine's image, in vms/images"
             raise RequirementMissing(f"{self.name} has no {program}", remedy=remedy)
 
     def require_raid6(self) -> None:
-        """Reboot the machine if its kernel has no RAID6 algorithm, so that it has one; no array may be active."""
+        """If the kernel runs without RAID6 algorithms, reboot the machine with them; no array may be active."""
         if not self.power.raid6:
             self.power.raid6 = True
             self.shutdown()

@@ -126,7 +126,7 @@ class Transport:
         running = self._agent_for(purpose, deadline)
         if running is None:
             raise RequirementMissing(
-                f"{self.where}: cannot {purpose}: the machine cannot run the agent: {self._no_agent}",
+                f"{self.where}: cannot {purpose}: the machine cannot run raidproof's agent: {self._no_agent}",
                 remedy="install python3, version 3.9 or newer, in the machine",
             )
         return running
@@ -145,7 +145,7 @@ class Transport:
             except NoAgent as error:
                 self._no_agent = str(error)
                 logger.warning(
-                    "%s: cannot run the agent; each command uses an SSH channel of its own: %s", self.where, error
+                    "%s: cannot run raidproof's agent; each command uses its own SSH channel: %s", self.where, error
                 )
             return self._agent
 
@@ -161,7 +161,7 @@ class Transport:
         return ChannelCommand(self.where, argv, channel)
 
     def session(self, deadline: Deadline, purpose: str) -> paramiko.Channel:
-        """Return a new SSH channel; one call that sends blocks at most until the deadline.
+        """Return a new SSH channel; a call that sends data on the channel waits at most until the deadline.
 
         Raises:
             RigError: no SSH connection is open, or it broke; the message contains ``purpose``.
@@ -176,8 +176,8 @@ class Transport:
     def forward(self, connect: Callable[[], socket.socket]) -> int:
         """Let the machine listen on a free port of its loopback address, and return the port.
 
-        Data that arrives there is sent to a socket that ``connect`` returns for each connection. A new forwarding
-        replaces an earlier one. The end of the SSH connection ends the forwarding.
+        Each connection to the port is forwarded: its data is sent to a new socket that ``connect`` returns. A new
+        forwarding replaces an earlier one. The end of the SSH connection ends the forwarding.
 
         Raises:
             RigError: no SSH connection is open.
@@ -222,7 +222,7 @@ class Transport:
 
 
 def _carry(channel: paramiko.Channel, connect: Callable[[], socket.socket]) -> None:
-    """Send the data that arrives on a channel to a new socket of ``connect``, until either side ends."""
+    """Send the data that arrives on a channel to a new socket that ``connect`` returns, until either side ends."""
     with suppress(OSError, EOFError), connect() as target:
         while data := channel.recv(CHUNK):
             target.sendall(data)

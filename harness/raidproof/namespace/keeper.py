@@ -27,13 +27,13 @@ MAX_PACKET = 1 << 16
 END_DEADLINE_S = 10.0
 """Seconds to wait for the end of a process after SIGKILL."""
 READY = b"ready"
-"""Sent on the lifeline once the keeper accepts requests."""
+"""Message that the keeper sends on the lifeline socket as soon as it accepts requests."""
 BLACKHOLE, BLACKHOLE_HANDLE, TC_H_ROOT = "blackhole", 0x10000, 0xFFFFFFFF
 """A qdisc that drops and counts all packets; part of every kernel with queues (net/sched/sch_blackhole.c)."""
 
 
 class Keeper:
-    """The state of the keeper. Each public method except `reap` executes one kind of request and returns the reply."""
+    """The state of process 1 of a lab's namespaces. Each public method except `reap` executes one kind of request."""
 
     def __init__(self) -> None:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -44,7 +44,7 @@ class Keeper:
     def spawn(
         self, fds: Sequence[int], argv: list[str], environment: dict[str, str], directory: str
     ) -> dict[str, Any]:
-        """Start a program after setsid(2); the single descriptor becomes its standard output and error."""
+        """Start a program after setsid(2); the single descriptor in ``fds`` becomes its standard output and error."""
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -108,7 +108,7 @@ class Keeper:
         return {}
 
     def gate(self, _: Sequence[int], name: str, *, deaf: bool, mute: bool) -> dict[str, Any]:
-        """Let a bridge port drop or pass frames to its machine (``deaf``) and frames from its machine (``mute``)."""
+        """Make a bridge port drop or pass frames: ``deaf`` drops frames to its machine, ``mute`` frames from it."""
         with IPRoute() as ip:
             index = ip.link_lookup(ifname=name)[0]
             shut = any(one.get_attr("TCA_KIND") == BLACKHOLE for one in ip.get_qdiscs(index))
@@ -122,7 +122,7 @@ class Keeper:
             return {"mute": bool(port.get_attr("IFLA_BRPORT_LOCKED"))}
 
     def traffic(self, _: Sequence[int], name: str) -> dict[str, Any]:
-        """Return the numbers of frames of an interface: sent to its machine, received from it, dropped by `gate`."""
+        """Return the numbers of frames of an interface: sent to its machine, received from it, dropped."""
         with IPRoute() as ip:
             index = ip.link_lookup(ifname=name)[0]
             counted = ip.get_links(index)[0].get_attr("IFLA_STATS64")

@@ -22,11 +22,11 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.namespace.keeper import MAX_PACKET, READY
 
 START_DEADLINE_S = 20.0
-"""Seconds to wait until a started keeper is ready."""
+"""Seconds to wait until the keeper, process 1 of a lab's namespaces, accepts requests."""
 ANSWER_DEADLINE_S = 20.0
-"""Seconds to wait for the keeper's reply to a request."""
+"""Seconds to wait for the reply of the keeper, process 1 of a lab's namespaces, to a request."""
 END_DEADLINE_S = 5.0
-"""Seconds to wait for the end of the keeper after the lifeline was closed."""
+"""Seconds to wait for the end of the keeper, process 1 of a lab's namespaces, after closing the lifeline socket."""
 
 _UCRED = struct.Struct("3i")
 """struct ucred: process, user and group ID (unix(7))."""
@@ -35,7 +35,7 @@ _UCRED = struct.Struct("3i")
 def unshare_command(
     directory: Path, lifeline: int, *, root: bool, folders: Mapping[Path, Path] = MappingProxyType({})
 ) -> list[str]:
-    """Return the command that starts a keeper in new namespaces (unshare(1)); ``lifeline`` is an open descriptor.
+    """Return the command that starts a keeper in new namespaces (unshare(1)); closing ``lifeline`` ends it.
 
     ``folders`` maps a folder of this host to the folder that the processes of the lab see in its place.
     """
@@ -64,7 +64,7 @@ class Refused(RigError):
     """The keeper replied to a request with an error."""
 
     def __init__(self, verb: str, reason: str, number: int) -> None:
-        super().__init__(f"request {verb!r} to the lab's keeper failed: {reason}")
+        super().__init__(f"request {verb!r} to the process that keeps the lab's namespaces failed: {reason}")
         self.reason = reason
         self.errno = number
 
@@ -94,7 +94,7 @@ class Namespace:
         for place in self._folders:
             if self.directory.resolve().is_relative_to(place.resolve()):
                 raise RequestError(
-                    f"the lab hides {place} of this host, so its directory must not be there: {self.directory}",
+                    f"the lab mounts a folder over {place}, so its own directory must be elsewhere: {self.directory}",
                     remedy=f"set TMPDIR to a folder outside of {place}, for example /tmp",
                 )
         # Whenever this process ends, the kernel closes its end of the socket pair, which ends the keeper.
@@ -128,8 +128,9 @@ class Namespace:
             if lifeline.recv(16) == READY:
                 return
         output = (self.directory / "keeper.log").read_text(errors="replace").strip().splitlines()
+        cause = output[-1] if output else "the process that keeps them has not started"
         raise RequirementMissing(
-            f"cannot create the namespaces of a lab: {output[-1] if output else 'the keeper does not answer'}",
+            f"cannot create the namespaces of a lab: {cause}",
             remedy="run ./raidproof doctor, which prints the cause",
         )
 
@@ -145,7 +146,9 @@ class Namespace:
             connection.connect(str(self.directory / "keeper.sock"))
         except OSError as error:
             connection.close()
-            raise RigError(f"the keeper of the lab in {self.directory} does not answer: {error.strerror}") from error
+            raise RigError(
+                f"the process that keeps the lab in {self.directory} running does not answer: {error.strerror}"
+            ) from error
         self._connection = connection
 
     def __exit__(self, *_: object) -> None:
@@ -179,9 +182,11 @@ class Namespace:
                 socket.send_fds(self._connection, [json.dumps({"verb": verb, **arguments}).encode()], fds)
                 data, received, _, _ = socket.recv_fds(self._connection, MAX_PACKET, 1)
             except OSError as error:
-                raise RigError(f"the lab's keeper does not answer request {verb!r}: {error}") from error
+                raise RigError(
+                    f"the process that keeps the lab's namespaces does not answer request {verb!r}: {error}"
+                ) from error
         if not data:
-            raise RigError(f"the lab's keeper has ended; request: {verb}")
+            raise RigError(f"the process that keeps the lab's namespaces has ended; request: {verb}")
         reply: dict[str, Any] = json.loads(data)
         if "error" in reply:
             raise Refused(verb, reply["error"], reply["errno"])
@@ -264,10 +269,10 @@ class Namespace:
         return Traffic(reply["to"], reply["from"], reply["dropped"])
 
     def end(self, pid: int) -> None:
-        """Kill a process that a daemon of the namespace started; ``pid`` is its number in the lab's PID namespace.
+        """Kill a process that a daemon of the lab started; ``pid`` is the process's PID in the lab's PID namespace.
 
         Raises:
-            RigError: no process of the lab has this number, or the process does not end.
+            RigError: no process of the lab has this PID, or the process does not end.
         """
         self._ask("end", pid=pid)
 
@@ -290,7 +295,7 @@ class Traffic:
     come: int
     """Frames received from the machine, including frames that the bridge then dropped."""
     dropped: int
-    """Frames to the machine that were dropped since the last `Namespace.gate` that drops them."""
+    """Frames to the machine that were dropped since `Namespace.gate` was last called with ``deaf``."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +312,7 @@ class Process:
 
     @property
     def status(self) -> int | None:
-        """The program's exit status, or minus the signal that ended it; None while the program is running."""
+        """The program's exit status, or -N if signal N ended the program; None while the program is running."""
         reply, _ = self.namespace._ask("poll", pid=self.pid)
         status: int | None = reply["status"]
         return status

@@ -10,15 +10,15 @@ from raidproof.namespace import Namespace, Traffic
 
 BRIDGE = "lab"
 PROBE_S = 1.0
-"""Seconds that a probe waits for an answer; on a working network, an answer takes 1 ms."""
+"""Seconds that a probe (a TCP connection attempt) waits for an answer; on a working network, an answer takes 1 ms."""
 DISCARD = 9
 """TCP port of the discard service, which no machine runs: the kernel of the machine answers a probe by a reset."""
 MEND_DEADLINE_S = 30.0
 """Seconds to wait for an answer of a reconnected machine; the renewal of a stale ARP entry takes some seconds."""
 STILL_S = 0.05
-"""Seconds without a frame to a machine after which the machine has read all frames sent before the cut."""
+"""Seconds without a frame to a machine after which it has read all frames sent before its network was cut."""
 STILL_DEADLINE_S = 10.0
-"""Seconds to wait until a machine has read all frames sent before the cut."""
+"""Seconds to wait until a machine has read all frames sent before its network was cut."""
 
 
 def tap_name(machine: str) -> str:
@@ -118,5 +118,5 @@ class Port:
         return self.traffic().to == before.to
 
     def _gate(self, way: Way | None) -> None:
-        """Drop the frames of a direction; None drops no frames."""
+        """Drop the machine's frames of a direction at the bridge; for None, pass all frames."""
         self.namespace.gate(tap_name(self.machine), deaf=way in {Way.BOTH, Way.TO}, mute=way in {Way.BOTH, Way.FROM})

@@ -50,7 +50,7 @@ from raidproof.verdict.kernel_log import judge_kernel_logs
 from raidproof.workload.history import History
 
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
-"""The member disks of the lab that scenarios share."""
+"""Serial numbers of the member disks of the lab that scenarios share."""
 DISK_SIZE = 288 * MIB
 """Bytes of each disk. An array with the capacity of two disks is large enough for XFS."""
 LEDGER_SECONDS = 1.0
@@ -58,12 +58,12 @@ LEDGER_SECONDS = 1.0
 TIMEO_S = 3.0
 """Seconds after which a client repeats a request without a reply (option timeo); the default is 60 s (nfs(5))."""
 ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Folders of mkfs and ip, which the PATH of ordinary users may lack."""
+"""Folders of the programs mkfs and ip, which the PATH of ordinary users may lack."""
 
 CURRENT_RUN = pytest.StashKey[Run]()
 """Key of pytest's stash for the run that all scenarios share; stored when the first scenario needs the run."""
 PLANS = pytest.StashKey["Plans"]()
-"""Key of pytest's stash for the runs of plans."""
+"""Key of pytest's stash for the `Plans` object with the runs of the plans whose cells scenarios measure."""
 
 ERRORS: dict[Outcome, type[RaidproofError]] = {
     Outcome.FAIL: ProductError,
@@ -117,17 +117,17 @@ class CrashTestResult:
     def __init__(self, record: CrashTestRecord, observations: Path) -> None:
         self.record = record
         self.observations = observations
-        """Folder with the evidence of the crash test: histories and what was read back."""
+        """Folder with the evidence of the crash test: the histories of operations, and the data read back."""
 
     def must_pass(self) -> Self:
-        """Assert that the crash test passed: the requested options' promises were kept, or a control gave its result.
+        """Assert that the crash test passed: the promises of its options were kept, or a control gave its result.
 
         Raises:
             ProductError: a promise was broken.
             RigError: the rig failed.
-            RequirementMissing: this machine or a guest lacks something that the crash test needs.
+            RequirementMissing: this host or a machine of the lab lacks something that the crash test needs.
             ControlFailed: the crash test was a control and did not give its expected result.
-            Inconclusive: the crash test showed nothing either way.
+            Inconclusive: the crash test showed neither that a promise was broken nor that all were kept.
         """
         __tracebackhide__ = True
         if self.record.outcome is not Outcome.PASS:
@@ -171,8 +171,8 @@ class CrashTestResult:
     def went_on(self, client: str) -> bool:
         """Return whether a client began an operation after the fault and received its acknowledgement.
 
-        The time of arrival does not show this: a worker reports an acknowledgement together with its next operation,
-        so that the report of an operation before the fault may arrive after the fault.
+        The arrival time of a report does not show this: a worker reports an acknowledgement together with its next
+        operation, so that the report of an operation before the fault may arrive after the fault.
         """
         history = History.read(self.observations / "history")
         workers = {worker["number"] for worker in self.record.workers if worker["client"] == client}
@@ -181,7 +181,7 @@ class CrashTestResult:
 
     @property
     def lost(self) -> int:
-        """Number of acknowledged operations that are missing: the larger of the numbers on server and client."""
+        """Number of acknowledged operations that are missing: the larger of the numbers found on server and client."""
         places = (self.record.on_server, self.record.on_client)
         return max((evidence.lost_total for evidence in places if evidence), default=0)
 
@@ -357,7 +357,7 @@ def name_of(node: str) -> str:
 
 @contextmanager
 def _on_this_host() -> Iterator[None]:
-    """Check that this host can run labs; while the body runs, let signals raise KeyboardInterrupt."""
+    """Check that this host can run labs; during the ``with`` block, let signals raise KeyboardInterrupt."""
     with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
         environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
         doctor.require_host()
@@ -418,7 +418,7 @@ class Explored:
         self.source = source
         """The crash test that was explored."""
         self.page = page
-        """Path of the HTML page of the exploration."""
+        """Path of the HTML report of the exploration."""
 
     def must_keep_every_promise(self) -> Self:
         """Assert that no checked crash state lacks an acknowledged operation.

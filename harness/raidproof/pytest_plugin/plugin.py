@@ -37,7 +37,7 @@ LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
 """Key of pytest's stash, in the main process, for the lines that the workers report about their runs."""
 _OUTPUT = "raidproof"
-"""Key of a worker's lines in the dictionary that pytest-xdist sends to the main process."""
+"""Key of a worker's lines about its runs, in the dictionary that pytest-xdist sends to the main process."""
 _LOCK = "raidproof-alone.lock"
 """Name of the file that scenarios of all workers lock: shared or, with the marker ``alone``, exclusively."""
 
@@ -88,7 +88,7 @@ def put_in_order(items: list[pytest.Item]) -> None:
 
 @contextmanager
 def alone_or_shared(item: pytest.Item) -> Iterator[None]:
-    """Wait until a scenario may run, and hold the lock while the body runs.
+    """Wait until a scenario may run, and hold the file lock `_LOCK` during the ``with`` block.
 
     A scenario with the marker ``alone`` waits until no other scenario runs; any other scenario waits until no scenario
     with the marker runs. Without workers of pytest-xdist, scenarios run one after the other and need no lock.
@@ -136,7 +136,7 @@ class Workers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Store the lines that a worker sends at its end; a killed worker sends none."""
+        """Store the lines about runs that a worker sends at its end; a killed worker sends none."""
         lines = getattr(node, "workeroutput", {}).get(_OUTPUT, [])
         self._config.stash.setdefault(ENDS, []).extend(lines)
 
@@ -151,7 +151,7 @@ def outcome_of(error: BaseException) -> Outcome | None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add raidproof's options."""
+    """Add raidproof's options to pytest."""
     group = parser.getgroup("raidproof")
     # Options are text, as pytest-xdist passes only plain values to its workers.
     group.addoption("--results", default="results", metavar="DIR", help="folder in which runs are stored")
@@ -163,10 +163,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the markers, register the hooks of pytest-xdist, and check the options about machines."""
+    """Register the markers and the hooks of pytest-xdist, and check the options about machines."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; runs only with --exhaustive or -m {EXHAUSTIVE}")
     config.addinivalue_line("markers", f"{ALONE}: measures speed; no other scenario runs at the same time")
-    config.addinivalue_line("markers", f"{LONG}: takes minutes; workers of pytest-xdist run its file first")
+    config.addinivalue_line("markers", f"{LONG}: takes minutes; workers of pytest-xdist run the scenario's file first")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
