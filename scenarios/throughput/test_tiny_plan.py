@@ -57,7 +57,7 @@ def test_every_nfs_version_is_measured_and_keeps_its_promises_over_several_conne
     assert {cell.name: cell.lost for cell in record.cells if not (cell.lost or "").startswith("0 of ")} == {}
     for cell in record.cells:
         assert (cell.effective["export"]["lease_s"], cell.effective["export"]["grace_s"]) == (10, 10)
-        assert any("grace is 10 s, not 90" in caveat for caveat in cell.effective["caveats"])
+        assert any("grace period is 10 s, not the default 90" in caveat for caveat in cell.effective["caveats"])
 
 
 def test_a_plan_says_what_async_costs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,7 @@ def labs(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_machine_is_cut_off_and_joined_and_nothing_runs_in_it(labs: Any, fault: NetworkCut, machine: str) -> None:
     injected = fault.inject(context(labs))
     fault.heal(context(labs))
-    assert injected.proof == "both, for 0 s: no answer"
+    assert injected.proof == f"frames to and from {machine} dropped for 0 s: no answer"
     assert injected.target == machine
     assert {one.args[1] for one in labs.port.mock_calls if len(one.args) == 3} == {machine}
     labs.port.return_value.mend.assert_called_once_with()

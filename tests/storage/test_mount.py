@@ -33,7 +33,7 @@ def stats(version: str) -> str:
         ({"wsize": "3KiB"}, "round it down"),
         ({"nconnect": 0}, "1 to 16"),
         ({"nconnect": 17}, "1 to 16"),
-        ({"noac": True, "actimeo": 3}, "choose one"),
+        ({"noac": True, "actimeo": 3}, "request only one"),
         ({"noac": True, "sync": False}, "every write synchronous"),
         ({"proto": "udp"}, "CONFIG_NFS_DISABLE_UDP_SUPPORT"),
         ({"proto": "rdma"}, "no RDMA device"),

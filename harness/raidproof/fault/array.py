@@ -184,12 +184,12 @@ class _Incomplete(Fault):
     """
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare a degraded array, md's message about the member, and the write hole if the array starts dirty."""
+        """Return the effects of this fault: a missing member, md's message, and the write hole if it starts dirty."""
         explanation = WRITE_HOLE if self.starts_dirty else None
         return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
 
     def _upkeep(self, context: FaultContext) -> Upkeep:
-        """Return the maintenance of the md device that has the member.
+        """Return the object that replaces members of the md device that has this fault's member.
 
         Raises:
             RequestError: no md device has this member, or the array has a spare that would replace it at once.
@@ -230,7 +230,7 @@ class Degraded(_Incomplete):
         return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
 
     def heal(self, context: FaultContext) -> None:
-        """Add the member again, and wait until md has rebuilt it: with a bitmap, only the regions written since."""
+        """Add the member again, and wait until md has rebuilt it: with a bitmap, only regions written meanwhile."""
         array = context.stack.array
         upkeep = Upkeep.with_member(array, self.serial)
         if upkeep.md.consistency_policy == "bitmap":
@@ -250,7 +250,8 @@ class Degraded(_Incomplete):
         behind = stale(members).get(self.serial)
         if behind is None:
             raise RigError(
-                f"fault {self.name}: {self.serial} was not missing at the main fault: its superblock has the events "
+                f"fault {self.name}: {self.serial} was not missing when the crash test's main fault was "
+                "injected: its superblock has the events "
                 "of the other members"
             )
         return f"the superblock of {self.serial} is {behind} events behind"
@@ -298,7 +299,8 @@ class Rebuilding(_Incomplete):
         mine = members.get(self.serial)
         if mine is None or mine.recovery_offset is None:
             raise RigError(
-                f"fault {self.name}: the rebuild of {self.serial} had ended or not begun at the main fault: its "
+                f"fault {self.name}: the rebuild of {self.serial} had ended or not begun when the crash test's "
+                "main fault was injected: its "
                 "superblock has no recovery offset"
             )
         return f"{self.serial} is rebuilt up to sector {mine.recovery_offset}"
@@ -310,7 +312,7 @@ class _Throttled(Fault):
     kib_s: int
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare no effects: after the background work, copies and parity must be consistent."""
+        """Return the effects of this fault: none, because background work leaves copies and parity consistent."""
         return FaultEffects()
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str:  # noqa: ARG002
@@ -359,7 +361,7 @@ class Reshaping(_Throttled):
     name: ClassVar[str] = "reshaping"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare a degraded array: new members are not in sync before the reshape ends."""
+        """Return the effects of this fault: the new members are not in sync before the reshape ends."""
         return FaultEffects(member_missing=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -396,14 +398,15 @@ class Reshaping(_Throttled):
         positions = {one.reshape_position for one in members.values()}
         if not positions or None in positions:
             raise RigError(
-                f"fault {self.name}: the reshape had ended or not begun at the main fault: not all superblocks have a "
+                f"fault {self.name}: the reshape had ended or not begun when the crash test's main fault was "
+                "injected: not all superblocks have a "
                 "reshape position"
             )
         return f"the reshape has reached {', '.join(f'{position} KiB' for position in positions)}"
 
 
 def top(context: FaultContext) -> Upkeep:
-    """Return the maintenance of the md device that carries the file system.
+    """Return the object that starts and throttles work of the md device that carries the file system.
 
     Raises:
         RequestError: this md device has no redundancy.
@@ -438,18 +441,19 @@ def begun(fault: str, target: str, now: Progress, kib_s: int) -> FaultEvent:
 
 
 def not_ended(upkeep: Upkeep, kernel_log: str | None) -> str:
-    """Return the proof that the background work of an md device had not ended when the main fault was injected.
+    """Return the proof that background work of an md device had not ended when the crash test injected its main fault.
 
     ``kernel_log`` is the kernel log up to the main fault; None if it was not recorded.
 
     Raises:
-        RigError: the kernel log has a message of the end.
+        RigError: the kernel log has a message that the background work ended.
     """
     if kernel_log is None:
         return "the kernel log was not recorded"
     if ended := ended_in(kernel_log, upkeep.md):
         raise RigError(
-            f"the main fault came too late: the background work of {upkeep.md.name} had ended: {ended.strip()!r}",
+            f"the crash test's main fault was injected too late: the background work of {upkeep.md.name} had already "
+            f"ended: {ended.strip()!r}",
             remedy="use a lower rate, kib_s",
         )
     return f"the kernel log has no message that the background work of {upkeep.md.name} ended"

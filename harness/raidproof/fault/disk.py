@@ -48,7 +48,7 @@ class _Lost(_Member):
     """A fault that takes one member out of the array."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare a degraded array, and kernel messages about the member."""
+        """Return the effects of this fault: a missing member, and kernel messages about the member."""
         return FaultEffects(member_missing=True, kernel_messages=ALARMS)
 
     def heal(self, context: FaultContext) -> None:
@@ -122,7 +122,7 @@ class SecondMemberFails(_Member):
     name: ClassVar[str] = "second-member-fails"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare a degraded array with bad blocks, and the second failure as the explanation of losses."""
+        """Return the effects of this fault: missing members, bad blocks, losses that the second failure explains."""
         return _during_rebuild(SECOND_FAILED)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -174,7 +174,7 @@ class SlowMember(_Member):
     name: ClassVar[str] = "slow-member"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare no effects: a slow member excuses no failure."""
+        """Return the effects of this fault: none, because a slow member excuses no failure."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -197,7 +197,7 @@ class FlushesDropped(_Member):
     name: ClassVar[str] = "flushes-dropped"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare no effects: the disk engine's counters and write log, not the fault, explain losses."""
+        """Return the effects of this fault: none. The disk engine's counters and write log explain losses."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -244,7 +244,7 @@ class LatentSectorError(Fault):
     name: ClassVar[str] = "latent-sector-error"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare kernel messages about the member."""
+        """Return the effects of this fault: kernel messages about the member."""
         return FaultEffects(kernel_messages=ALARMS)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -286,7 +286,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
     name: ClassVar[str] = "latent-sector-during-rebuild"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare a degraded array with bad blocks, and the unreadable sectors as the explanation of losses."""
+        """Return the effects of this fault: a missing member, bad blocks, and losses that the bad sectors explain."""
         return _during_rebuild(UNREADABLE)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -329,7 +329,7 @@ class SilentCorruption(Fault):
     name: ClassVar[str] = "silent-corruption"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare changed content, which also explains losses."""
+        """Return the effects of this fault: it changes disk content, so that lost operations are expected."""
         return FaultEffects(content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -365,12 +365,13 @@ class SilentCorruption(Fault):
 class CorruptedAtRest(CleanReboot):
     """Blocks of one member change while the server is shut down; then the server starts again.
 
-    The changed blocks of 4 KiB are spread over those that begin with ``holding``. Their second halves change.
+    Of all blocks of 4 KiB that begin with ``holding``, at most ``blocks`` change, spread over the disk: the second
+    half of each gets other bytes.
     """
 
     serial: str
     holding: bytes
-    """The bytes with which a block must begin to be changed."""
+    """Only blocks that begin with these bytes may change."""
     blocks: int = 64
     """The largest number of blocks to change."""
     seed: int = 1
@@ -378,7 +379,7 @@ class CorruptedAtRest(CleanReboot):
     name: ClassVar[str] = "corrupted-at-rest"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare the effects of a reboot, and changed content, which also explains losses."""
+        """Return the effects of this fault: those of a reboot, and changed disk content, which explains losses."""
         return FaultEffects(nfsd_restarted=True, server_away=True, content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -405,7 +406,10 @@ class CorruptedAtRest(CleanReboot):
 
 
 def blocks_with(disks: EngineClient, serial: str, beginning: bytes) -> Iterator[int]:
-    """Yield the byte offsets of a member's blocks of 4 KiB that begin with these bytes, without its volatile cache."""
+    """Yield the byte offsets of a member's 4 KiB blocks that begin with these bytes.
+
+    The blocks are read from the medium of the disk; data that is only in the volatile cache is not found.
+    """
     with tempfile.TemporaryDirectory(prefix="image-") as folder:
         path = Path(folder, serial)
         disks.image(serial, path)

@@ -1,4 +1,4 @@
-"""The interface of faults, and the effects that a fault declares.
+"""The interface of faults, and the effects of a fault that verdicts take into account.
 
 A fault is a class in this folder or in another Python distribution (entry points `raidproof.faults`).
 """
@@ -41,7 +41,7 @@ class FaultEffects(BaseModel):
     With an async export, losses are then excused. Only a fault with this effect can show that a stack is safe.
     """
     client_memory_lost: bool = False
-    """Whether the target client loses its memory: the last acknowledgements that it received may be unrecorded."""
+    """Whether the target client loses its memory: the ledger may lack the last acknowledgements that it received."""
     caches: CutPolicy | None = None
     """What the volatile caches of the server's disks keep at the cut; None if the disks stay powered and keep all."""
     nfsd_restarted: bool = False
@@ -61,7 +61,7 @@ class FaultEffects(BaseModel):
     content_changed: bool = False
     """Whether the content of a member changes: a scrub must then find and repair stripes that differ."""
     explanation: Blame | None = None
-    """The blame for lost data, if the fault alone explains the loss."""
+    """The culprit and the cause that verdicts name for lost data, if the fault alone explains the loss; else None."""
 
 
 def errors_of_soft_mounts(stack: StackSpec) -> frozenset[int]:
@@ -108,7 +108,7 @@ class Fault(ABC):
         """Register a subclass that sets ``name``.
 
         Raises:
-            TypeError: the subclass does not declare its effects.
+            TypeError: the subclass does not define `effects`.
             RequestError: another fault has the same name.
         """
         super().__init_subclass__(**more)
@@ -138,7 +138,7 @@ class Fault(ABC):
         ]
         if lacking:
             raise RequestError(
-                f"the fault {cls.name!r} needs {', '.join(lacking)}",
+                f"the fault {cls.name!r} needs values for its arguments: {', '.join(lacking)}",
                 remedy=f"give {cls.__name__}(...) instead of its name",
             )
         return cls(**{one.name: given[one.name] for one in arguments if one.name in given})
@@ -160,7 +160,7 @@ class Fault(ABC):
         """End the fault; do not re-create the array, the file system or their data."""
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str | None:  # noqa: ARG002
-        """Return the proof that this fault still lasted when the main fault was injected.
+        """Return the proof that this fault still lasted when the crash test injected its main fault.
 
         The main fault is the argument ``fault=`` of the crash test; this fault is one of ``during=``. None means that
         this fault lasts until it is healed, so that no proof is needed. ``members`` has the superblock of each disk,

@@ -43,11 +43,11 @@ class PowerCut(_MachineDown):
     name: ClassVar[str] = "power-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare that the server loses its memory, and its disks lose what ``policy`` says."""
+        """Return the effects of this fault: the server's memory is lost; ``policy`` says what disk caches keep."""
         return FaultEffects(server_memory_lost=True, caches=self.policy, nfsd_restarted=True, server_away=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Cut the power from outside the machine, without a command in it."""
+        """Cut the power from outside the machine, without running a command in the machine."""
         machine = self.target(context)
         cut = machine.crash(self.policy, self.seed)
         proof = f"machine killed; disk caches after the cut: {cut.policy.value}"
@@ -61,11 +61,11 @@ class ClientPowerCut(PowerCut):
     name: ClassVar[str] = "client-power-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare that the client loses its memory."""
+        """Return the effects of this fault: the client loses its memory."""
         return FaultEffects(client_memory_lost=True)
 
     def target(self, context: FaultContext) -> Machine:
-        """Return the last client, which loses power."""
+        """Return the last client of the lab, which loses power."""
         return context.lab.clients[-1]
 
 
@@ -76,7 +76,7 @@ class CleanReboot(_MachineDown):
     name: ClassVar[str] = "clean-reboot"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare a restart of nfsd, and hung tasks on clients."""
+        """Return the effects of this fault: nfsd restarts, and clients may log hung tasks."""
         return FaultEffects(nfsd_restarted=True, server_away=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -93,7 +93,7 @@ class KernelPanic(_MachineDown):
     name: ClassVar[str] = "kernel-panic"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare that the server loses its memory, and that its console shows the panic."""
+        """Return the effects of this fault: the server loses its memory, and its console shows the panic."""
         return FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True, kernel_messages=(PANIC,))
 
     def inject(self, context: FaultContext) -> FaultEvent:
@@ -125,7 +125,7 @@ class ClockStep(Fault):
     name: ClassVar[str] = "clock-step"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare no effects: a clock step excuses no failure."""
+        """Return the effects of this fault: none, because a clock step excuses no failure."""
         return FaultEffects()
 
     def inject(self, context: FaultContext) -> FaultEvent:

@@ -32,7 +32,7 @@ class NetworkCut(Fault):
     name: ClassVar[str] = "network-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Declare hung tasks on clients, and the errors of soft mounts."""
+        """Return the effects of this fault: clients may log hung tasks, and soft mounts may return errors."""
         return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
 
     def machine(self, context: FaultContext) -> Machine:
@@ -49,7 +49,7 @@ class NetworkCut(Fault):
         machine = self.machine(context)
         at_ns, proof = self._cut(context)
         pause(self.held_s)
-        return FaultEvent(self.name, machine.name, at_ns, f"{self.way.value}, for {self.held_s:g} s: {proof}")
+        return FaultEvent(self.name, machine.name, at_ns, f"{self._dropped(machine)} for {self.held_s:g} s: {proof}")
 
     def heal(self, context: FaultContext) -> None:
         """Reconnect the machine, and wait until it answers on the network."""
@@ -60,6 +60,9 @@ class NetworkCut(Fault):
         at_ns = now_ns()
         return at_ns, port.cut(self.way)
 
+    def _dropped(self, machine: Machine) -> str:
+        return f"frames {'to and from' if self.way is Way.BOTH else self.way.value} {machine.name} dropped"
+
 
 @dataclass(frozen=True)
 class ClientNetworkCut(NetworkCut):
@@ -68,7 +71,7 @@ class ClientNetworkCut(NetworkCut):
     name: ClassVar[str] = "client-network-cut"
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Declare hung tasks on clients, and the errors of soft mounts."""
+        """Return the effects of this fault: clients may log hung tasks, and soft mounts may return errors."""
         return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
 
     def machine(self, context: FaultContext) -> Machine:
@@ -81,7 +84,7 @@ class _LeaseLost(ClientNetworkCut):
     """A disconnection of the last client that lasts until the server has released the client's locks."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Declare a lost lease, hung tasks on clients, and the errors of soft mounts."""
+        """Return the effects of this fault: a lost lease, hung tasks on clients, and errors of soft mounts."""
         return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
 
 
@@ -119,7 +122,7 @@ class LeaseExpiry(_LeaseLost):
             0.5,
         )
         waited = (now_ns() - at_ns) / 1e9
-        proof = f"{self.way.value}: {proof}; {taker.name} got the lock after {waited:.1f} s"
+        proof = f"{self._dropped(holder)}: {proof}; {taker.name} got the lock after {waited:.1f} s"
         return FaultEvent(self.name, holder.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
@@ -142,7 +145,7 @@ class MissedGrace(_LeaseLost):
         begun = now_ns()
         wait_until(export.grace_ended, Deadline.after(GRACE_DEADLINE_S), "the end of nfsd's grace period", 0.2)
         waited = (now_ns() - begun) / 1e9
-        proof = f"{self.way.value}: {proof}; nfsd restarted, its grace period ended after {waited:.1f} s"
+        proof = f"{self._dropped(machine)}: {proof}; nfsd restarted, its grace period ended after {waited:.1f} s"
         return FaultEvent(self.name, machine.name, at_ns, proof)
 
 

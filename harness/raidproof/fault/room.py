@@ -18,12 +18,12 @@ FILLER = ".raidproof-filler"
 HELD_S = 2.0
 """Seconds that the file system stays full: long enough for a client to need space."""
 LEAST = 16 * KIB
-"""Smallest piece in bytes that is allocated.
+"""Size in bytes of the smallest piece by which `FilesystemFull` allocates space.
 
 With less free space, XFS creates no file: it reserves blocks for the worst-case growth of its B+trees.
 """
 MARGIN = MIB
-"""Bytes, added to the requested rest, whose allocation must fail. A file system reserves some space for metadata."""
+"""Bytes: an allocation of ``left`` + `MARGIN` bytes must fail. A file system reserves some space for metadata."""
 MOST_INODES = 20_000
 """Largest number of free inodes for which `InodesExhausted` creates files."""
 FILL_DEADLINE_S = 120.0
@@ -40,7 +40,7 @@ class _NoSpace(Fault):
     """A fault after which the exported file system has no free space or no free inodes."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Declare that clients may get ENOSPC."""
+        """Return the effects of this fault: clients may get ENOSPC."""
         return FaultEffects(errors=frozenset({ENOSPC}))
 
 

@@ -13,17 +13,17 @@ from raidproof.storage.stack import StackSpec
 
 @dataclass(frozen=True)
 class _Interrupted(Fault):
-    """An interruption of the NFS service: it stays stopped for ``down_s`` seconds."""
+    """An interruption of the NFS service: the service stays stopped for ``down_s`` seconds."""
 
     down_s: float = 0.0
 
     def effects(self, stack: StackSpec) -> FaultEffects:
-        """Declare a restart of nfsd, hung tasks on clients, and the errors of soft mounts."""
+        """Return the effects of this fault: nfsd restarts, clients may log hung tasks, soft mounts may fail."""
         return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     @abstractmethod
     def stop(self, context: FaultContext) -> FaultEvent:
-        """Stop the NFS service, and return the event."""
+        """Stop the NFS service, and return the event with the proof that the service stopped."""
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Stop the NFS service, and wait ``down_s`` seconds."""

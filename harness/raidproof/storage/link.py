@@ -38,7 +38,7 @@ _TICK = 1000
 
 
 class LinkSpec(Spec):
-    """The requested conditions of a link. The defaults request the bare link, which is as fast as memory."""
+    """The requested conditions of a link. The defaults request a link without a limit, delay or loss."""
 
     rate: Rate | None = None
     """Bits per second of Ethernet frames in each direction; None is unlimited."""
@@ -121,7 +121,10 @@ def clear_commands() -> list[str]:
 
 
 def interface_commands(spec: LinkSpec) -> list[str]:
-    """Return the input of ``ip -force -batch`` that prepares both interfaces; it fails if the ifb exists already."""
+    """Return the input of ``ip -force -batch`` that limits segments of `INTERFACE`, and for a rate creates `INGRESS`.
+
+    The line that creates `INGRESS` fails if `INGRESS` exists already.
+    """
     # netem drops what TCP passes to it: without this limit, one drop would lose up to 64 KiB, not one frame.
     segments = f"link set dev {INTERFACE} gso_max_segs {1 if spec.loss else 65535}"
     return [*([f"link add {INGRESS} type ifb", f"link set dev {INGRESS} up"] if spec.rate else []), segments]

@@ -16,8 +16,8 @@ MOUNT_DEADLINE_S = 120.0
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 # Values of proto (nfs(5)) that are refused, with the reason.
 _NO_PROTOCOL = {
-    "udp": "distributions build the NFS client without it (CONFIG_NFS_DISABLE_UDP_SUPPORT), and NFSv4 never had it",
-    "udp6": "distributions build the NFS client without it (CONFIG_NFS_DISABLE_UDP_SUPPORT), and NFSv4 never had it",
+    "udp": "distributions build the NFS client without UDP (CONFIG_NFS_DISABLE_UDP_SUPPORT); NFSv4 never had UDP",
+    "udp6": "distributions build the NFS client without UDP (CONFIG_NFS_DISABLE_UDP_SUPPORT); NFSv4 never had UDP",
     "tcp6": "the lab's network is IPv4",
     "rdma": "the lab's machines have no RDMA device",
     "rdma6": "the lab's machines have no RDMA device",
@@ -74,10 +74,10 @@ class MountSpec(Spec):
             raise RequestError(f"nconnect {self.nconnect} is not from 1 to 16, the connections that a client can open")
         if self.noac and self.actimeo:
             raise RequestError(
-                f"noac disables the cache of attributes, for which actimeo is {self.actimeo} s: choose one"
+                f"noac disables the cache of attributes, which contradicts actimeo = {self.actimeo}: request only one"
             )
         if self.noac and self.sync is False:
-            raise RequestError("noac makes every write synchronous, which contradicts sync = false: choose one")
+            raise RequestError("noac makes every write synchronous, which contradicts sync = false: request only one")
         if self.timeo_s is not None and abs(self.timeo_s * 10 - round(self.timeo_s * 10)) > 1e-9:
             raise RequestError(f"timeo_s {self.timeo_s} is no multiple of 0.1: the client counts tenths of a second")
         return self
@@ -157,7 +157,7 @@ class MountState(State):
 
 
 def mount_command(spec: MountSpec, source: str, directory: str = DIRECTORY) -> list[str]:
-    """Return the command that creates the mount point if needed, and mounts ``source`` (ADDRESS:PATH) there."""
+    """Return the command that creates the mount point if needed, and mounts ``source`` (ADDRESS:PATH) on it."""
     return ["mount", "--mkdir", "--types", "nfs", "--options", ",".join(spec.options()), source, directory]
 
 

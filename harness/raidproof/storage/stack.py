@@ -100,7 +100,7 @@ class StackSpec(Spec):
 
 
 def on_disks(spec: StackSpec, *, zeroed: bool) -> StackSpec:
-    """Return the stack without ``assume_clean`` if the disks are not ``zeroed``: they then need the first resync."""
+    """Return the stack without ``assume_clean`` if the disks are not ``zeroed``: the array then needs a resync."""
     if zeroed or not spec.array.assume_clean:
         return spec
     return spec.model_copy(update={"array": spec.array.model_copy(update={"assume_clean": False})})
@@ -195,7 +195,7 @@ class Stack:
     def activate(self) -> StackState:
         """Bring server and clients online, and verify that every layer is as requested.
 
-        No client may have a mount before. So no client has state to reclaim, and the server's grace period is ended.
+        No client may have a mount before: no client then has state to reclaim, so this method ends the grace period.
 
         Raises:
             NotEffective: an effective value is not as requested.

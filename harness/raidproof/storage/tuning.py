@@ -96,7 +96,7 @@ class TuningSpec(Spec):
         """Return sentences: why a loss under these settings may differ from the loss of a deployed server."""
         requested = {name: getattr(self, f"server_{name}_s") for name in USUAL_WRITE_BACK}
         changed = [
-            f"{name} is {requested[name]:g} s, not {usual} s"
+            f"{name} is {requested[name]:g} s, not the default {usual} s"
             for name, usual in USUAL_WRITE_BACK.items()
             if requested[name] not in {None, usual}
         ]
@@ -204,7 +204,7 @@ MD = (
 
 
 def asked_of_md(spec: TuningSpec, knob: Knob) -> str | int | None:
-    """Return the requested value of a setting of the exported md device; None if no value is requested."""
+    """Return the requested value of a setting of the md device with the file system; None if none is requested."""
     value: str | int | None = getattr(spec, "array_read_ahead" if knob.name == "read_ahead" else knob.name)
     return value
 

@@ -71,8 +71,8 @@ def test_the_effect_of_a_short_grace_period_is_reported() -> None:
     assert ExportSpec().caveats() == ()
     assert ExportSpec(lease_s=90).caveats() == ()
     lease, grace = SPEC.caveats()
-    assert lease.startswith("lease is 10 s, not 90")
-    assert grace.startswith("grace is 10 s, not 90")
+    assert lease.startswith("lease time is 10 s, not the default 90")
+    assert grace.startswith("grace period is 10 s, not the default 90")
 
 
 def test_a_real_export_is_read() -> None:

@@ -37,7 +37,7 @@ Action = Literal["check", "repair", "resync"]
 START_DEADLINE_S = 20.0
 """Time limit in seconds for background work to start, and for md to release a faulty member."""
 FULL_SPEED = {"stripe_cache_size": 4096, "sync_speed_max": 2_000_000}
-"""Minimum values of two sysfs files of an md device that works at full speed.
+"""The values to which `at_full_speed` raises two sysfs files of an md device, if their values are lower.
 
 The first is the number of stripes in md's cache, the second is in KiB/s of each member. With the default of 256
 stripes, md sleeps most of the time (raid5_sync_request in drivers/md/raid5.c sleeps while all stripes are in use). The
@@ -204,7 +204,7 @@ class Array:
         self.machine = machine
         self.device = spec.devices[-1].device
         self.expected_deviation = ExpectedDeviation()
-        """The deviations from the request that are allowed now. An injected fault sets them."""
+        """The deviations from the requested array that are allowed now. An injected fault sets them."""
 
     def create(self) -> None:
         """Create and start the array, and verify that the effective state is as requested.
@@ -283,7 +283,7 @@ class Array:
     def identities(self, *, online: bool = False) -> dict[str, Identity]:
         """Read the superblock of each disk of the array, by serial. Disks without a superblock are left out.
 
-        With ``online``, the result also has the superblocks on the legs of a nested array, by path of the leg.
+        With ``online``, the result also has the superblocks on the legs of a nested array (its inner arrays), by path.
         """
         paths = [path for md in self.spec.devices for path in md.inputs if online or path.startswith(disk_path(""))]
         # mdadm ends with status 1 if a device has no superblock. A verdict judges that, so the status is ignored.
@@ -354,7 +354,7 @@ class Array:
         return {found.device: found.mismatch_cnt for found in counted}
 
     def _leave_read_auto(self) -> ArrayState | None:
-        """Make read-auto md devices read-write; return the array's state, or None if this changed the state."""
+        """Make read-auto md devices read-write. Return the array's state, or None if an md device was read-auto."""
         # After assembly an md device is read-auto until the first write, and until then does not resync.
         state = self.state()
         waiting = [device.device for device in state.devices if device.array_state == "read-auto"]
@@ -366,7 +366,7 @@ class Array:
     def _wait(
         self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: ArrayState | None = None
     ) -> ArrayState:
-        """Wait until every md device is idle and meets a condition; ``state`` is the array's state if just read.
+        """Wait until every md device is idle and meets a condition; ``state`` is the array's state if already read.
 
         ``what`` completes the message "waiting for /dev/md0 ...".
         """
@@ -386,7 +386,7 @@ class Array:
         return wait_until(reached, deadline, f"{self.device} {what}", _POLL_S)
 
     def _names(self) -> dict[str, str]:
-        """Return the kernel's names of all inputs of the md devices by path. They may change at each boot."""
+        """Return the kernel's name of each member, spare and journal by path. The names may change at each boot."""
         paths = [path for md in self.spec.devices for path in md.inputs]
         disks = [path for path in paths if path.startswith(disk_path(""))]
         found = self.machine.resolve(disks)
@@ -416,9 +416,9 @@ class Progress(NamedTuple):
     action: str
     """The content of md/sync_action: ``resync``, ``recover``, ``check``, ``repair``, ``reshape``, or ``idle``."""
     done: int
-    """Sectors of each member that are done."""
+    """Sectors of each member that the work has finished."""
     total: int
-    """Sectors of each member in total; 0 if md does not report progress."""
+    """Sectors of each member that the work covers in total; 0 if md does not report progress."""
 
 
 def parse_progress(action: str, completed: str) -> Progress:
@@ -428,7 +428,7 @@ def parse_progress(action: str, completed: str) -> Progress:
 
 
 class Upkeep:
-    """The maintenance of one md device, as an administrator would do it: replace members, start and throttle work."""
+    """An administrator's actions on one md device: replacing members, starting and throttling background work."""
 
     def __init__(self, array: Array, md: Md) -> None:
         self.md = md
@@ -437,7 +437,7 @@ class Upkeep:
 
     @classmethod
     def with_member(cls, array: Array, serial: str) -> "Upkeep":
-        """Return the maintenance of the md device that has the disk with this serial as a member.
+        """Return the object that maintains the md device that has the disk with this serial as a member.
 
         Raises:
             RequestError: no md device has this member, or the md device has no redundancy.
@@ -476,7 +476,7 @@ class Upkeep:
         )
 
     def take_back(self, serial: str) -> None:
-        """Re-add the former member with this serial. With a bitmap, md rebuilds only the regions written since."""
+        """Re-add the former member with this serial. With a bitmap, md rebuilds only regions written meanwhile."""
         self._machine.succeed(re_add_command(self.md, disk_path(serial)))
 
     def put_in(self, serial: str) -> None:

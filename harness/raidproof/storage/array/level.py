@@ -25,7 +25,7 @@ class Part(StrEnum):
     P = "parity"
     Q = "Q"
     UNUSED = "unused"
-    """The place lies behind the last whole stripe, so that md stores nothing there."""
+    """No part: the bytes lie behind the last whole stripe, and md stores nothing in them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class MemberRequests:
     """Whether md must read old data or parity before it writes."""
 
     def traffic(self, request: int) -> float:
-        """Return the bytes that members transfer per byte of a request to the array of ``request`` bytes."""
+        """Return the bytes that all members transfer per byte of a request to the array; ``request`` is its size."""
         return self.commands * self.size / request
 
 
@@ -129,7 +129,7 @@ class Level:
 
     @property
     def data_disks(self) -> int:
-        """The number of data chunks in one stripe, which the kernel reports as queue/optimal_io_size, in bytes."""
+        """The number of data chunks in one stripe. The kernel reports their total size as queue/optimal_io_size."""
         return self.width
 
     @property
@@ -147,9 +147,9 @@ class Level:
 
     @property
     def members_alike(self) -> int:
-        """The number of members that may be filled with the same bytes at each place and still agree.
+        """The number of members that may have the same old data in each block while copies and parity are right.
 
-        Copies and parity agree if the other members are blank. See `holders_of_old_data`.
+        All further members contain zeros. See `holders_of_old_data`.
         """
         return self.members
 
@@ -169,7 +169,8 @@ class Level:
     def stream_readers(self, streams: int) -> int:
         """Return the number of members whose media rates add up for this number of concurrent sequential reads.
 
-        md reads each stream from one copy. Parity and other copies take time too, because they pass under the heads.
+        md reads each stream from one copy. A drive also spends time on parity and other copies,
+        because they pass under its heads.
         """
         return min(self.members, self.width * min(streams, self.copies))
 
@@ -203,7 +204,7 @@ class Level:
         return Row(tuple(range(self.members)))
 
     def places(self, chunk: int) -> tuple[tuple[int, int], ...]:
-        """Return the place of each copy of a chunk of the array: (slot of the member, number of its chunk there)."""
+        """Return for each copy of a chunk of the array: (slot of the member, number of the chunk on the member)."""
         slots = range(chunk * self.copies, (chunk + 1) * self.copies)
         return tuple((slot % self.members, slot // self.members) for slot in slots)
 
@@ -248,6 +249,6 @@ def level_names(condition: Callable[[type[Level]], bool] = lambda _: True) -> li
 
 
 def listed(condition: Callable[[type[Level]], bool], word: str = "and") -> str:
-    """Return the names of the levels that meet a condition as text: ``4, 5 and 6``. At least one must meet it."""
+    """Return the names of the levels that meet a condition (at least one must) as text: ``4, 5 and 6``."""
     *names, last = level_names(condition)
     return f"{', '.join(names)} {word} {last}" if names else last

@@ -108,9 +108,9 @@ class Raid10(Level):
 
     @property
     def members_alike(self) -> int:
-        """The number of members; 0 if near copies of a chunk may lie in different rows.
+        """The number of members; 0 if near copies of a chunk may lie at different offsets of the members.
 
-        A crash state has old data in whole rows, so that copies in different rows could differ.
+        A crash state has old data at equal offsets of all members, so that copies at different offsets could differ.
         """
         return 0 if self._near and self.members % self.copies else self.members
 
@@ -184,7 +184,7 @@ class _Parity(Level):
         return _with_p(self.layout, self.members, turn)
 
     def places(self, chunk: int) -> tuple[tuple[int, int], ...]:
-        """Return the place of a chunk of the array, of which there is one copy."""
+        """Return for the only copy of a chunk of the array: (slot of the member, number of the chunk on it)."""
         stripe, place = divmod(chunk, self.width)
         return ((self.row(stripe).data[place], stripe),)
 
@@ -251,7 +251,7 @@ class Raid6(_Parity):
 
     @property
     def members_alike(self) -> int:
-        """0, because Q has another factor for each member, and its place changes from stripe to stripe."""
+        """0, because Q has another factor for each member, and the slot of Q changes from stripe to stripe."""
         return 0
 
     def turned(self, turn: int) -> Row:

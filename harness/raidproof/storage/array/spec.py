@@ -85,7 +85,7 @@ class ArraySpec(Spec):
     They are the mirrors of a 1+0, by default of two members each, or the stripes of a 0+1, by default two stripes.
     """
     bitmap: Literal["none", "internal"] | None = None
-    """Whether the array, or each mirror of a nested array, has a write-intent bitmap; None follows from the policy."""
+    """Whether the array, or each mirror of a nested array, has a write-intent bitmap; None: as `policy` requires."""
     bitmap_chunk: Size | None = None
     """Bytes that one bit of the bitmap covers: of each member, or for RAID10 of the array.
 
@@ -190,13 +190,15 @@ class ArraySpec(Spec):
 
     def _refuse_bitmap_chunk(self, chunk: int) -> None:
         if self.policy != "bitmap":
-            raise RequestError(f"bitmap chunk {format_size(chunk)}: there is no bitmap, the policy is {self.policy}")
+            raise RequestError(
+                f"bitmap chunk {format_size(chunk)}: the array has no bitmap (consistency policy {self.policy})"
+            )
         if not power_of_two(chunk) or not LEAST_CHUNK <= chunk <= LARGEST_CHUNK:
             bounds = f"{format_size(LEAST_CHUNK)} to {format_size(LARGEST_CHUNK)}"
             raise RequestError(f"bitmap chunk {format_size(chunk)} is not a power of two from {bounds}")
 
     def refuse_size(self, member_size: int) -> None:
-        """Check that mdadm's space for the bitmap is large enough on members of ``member_size`` bytes.
+        """Check that the bitmap fits into the space that mdadm reserves on members of ``member_size`` bytes.
 
         Raises:
             RequestError: the bitmap chunk is so small that the bitmap would not fit.
@@ -206,8 +208,8 @@ class ArraySpec(Spec):
         synced, member = self.raid.synced(member_size)
         if self.bitmap_chunk < (least := least_chunk(synced, member)):
             raise RequestError(
-                f"bitmap chunk {format_size(self.bitmap_chunk)}: on members of {format_size(member)} mdadm has room "
-                f"for chunks of {format_size(least)} or more"
+                f"bitmap chunk {format_size(self.bitmap_chunk)} is too small: on members of {format_size(member)} "
+                f"mdadm has room for chunks of {format_size(least)} or more"
             )
 
     @property
@@ -279,7 +281,7 @@ class ArraySpec(Spec):
         return (*legs, self._part(0, outer, tuple(leg.device for leg in legs)))
 
     def _part(self, number: int, level: str, members: tuple[str, ...]) -> Md:
-        """Return an md device of a nested array."""
+        """Return the requested md device for one leg of a nested array, or for the md device over the legs."""
         kind = LEVELS[level]
         return Md(
             number=number,
@@ -297,9 +299,9 @@ def capacity(spec: ArraySpec, member_size: int) -> int:
 
 
 def holders_of_old_data(spec: ArraySpec) -> tuple[str, ...]:
-    """Return the serials of the members that may hold `sparse_image.OLD_DATA` at places that were never written.
+    """Return the serials of the members that may hold `sparse_image.OLD_DATA` in blocks that were never written.
 
-    The old data is the same at each place of each disk, so that copies and parity agree on the first
+    The old data is the same in each block of each disk, so that copies and parity agree on the first
     `Level.members_alike` members. If the array is resynced first, no member may hold old data: the resync would copy
     the old data, and these writes would be in the write log.
     """

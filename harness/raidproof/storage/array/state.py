@@ -43,7 +43,7 @@ _WHOLE = re.compile(r"^ *Checksum : .*correct$", re.MULTILINE)
 
 
 class Area(StrEnum):
-    """What md stores at a place of a member: a kind of metadata, data, or parity."""
+    """What md stores in a byte of a member: a kind of metadata, data, or parity."""
 
     SUPERBLOCK = "md superblock"
     BITMAP = "write-intent bitmap"
@@ -117,7 +117,7 @@ def _metadata(superblock: Superblock) -> list[tuple[int, int, Area]]:
 
 
 def members_at(array: Assembled, offset: int) -> tuple[tuple[int, int], ...]:
-    """Return the place of each copy of a byte of an array: (number of the member, offset on the member) in bytes.
+    """Return for each copy of a byte of an array: (number of the member, offset on the member) in bytes.
 
     Copies on missing members are left out.
 
@@ -156,7 +156,7 @@ class MdState(State):
     device: str
     level: LevelName
     raid_disks: int
-    """Number of members; during a reshape, the number after it."""
+    """Number of members; during a reshape, the number after the reshape."""
     chunk_size: int | None
     """Bytes; None for a mirror."""
     layout: str | None
@@ -237,7 +237,7 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
     """Parse the state of an md device from the ``content`` of its sysfs files by path; ``names`` as in `state_paths`.
 
     Raises:
-        RigError: a file is missing or malformed, as if the md device is not online, or the level is unknown.
+        RigError: a file is missing (the md device may be offline) or malformed, or the level is unknown.
     """
     top = f"/sys/block/{md.name}"
 
@@ -315,7 +315,7 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
 
 
 def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
-    """Return the requested values of an md device, under the names of `found_of`, for `require_effective`."""
+    """Return the requested values of an md device by name, to compare with those of `found_of`."""
     geometry = spec.geometry if md.number == 0 else None
     return {
         "level": md.level,
@@ -331,7 +331,7 @@ def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
 
 
 def found_of(state: MdState) -> dict[str, Value]:
-    """Return the effective values of an md device, under the names of `asked_of`, for `require_effective`."""
+    """Return the effective values of an md device by name, to compare with those of `asked_of`."""
     return {
         "level": state.level,
         "raid_disks": state.raid_disks,

@@ -84,7 +84,7 @@ class Striping:
         return self.raid.capacity(self.size // self.chunk_size) * self.chunk_size
 
     def places(self, offset: int) -> tuple[tuple[int, int], ...]:
-        """Return the place of each copy of a byte of the array: (slot of the member, offset in its data)."""
+        """Return for each copy of a byte of the array: (slot of the member, offset in the data of the member)."""
         chunk, inside = divmod(offset, self.chunk_size)
         return tuple((role, stripe * self.chunk_size + inside) for role, stripe in self.raid.places(chunk))
 

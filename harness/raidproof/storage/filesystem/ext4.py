@@ -322,7 +322,7 @@ def parse_ncheck(text: str, inode: int) -> str | None:
 
 
 def parse_extents(text: str, block: int) -> int | None:
-    """Return the number in its file of a block of the device, from the output of ``stat`` of debugfs.
+    """Return which block of a file a block of the device is, from the output of ``stat`` of debugfs.
 
     None means that the block does not hold data of the file.
     """

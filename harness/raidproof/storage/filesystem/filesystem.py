@@ -90,7 +90,7 @@ class FilesystemSpec(Spec):
     block device. All commands run on the server.
     """
 
-    page_size_reason: ClassVar[str] = "the kernel mounts no blocks beyond the page size, 4KiB"
+    page_size_reason: ClassVar[str] = "the kernel mounts no file system with blocks larger than the page size, 4KiB"
     """The last part of the message that refuses a block size above the page size."""
     least_block_size: ClassVar[int] = 1024
     own_options: ClassVar[frozenset[str]] = frozenset()
@@ -100,9 +100,9 @@ class FilesystemSpec(Spec):
     operations: ClassVar[frozenset[str]] = frozenset()
     """The optional operations of the ledger that the file system supports: ``clone``."""
     refused_features: ClassVar[str] = _NEVER
-    """A regular expression for the kernel's message that such a file system has an unknown feature."""
+    """A regular expression for the kernel's message that a file system of this kind has an unknown feature."""
     damage: ClassVar[str] = _NEVER
-    """A regular expression for the kernel's messages that such a file system is damaged or was shut down."""
+    """A regular expression for the kernel's messages that a file system of this kind is damaged or shut down."""
     commit_files: ClassVar[tuple[str, ...]] = ()
     """Paths of the kernel's files that `commit_s` needs, each of which contains a number in 1/100 s."""
     packages: ClassVar[tuple[str, ...]] = ()
@@ -233,7 +233,7 @@ class FilesystemSpec(Spec):
         """
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
-        """Return the requested values of the file system, under the names of `found`, for `require_effective`.
+        """Return the requested values of the file system by name, to compare with those of `found`.
 
         A value that is None is not requested, and not compared.
         """
@@ -249,7 +249,7 @@ class FilesystemSpec(Spec):
         }
 
     def found(self, state: FilesystemState) -> dict[str, Value]:
-        """Return the effective values of the file system, under the names of `asked`, for `require_effective`."""
+        """Return the effective values of the file system by name, to compare with those of `asked`."""
         return {
             **state.model_dump(),
             "log": state.log if state.log in {"internal", "none"} else "external",
@@ -270,7 +270,7 @@ class FilesystemSpec(Spec):
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
         """Return the owner of the byte at an offset of the device, as the file system's tools report it.
 
-        ``directory`` is the mount point. A file system that is too damaged to be mounted is not mounted there.
+        ``directory`` is the mount point. If the file system is too damaged to be mounted, nothing is mounted.
         """
         return Owner(UNKNOWN)
 

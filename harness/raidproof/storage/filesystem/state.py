@@ -24,7 +24,7 @@ class Superblock(State):
     sw: int
     """Stripe width in stripe units; 0 without alignment."""
     sector_size: int | None = None
-    """XFS only."""
+    """XFS only: bytes of a sector."""
     log: str = "internal"
     """``internal``; ``none`` (ext4); the device of an external XFS log; or the UUID of an external ext4 journal."""
     log_size: int | None = None
@@ -38,7 +38,7 @@ class Superblock(State):
 
     @classmethod
     def in_blocks(cls, block_size: int, blocks: int, unit: int, width: int, **own: Any) -> Self:
-        """Return a superblock from size, stripe unit and stripe width in blocks; ``own`` has the other fields."""
+        """Return a `Superblock`, computed from sizes in blocks; ``own`` has the values of all fields not computed."""
         sw = width // unit if unit else 0
         return cls(block_size=block_size, size=block_size * blocks, su=unit * block_size, sw=sw, **own)
 
@@ -86,7 +86,7 @@ class FilesystemCheck(State):
     status: int
     """Exit status of the program."""
     reasons: tuple[str, ...] = ()
-    """Lines of the program's output about damage, or a sentence."""
+    """Lines of the program's output about damage, or a sentence that gives the reason for ``outcome``."""
 
 
 def few(reasons: Iterable[str], most: int = 50) -> tuple[str, ...]:

@@ -194,7 +194,7 @@ class XfsSpec(FilesystemSpec):
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
-        """Return the seconds between two flushes of the XFS log; one file of the kernel sets them for all mounts."""
+        """Return the seconds between two flushes of the XFS log; the kernel has one interval for all XFS mounts."""
         return files[0]
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:

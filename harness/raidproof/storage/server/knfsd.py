@@ -182,7 +182,7 @@ class Export(Server):
         self.path = path
 
     def activate(self) -> ExportState:
-        """Start the daemons and nfsd, export the directory, and verify their effective state.
+        """Start nfsd's daemons (`DAEMONS`) and nfsd, export the directory, and verify that the state is as requested.
 
         Raises:
             NotEffective: an effective value differs from the requested one.
@@ -207,13 +207,13 @@ class Export(Server):
         return self.require_effective()
 
     def halt(self) -> Outage:
-        """Stop nfsd's threads; the daemons keep running."""
+        """Stop nfsd's threads; nfsdcld and rpc.mountd keep running."""
         self._stop_nfsd()
         at_ns = now_ns()
         return Outage(at_ns, f"{self._threads()} nfsd threads")
 
     def kill(self) -> Outage:
-        """Send SIGKILL to the daemons, and to nfsd's threads if the kernel does not ignore it; stop them otherwise.
+        """Send SIGKILL to nfsdcld, rpc.mountd and nfsd's threads. Threads that ignore SIGKILL are stopped instead.
 
         Raises:
             RigError: nfsd had no threads.
@@ -234,7 +234,7 @@ class Export(Server):
         return Outage(at_ns, f"{' and '.join(DAEMONS)} killed, {before} nfsd threads {how}")
 
     def revive(self) -> ExportState:
-        """Start the daemons, then nfsd's threads."""
+        """Start nfsdcld and rpc.mountd, then nfsd's threads."""
         for daemon in DAEMONS:
             self.machine.succeed([daemon])
         return self.restart()
@@ -268,7 +268,7 @@ class Export(Server):
         return self.machine.get(GRACE_ENDED).strip().upper().startswith("Y")
 
     def deactivate(self) -> None:
-        """Remove the export, and stop nfsd and the daemons. Every step runs, even if an earlier step fails.
+        """Remove the export, and stop nfsd, nfsdcld and rpc.mountd. Every step runs, even if an earlier step fails.
 
         Raises:
             ExceptionGroup: the errors of the steps that failed.

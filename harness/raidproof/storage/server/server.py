@@ -82,7 +82,7 @@ class Server(ABC):
         """Stop the server, and keep its export configured; `restart` starts the server again.
 
         Raises:
-            RequirementMissing: this kind of server has no such command.
+            RequirementMissing: this kind of server has no command that stops it and keeps its export.
         """
         raise RequirementMissing(f"{type(self).__name__} has no command that stops the server and keeps its export")
 
@@ -90,7 +90,7 @@ class Server(ABC):
         """Kill all programs of the server, as a crash would; `revive` starts them again.
 
         Raises:
-            RequirementMissing: this kind of server has no such command.
+            RequirementMissing: this kind of server has no command that kills it.
             RigError: the server was not running.
         """
         raise RequirementMissing(f"{type(self).__name__} has no command that kills the server")
@@ -182,10 +182,10 @@ class ServerSpec(Spec):
     def caveats(self) -> tuple[str, ...]:
         """Return sentences: why a crash test of this export may end differently on a deployed server."""
         return tuple(
-            f"{name} is {seconds} s, not {USUAL_LEASE_S} s: {meaning}"
+            f"{name} is {seconds} s, not the default {USUAL_LEASE_S} s: {meaning}"
             for name, seconds, meaning in (
-                ("lease", self.lease_s, "a client that renews no lease for this time loses its opens and locks"),
-                ("grace", self.grace_s, "after a restart, clients must reclaim within this time, and new opens wait"),
+                ("lease time", self.lease_s, "a client that renews no lease for this time loses its opens and locks"),
+                ("grace period", self.grace_s, "after a restart, clients must reclaim in this time; new opens wait"),
             )
             if seconds not in {None, USUAL_LEASE_S}
         )
