@@ -39,7 +39,7 @@ def source(current_run: Run) -> Source:
 def checker(source: Source, current_run: Run, tmp_path: Path) -> Iterator[Checker]:
     """Yield a booted checker; the lab that scenarios share is ended before, so that it takes no memory."""
     current_run.discard_lab()
-    with Checker(source.topology, source.stack, source.orders, tmp_path) as booted:
+    with Checker(source.topology, source.stack, source.scan_config, tmp_path) as booted:
         yield booted
 
 
@@ -125,7 +125,7 @@ def test_a_missing_member_is_damage_unless_a_fault_removed_it(
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
     source = source_of(current_run.store, ended.record.name)
     current_run.discard_lab()
-    with Checker(source.topology, source.stack, source.orders, tmp_path) as checker:
+    with Checker(source.topology, source.stack, source.scan_config, tmp_path) as checker:
         checker.advance(DiskStates(source.recording).move(len(source.recording.records)))
         seen = checker.check(Patch())
     assert (seen.end, seen.degraded) == (End.READ, {"/dev/md0": 1})

@@ -219,7 +219,7 @@ def flushes_are_dropped(context: FaultContext, places: Places) -> None:
     for times in range(1, DROPPED + 1):
         trigger(context, "disk1", DiskFault(DiskFaultKind.DROP_FLUSHES, count=1), times)
         pause(0.03)
-    places["flush-dropped"] = "the disks: disk1 acknowledged flushes and kept nothing"
+    places["flush-dropped"] = "the disks: disk1 acknowledged flushes and did not make the data durable"
 
 
 def one_flush_is_dropped(context: FaultContext, places: Places) -> None:

@@ -22,7 +22,7 @@ def test_wsize_clamped_by_the_server_is_reported(lab: Lab) -> None:
     # A second mount from the same server shares the superblock of the first mount, with its rsize and wsize. So the
     # first mount is removed before.
     stack.deactivate_clients()
-    with pytest.raises(NotEffective, match=f"wsize: asked {MIB}, found {64 * KIB}"):
+    with pytest.raises(NotEffective, match=f"wsize: requested {MIB}, effective {64 * KIB}"):
         second.activate()
     second.deactivate()
     stack.export.deactivate()

@@ -13,8 +13,10 @@ def test_returns_the_first_true_answer() -> None:
 
 
 def test_says_what_was_awaited() -> None:
-    with pytest.raises(DeadlineExceeded, match="gave up waiting for the array"):
-        wait_until(lambda: None, Deadline.after(0), "the array")
+    with pytest.raises(DeadlineExceeded, match=r"^gave up waiting for the array after 0\.02 s$"):
+        wait_until(lambda: None, Deadline.after(0.02), "the array", interval_s=0)
+    with pytest.raises(DeadlineExceeded, match=r"^gave up waiting for the array$"):
+        wait_until(lambda: None, Deadline(at_ns=0), "the array")
 
 
 def test_asks_at_least_once_even_if_the_time_is_up() -> None:

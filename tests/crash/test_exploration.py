@@ -67,7 +67,8 @@ def test_batches_go_back_to_the_beginning(lying: MadeUp, tmp_path: Path, monkeyp
 
 def test_a_lying_disk_is_found_and_blamed(lying: MadeUp) -> None:
     (group,) = [one for one in lying.explore().stats.failures() if one.damage == STALE]
-    assert str(group.first.judgement.blame) == "the disks: disk0 acknowledged flushes and kept nothing"
+    blame = group.first.judgement.blame
+    assert str(blame) == "the disks: disk0 acknowledged flushes and did not make the data durable"
     assert [one.operation.place for one in group.first.judgement.missing] == [0]
 
 

@@ -96,7 +96,7 @@ def test_a_strangers_process_with_the_keepers_number_is_not_touched(keeper: subp
 
 def test_a_kept_lab_ends_only_when_that_is_asked_for(keeper: subprocess.Popen[bytes]) -> None:
     lab = lab_of(keeper, harness_lives=False, kept=True)
-    assert list(collect()) == [f"did not touch lab {lab.name}, which was kept (./raidproof gc --kept ends it)"]
+    assert list(collect()) == [f"did not touch lab {lab.name}, which was kept (./raidproof gc --kept ends the lab)"]
     assert lab.path.exists()
     assert list(collect(kept=True)) == [f"ended and removed lab {lab.name}, which was kept"]
     assert keeper.wait() == -9

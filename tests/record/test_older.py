@@ -8,17 +8,27 @@ from typing import Any
 
 import pytest
 
-from raidproof.core.blame import Blame, Culprit
+from raidproof.core.blame import Blame, Cause, Culprit, text_of
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
 from raidproof.fault.machine import PANIC
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.older import EFFECTS
+from raidproof.record.run import ControlSpec
 from raidproof.report.html import render
 from raidproof.verdict.crash_test import conditions_of, judge_run
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 BARE = {"name": "x", "title": "x", "asked": {"export": {"sync": True}}, "cache_mode": "volatile", "seed": 1}
+SENTENCES = {
+    Cause.LOST_FLUSHES: "acknowledged flushes and kept nothing",
+    Cause.MISPLACED_WRITES: "writes were not put where they belong",
+    Cause.SECOND_MEMBER_FAILED: "a member failed before the one that had failed first was rebuilt",
+    Cause.UNREADABLE_SECTORS: "sectors were unreadable that a rebuild needed",
+    Cause.CHANGED_CONTENT: "what they gave back was not what had been written",
+    Cause.NO_FLUSHES_SENT: "no flushes were sent to the disks",
+}
+"""The values of the causes in older records."""
 JUDGED = {"verdicts", "outcome", "on_server", "on_client", "timeline", "loss_window_s"}
 
 
@@ -119,3 +129,34 @@ def test_files_are_found_by_what_they_were_called() -> None:
     assert record.files.fio == ["a", "b"]
     assert (record.files.away, record.files.consoles) == ({"client1": "c"}, {"server": "d"})
     assert record.files.write_log == "e"
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_an_older_sentence_is_read_as_its_cause(cause: Cause) -> None:
+    sentence = SENTENCES[cause]
+    stored = json.dumps({"culprit": "the disks", "cause": sentence, "members": ["disk0"]})
+    blame = Blame.model_validate_json(stored)
+    assert blame == Blame(culprit=Culprit.DISKS, cause=cause, members=("disk0",))
+    assert json.loads(blame.model_dump_json())["cause"] == cause.value
+    assert Blame.model_validate({"culprit": Culprit.DISKS, "cause": sentence}).cause is cause
+    control = ControlSpec.model_validate_json(json.dumps({"expects_loss": True, "expects_blame": sentence}))
+    assert control.expects_blame is cause
+    assert ControlSpec.model_validate_json(control.model_dump_json()) == control
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_a_cause_is_stored_as_a_short_name_and_printed_in_words(cause: Cause) -> None:
+    assert cause.value == cause.name.lower().replace("_", "-")
+    assert str(Blame(culprit=Culprit.DISKS, cause=cause)) == f"the disks: {cause.text}"
+    assert text_of(cause) == cause.text != cause.value
+
+
+def test_an_unknown_cause_is_refused() -> None:
+    with pytest.raises(ValueError, match="cause"):
+        Blame.model_validate({"culprit": "the disks", "cause": "worn out"})
+
+
+def test_an_expected_blame_of_an_older_record_is_its_culprit() -> None:
+    control = ControlSpec.model_validate({"expects_loss": True, "expects_blame": "the disks: disk0 kept nothing"})
+    assert control.expects_blame is Culprit.DISKS
+    assert text_of(Culprit.DISKS) == "the disks"

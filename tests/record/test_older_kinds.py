@@ -4,6 +4,7 @@ Each archive in ``tests/data/older`` is what one command left, without pages, lo
 the write log of the exploration only the headers of ledger blocks are left of the data.
 """
 
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from raidproof.cli.main import main
-from raidproof.core.blame import Blame
+from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import Status
 from raidproof.crash.exploration import read
 from raidproof.crash.states import Recording
@@ -47,9 +48,16 @@ def unpacked(name: str, path: Path) -> Path:
     return path / name
 
 
-def judged(verdict: Verdict) -> tuple[str, Outcome, str, bool]:
-    """Return what is no text for people: the older records say whom they blame in words."""
-    return verdict.checker, verdict.outcome, str(verdict.blame), verdict.of_the_stack
+def blamed(blame: Blame | None) -> tuple[Culprit, tuple[str, ...]] | None:
+    """Return the culprit of a blame and the blamed disks; older records have the disks in their sentence only."""
+    if blame is None:
+        return None
+    return blame.culprit, blame.members or tuple(re.findall(r"disk\d+", blame.detail))
+
+
+def judged(verdict: Verdict) -> tuple[Any, ...]:
+    """Return the parts of a verdict that are no text for users."""
+    return verdict.checker, verdict.outcome, blamed(verdict.blame), verdict.of_the_stack
 
 
 def judged_again(store: RunStore) -> tuple[RunRecord, RunRecord]:
@@ -120,8 +128,8 @@ def test_an_older_exploration_finds_the_same(tmp_path: Path) -> None:
         group.damage: (group.count, group.names, group.first.judgement.blame) for group in stats.failures()
     }
     assert {key for key in found if key[0] == COMMA} == {(COMMA, "the directory is missing", "read")}
-    assert {key: (count, names, str(blame)) for key, (count, names, blame) in found.items() if key[0] != COMMA} == {
-        (one.promise, RENAMED[one.damage], one.end): (one.states, one.examples, str(one.blame))
+    assert {key: (count, names, blamed(blame)) for key, (count, names, blame) in found.items() if key[0] != COMMA} == {
+        (one.promise, RENAMED[one.damage], one.end): (one.states, one.examples, blamed(one.blame))
         for one in stored.failures
     }
 

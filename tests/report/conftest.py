@@ -26,7 +26,7 @@ from raidproof.verdict.cell import conclude_plan, judge_cells
 
 SERIALS = ("disk0", "disk1", "disk2", "disk3")
 STARTED = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
-LIARS = "the disks: disk0, disk1, disk2, disk3 acknowledged flushes and kept nothing"
+LIARS = "the disks: disk0, disk1, disk2, disk3 acknowledged flushes and did not make the data durable"
 ASYNC = "the async export: the server answers before its disks have the data"
 
 
@@ -374,7 +374,7 @@ def planned() -> RunRecord:
         cell(5, "level=5 chunk=16KiB export=sync", [48.8, 70.4, 61.7], None, cause=SPLIT, steady={"steady": False}),
         cell(6, "level=0 chunk=64KiB export=sync", [131.0, 130.2], 150.0, "engine", "the engine used 97 % of a core"),
         dead,
-        cell(8, NOT_EFFECTIVE, [], None, not_effective="wsize: asked 1048576, found 524288", unit=""),
+        cell(8, NOT_EFFECTIVE, [], None, not_effective="wsize: requested 1048576, effective 524288", unit=""),
         cell(9, "level=10 chunk=16KiB export=sync", [101.7, 102.2, 99.8], 117.5, cause="members are busy at 98 %"),
         cell(10, f"{ten} export=sync workload=postmark", [212.0, 208.4, 215.1], None, cause="fsyncs", **postmark),
         cell(11, f"{five} export=sync workload=postmark", [2.31, 2.4, 2.38], 96.0, cause=SPLIT, **postmark),

@@ -25,7 +25,7 @@ def record(source: OnFakes) -> ExplorationRecord:
 
 def test_an_exploration_of_a_stored_cycle_blames_the_lying_disk(record: ExplorationRecord) -> None:
     assert record.outcome is Outcome.FAIL
-    assert str(record.failures[0].blame) == "the disks: disk0 acknowledged flushes and kept nothing"
+    assert str(record.failures[0].blame) == "the disks: disk0 acknowledged flushes and did not make the data durable"
 
 
 def test_an_exploration_of_a_control_is_reported_as_a_control(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_a_stored_cycle_is_all_that_an_exploration_needs(tmp_path: Path) -> None
     assert [one[:8] for one in source.oracle.history.operations] == [one[:8] for one in told().operations]
     assert source.recording.instant_ns(source.first) >= source.oracle.created_ns
     assert [device.device for device in source.stack.array.devices] == ["/dev/md0"]
-    assert source.orders["workers"] == source.cycle.workers
+    assert source.scan_config["workers"] == source.cycle.workers
     assert source.log == tmp_path / "run" / CYCLE / "write.log"
 
 
@@ -46,7 +46,7 @@ def test_a_fault_explains_nothing_that_came_before_it(
 
 def test_each_cycle_reads_back_its_own_blocks(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run", "a", "b")
-    assert source_of(store, "a").orders["seed"] != source_of(store, "b").orders["seed"]
+    assert source_of(store, "a").scan_config["seed"] != source_of(store, "b").scan_config["seed"]
 
 
 def test_of_several_cycles_one_is_to_be_named(tmp_path: Path) -> None:

@@ -168,12 +168,12 @@ def test_a_refusal_by_the_kernel_is_reported() -> None:
 @pytest.mark.parametrize(
     ("change", "said_of"),
     [
-        ({"rate": "100Mbit"}, "rate: asked 100000000, found 1000000000"),
-        ({"rate": None, "jitter": 0}, "ingress rate: asked 0, found 1000000000"),
-        ({"delay": "2ms"}, "delay: asked 2ms, found 1ms"),
-        ({"jitter": "300us"}, "jitter: asked 300us, found 500us"),
-        ({"loss": 2}, r"loss: asked 2.0000%, found 1.0000%"),
-        ({"loss": 0}, "single frames: asked False, found True"),
+        ({"rate": "100Mbit"}, "rate: requested 100000000, effective 1000000000"),
+        ({"rate": None, "jitter": 0}, "ingress rate: requested 0, effective 1000000000"),
+        ({"delay": "2ms"}, "delay: requested 2ms, effective 1ms"),
+        ({"jitter": "300us"}, "jitter: requested 300us, effective 500us"),
+        ({"loss": 2}, r"loss: requested 2.0000%, effective 1.0000%"),
+        ({"loss": 0}, "single frames: requested False, effective True"),
     ],
 )
 def test_a_value_that_is_not_as_requested_is_reported(change: dict[str, Any], said_of: str) -> None:
@@ -186,7 +186,7 @@ def test_a_value_that_is_not_as_requested_is_reported(change: dict[str, Any], sa
 def test_conditions_on_the_harness_traffic_are_reported(line: int) -> None:
     lines = FULL.splitlines()
     lines[line] = json.dumps([one for one in json.loads(lines[line]) if "match" not in one.get("options", {})])
-    with pytest.raises(NotEffective, match="harness passes: asked True, found False"):
+    with pytest.raises(NotEffective, match="harness passes: requested True, effective False"):
         Link(FULL_SPEC, Tools("\n".join(lines), FULL_INTERFACE)).require_effective()
 
 
@@ -199,5 +199,5 @@ def test_frames_that_bypass_the_port_are_reported() -> None:
 
 def test_a_bare_link_must_be_bare() -> None:
     assert Link(LinkSpec(), Tools(*said("bare"))).require_effective().sent is None
-    with pytest.raises(NotEffective, match="rate: asked 0"):
+    with pytest.raises(NotEffective, match="rate: requested 0"):
         Link(LinkSpec(), Tools(FULL, FULL_INTERFACE)).require_effective()

@@ -150,16 +150,16 @@ def test_what_was_not_asked_is_only_recorded() -> None:
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
-        ({"wsize": "1MiB"}, "wsize: asked 1048576, found 262144"),
-        ({"vers": "4.1"}, "vers: asked 4.1, found 4.2"),
-        ({"sync": True}, "sync: asked True, found False"),
-        ({"recovery": "soft"}, "recovery: asked soft, found hard"),
-        ({"nconnect": 8}, "nconnect: asked 8, found 4"),
+        ({"wsize": "1MiB"}, "wsize: requested 1048576, effective 262144"),
+        ({"vers": "4.1"}, "vers: requested 4.1, effective 4.2"),
+        ({"sync": True}, "sync: requested True, effective False"),
+        ({"recovery": "soft"}, "recovery: requested soft, effective hard"),
+        ({"nconnect": 8}, "nconnect: requested 8, effective 4"),
         ({"actimeo": 3}, "actimeo"),
-        ({"noac": True}, "noac: asked True"),
+        ({"noac": True}, "noac: requested True"),
         ({"retrans": 5}, "retrans"),
-        ({"timeo_s": 5}, "timeo: asked 50, found 600"),
-        ({"port": 2050}, "port: asked 2050, found 2049"),
+        ({"timeo_s": 5}, "timeo: requested 50, effective 600"),
+        ({"port": 2050}, "port: requested 2050, effective 2049"),
     ],
 )
 def test_what_did_not_take_effect_is_named(asked: dict[str, Any], field: str) -> None:

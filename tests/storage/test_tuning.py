@@ -239,10 +239,10 @@ def test_a_client_is_tuned_and_put_back() -> None:
 @pytest.mark.parametrize(
     ("stubborn", "said"),
     [
-        ("scheduler", "queue of /dev/disk/by-id/raidproof-disk0 .* scheduler: asked none, found mq-deadline"),
-        ("stripe_cache_size", "/dev/md0 .* stripe_cache_size: asked 4096, found 256"),
-        ("md0/queue/read_ahead_kb", "/dev/md0 .* read_ahead: asked 4194304, found 393216"),
-        ("dirty_expire_centisecs", "write-back of server .* dirty_expire_s: asked 1.0, found 30.0"),
+        ("scheduler", "queue of /dev/disk/by-id/raidproof-disk0 .* scheduler: requested none, effective mq-deadline"),
+        ("stripe_cache_size", "/dev/md0 .* stripe_cache_size: requested 4096, effective 256"),
+        ("md0/queue/read_ahead_kb", "/dev/md0 .* read_ahead: requested 4194304, effective 393216"),
+        ("dirty_expire_centisecs", "write-back of server .* dirty_expire_s: requested 1.0, effective 30.0"),
     ],
 )
 def test_a_setting_with_another_effective_value_is_reported(stubborn: str, said: str) -> None:
@@ -252,5 +252,5 @@ def test_a_setting_with_another_effective_value_is_reported(stubborn: str, said:
 
 
 def test_another_effective_memory_setting_is_reported() -> None:
-    with pytest.raises(NotEffective, match=r"memory of server .* dirty_bytes: asked 16777216, found 0"):
+    with pytest.raises(NotEffective, match=r"memory of server .* dirty_bytes: requested 16777216, effective 0"):
         ClientTuning(SPEC, Kernel("dirty_bytes")).activate()

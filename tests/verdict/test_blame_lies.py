@@ -191,7 +191,7 @@ def test_a_stored_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
     done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=LIED), Did(Kind.FREEZE), Did(Kind.FLUSH)]
     write_log(tmp_path / "write.log", done)
     lies = read_lies(tmp_path / "write.log")
-    assert (len(lies.records), lies.told, lies.lost().disks) == (2, True, ("disk0",))
+    assert (len(lies.records), lies.lied, lies.lost().disks) == (2, True, ("disk0",))
 
 
 @pytest.mark.parametrize(("member", "lying"), [(0, ("disk1",)), (1, ("disk0",)), (ALL_MEMBERS, ())])

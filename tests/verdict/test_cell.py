@@ -100,7 +100,7 @@ def test_a_cell_that_never_worked_is_an_error_and_one_that_mostly_did_says_so() 
 
 
 def test_what_did_not_take_effect_fails() -> None:
-    one = cell("a", not_effective="wsize: asked 1048576, found 524288")
+    one = cell("a", not_effective="wsize: requested 1048576, effective 524288")
     judge_cell(one, None)
     assert one.outcome is Outcome.FAIL
 

@@ -1,5 +1,6 @@
 """The blame for a broken promise: the part of the system that broke it, and how."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -25,15 +26,44 @@ class Culprit(StrEnum):
 class Cause(StrEnum):
     """What the blamed part did wrong: a defect that the harness injected, or an event that it counted.
 
-    Records contain the values.
+    Records contain the values, users see `text`. The values in older records are sentences.
     """
 
-    LOST_FLUSHES = "acknowledged flushes and kept nothing"
-    MISPLACED_WRITES = "writes were not put where they belong"
-    SECOND_MEMBER_FAILED = "a member failed before the one that had failed first was rebuilt"
-    UNREADABLE_SECTORS = "sectors were unreadable that a rebuild needed"
-    CHANGED_CONTENT = "what they gave back was not what had been written"
-    NO_FLUSHES_SENT = "no flushes were sent to the disks"
+    LOST_FLUSHES = "lost-flushes"
+    MISPLACED_WRITES = "misplaced-writes"
+    SECOND_MEMBER_FAILED = "second-member-failed"
+    UNREADABLE_SECTORS = "unreadable-sectors"
+    CHANGED_CONTENT = "changed-content"
+    NO_FLUSHES_SENT = "no-flushes-sent"
+
+    @property
+    def text(self) -> str:
+        """The cause in plain words, as text for users."""
+        return _TEXTS[self]
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Cause | None":
+        return _OLDER.get(value)
+
+
+_TEXTS: Mapping[Cause, str] = {
+    Cause.LOST_FLUSHES: "the disks acknowledged flushes and did not make the data durable",
+    Cause.MISPLACED_WRITES: "the disks wrote data to another place, or not at all",
+    Cause.SECOND_MEMBER_FAILED: "a second member failed before the rebuild of the first one ended",
+    Cause.UNREADABLE_SECTORS: "sectors that the rebuild needed were unreadable",
+    Cause.CHANGED_CONTENT: "the disks returned data that differs from the written data",
+    Cause.NO_FLUSHES_SENT: "the server sent no flushes to the disks",
+}
+
+_OLDER: Mapping[object, Cause] = {
+    "acknowledged flushes and kept nothing": Cause.LOST_FLUSHES,
+    "writes were not put where they belong": Cause.MISPLACED_WRITES,
+    "a member failed before the one that had failed first was rebuilt": Cause.SECOND_MEMBER_FAILED,
+    "sectors were unreadable that a rebuild needed": Cause.UNREADABLE_SECTORS,
+    "what they gave back was not what had been written": Cause.CHANGED_CONTENT,
+    "no flushes were sent to the disks": Cause.NO_FLUSHES_SENT,
+}
+"""The causes by their values in older records."""
 
 
 class Blame(BaseModel):
@@ -46,7 +76,7 @@ class Blame(BaseModel):
     members: tuple[str, ...] = ()
     """Serial numbers of the blamed disks, or names of the blamed machines; empty: none is known in particular."""
     detail: str = ""
-    """What the part did, as text for users, which no program reads; if empty, users see ``cause``."""
+    """What the part did, as text for users, which no program reads; if empty, users see the text of ``cause``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -59,7 +89,7 @@ class Blame(BaseModel):
         return {"culprit": Culprit.STACK, "detail": value} if known is None else {"culprit": known, "detail": detail}
 
     def __str__(self) -> str:
-        what = self.detail or self.cause
+        what = self.detail or (self.cause and self.cause.text)
         return f"{self.culprit}: {what}" if what else self.culprit.value
 
 
@@ -70,6 +100,11 @@ def blamed_as(blame: Blame | None, expected: Culprit | Cause | None) -> bool:
 
 def expected_blame(value: Any) -> Any:
     """Return the culprit or cause that a control expects; an older record has a sentence with the culprit first."""
-    if isinstance(value, str) and value not in {*Culprit, *Cause}:
-        return Blame.model_validate(value).culprit
-    return value
+    if not isinstance(value, str) or value in {*Culprit, *Cause}:
+        return value
+    return _OLDER.get(value) or Blame.model_validate(value).culprit
+
+
+def text_of(expected: Culprit | Cause) -> str:
+    """Return an expected culprit or cause as text for users."""
+    return expected.text if isinstance(expected, Cause) else expected.value

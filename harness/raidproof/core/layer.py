@@ -93,7 +93,7 @@ class Difference(State):
     found: Value
 
     def __str__(self) -> str:
-        return f"{self.field}: asked {self.asked}, found {self.found}"
+        return f"{self.field}: requested {self.asked}, effective {self.found}"
 
 
 def differences(asked: Mapping[str, Value], found: Mapping[str, Value]) -> tuple[Difference, ...]:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import FrameType
 from typing import TypeVar
@@ -57,11 +57,13 @@ class Deadline:
 
     at_ns: int
     """Nanoseconds on the host's monotonic clock."""
+    limit_s: float | None = field(default=None, compare=False)
+    """Seconds from the creation of the deadline to `at_ns`, for messages; None if not known."""
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
         """Return the deadline that is ``seconds`` from now."""
-        return cls(now_ns() + int(seconds * 1e9))
+        return cls(now_ns() + int(seconds * 1e9), seconds)
 
     @property
     def remaining_s(self) -> float:
@@ -105,14 +107,15 @@ def wait_until(
     ``what`` names the awaited event in messages. ``interval_s`` is the seconds between two calls.
 
     Raises:
-        DeadlineExceeded: the deadline passed without a true value.
+        DeadlineExceeded: the deadline passed without a true value; the message has the time limit, if it is known.
     """
     wait = LongWait(what)
     while True:
         if value := condition():
             return value
         if deadline.passed:
-            raise DeadlineExceeded(f"gave up waiting for {what}")
+            limit = "" if deadline.limit_s is None else f" after {deadline.limit_s:g} s"
+            raise DeadlineExceeded(f"gave up waiting for {what}{limit}")
         wait.goes_on()
         pause(min(interval_s, deadline.remaining_s))
 

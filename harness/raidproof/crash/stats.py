@@ -136,7 +136,7 @@ class ExplorationStats:
         return judgement.broken
 
     def _lost_by_lies(self, state: CrashState) -> Lost | None:
-        if not self._lies.told:
+        if not self._lies.lied:
             return None
         self._lies.go(state.cut)
         return self._lies.lost({one.request for one in state.survivors if one.spans is None})

@@ -270,7 +270,7 @@ def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
         entry.keeper.kill()
         yield f"ended and removed lab {lab.name}, which was kept"
     elif entry.kept:
-        yield f"did not touch lab {lab.name}, which was kept (./raidproof gc --kept ends it)"
+        yield f"did not touch lab {lab.name}, which was kept (./raidproof gc --kept ends the lab)"
         return
     else:
         return

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from raidproof.core.blame import Cause, Culprit, blamed_as
+from raidproof.core.blame import Cause, Culprit, blamed_as, text_of
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -456,10 +456,9 @@ class Explored:
         if not found:
             raise self._error(Inconclusive, f"no failure with {kind!r} was found and reproduced; ")
         first = next((one for one in found if one.shrunk is not None and one.shrunk.whole), found[0])
-        if not blamed_as(first.blame, blame):
-            raise self._error(
-                ProductError, f"expected blame on {blame}, but {first.promise} is blamed on {first.blame}; "
-            )
+        if blame is not None and not blamed_as(first.blame, blame):
+            found_blame = f"{first.promise} is blamed on {first.blame or 'no part of the system'}"
+            raise self._error(ProductError, f"expected blame: {text_of(blame)}; {found_blame}; ")
         return first
 
     def broken(self) -> list[CrashState]:

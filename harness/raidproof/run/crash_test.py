@@ -157,8 +157,8 @@ class MemberWatch:
         self.seen.bitmaps = self._array.bitmaps()
         self.seen.absent = sorted(self._array.expected_deviation.absent)
         for number, (condition, begun) in enumerate(self._conditions):
-            messages = said_until_off(self.context.lab.server, begun)
-            self.record.during[number].lasted = condition.lasted(self.context, members, messages)
+            kernel_log = said_until_off(self.context.lab.server, begun)
+            self.record.during[number].lasted = condition.lasted(self.context, members, kernel_log)
 
     def after_assembly(self) -> None:
         """Record the members that md uses after the assembly, before any rebuild."""

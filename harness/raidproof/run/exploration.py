@@ -99,15 +99,15 @@ class Source:
         return self.recording.place(self.oracle.created_ns)
 
     @property
-    def orders(self) -> dict[str, Any]:
-        """The arguments with which the ledger's agent scans the server; see `scan_orders`."""
-        return scan_orders(self.cycle)
+    def scan_config(self) -> dict[str, Any]:
+        """The arguments with which the ledger's agent scans the server; see `scan_config_of`."""
+        return scan_config_of(self.cycle)
 
     def checker(self, number: int, *, logs: Path) -> AbstractContextManager[Checker]:
         """Return a checker that is not booted yet; its console logs go to a subfolder of ``logs``."""
         folder = logs / f"checker{number}"
         folder.mkdir(parents=True, exist_ok=True)
-        return Checker(self.topology, self.stack, self.orders, folder, starts_dirty=self.starts_dirty)
+        return Checker(self.topology, self.stack, self.scan_config, folder, starts_dirty=self.starts_dirty)
 
     def boots(self, logs: Path) -> Factory:
         """Return a function that makes the checker with a given number, with console logs below ``logs``."""
@@ -125,7 +125,7 @@ def recorded(cycle: CrashTestRecord) -> str:
     return cycle.files.write_log
 
 
-def scan_orders(cycle: CrashTestRecord) -> dict[str, Any]:
+def scan_config_of(cycle: CrashTestRecord) -> dict[str, Any]:
     """Return the arguments with which the ledger's agent scans the server."""
     # The seed as in `raidproof.run.crash_test`: blocks of an earlier crash test must not be mistaken for current ones.
     seed = int(cycle.workload["ledger"]["seed"]) + crc32(cycle.name.encode())

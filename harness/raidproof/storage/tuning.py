@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State, Value, read_files, require_effective
+from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State, Value, read_files, require_effective, whole_number
 from raidproof.core.units import KIB, Size, format_size
 
 USUAL_WRITE_BACK = {"dirty_expire": 30, "dirty_writeback": 5, "xfs_sync": 30}
@@ -299,12 +299,21 @@ def parse_dirty(content: Mapping[str, str]) -> DirtyState:
     Raises:
         RigError: a file in /proc/sys/vm is missing, or is not a number.
     """
-    try:
-        limits = {name: int(content[f"{VM}/{name}"]) for name in DIRTY}
-        found = {name: int(content[path]) / 100 for name, path in WRITE_BACK.items() if path in content}
-        return DirtyState.model_validate(limits | found)
-    except (KeyError, ValueError) as error:
-        raise RigError(f"a file with a write-back setting is missing or is not a number: {error!r}") from error
+    limits = {name: _whole_number(f"{VM}/{name}", content) for name in DIRTY}
+    # /proc/sys/fs/xfs exists only if XFS is loaded.
+    optional = {name for name, path in WRITE_BACK.items() if not path.startswith(VM)}
+    found = {
+        name: _whole_number(path, content) / 100
+        for name, path in WRITE_BACK.items()
+        if path in content or name not in optional
+    }
+    return DirtyState.model_validate(limits | found)
+
+
+def _whole_number(path: str, content: Mapping[str, str]) -> int:
+    if (text := content.get(path)) is None:
+        raise RigError(f"{path} does not exist or could not be read")
+    return whole_number(text, path)
 
 
 def _read(knobs: Sequence[Knob], kernel_name: str, content: Mapping[str, str]) -> dict[str, str | int]:
@@ -323,7 +332,7 @@ def _read(knobs: Sequence[Knob], kernel_name: str, content: Mapping[str, str]) -
             # md prints "200000 (system)" if the system's default applies to the array.
             found[knob.name] = int(number.group()) * knob.unit
         else:
-            raise RigError(f"{path} should begin with a number: {text!r}")
+            raise RigError(f"{path}: expected a whole number at the beginning, found {text!r}")
     return found
 
 

@@ -63,7 +63,7 @@ class Lies:
     def __init__(self, records: Requests, members: Sequence[MemberInfo]) -> None:
         self.records = records
         self.members = members
-        self.told = any(record.flags & Flag.LIED for record in records)
+        self.lied = any(record.flags & Flag.LIED for record in records)
         """Whether the log contains any lie."""
         self._begin()
 
@@ -94,7 +94,7 @@ class Lies:
         member, loose = record.member, self._loose[record.member]
         if record.kind is Kind.FLUSH:
             if record.flags & Flag.LIED:
-                self._lie(record)
+                self._take_lying_flush(record)
             else:
                 for other in list(loose):
                     if loose[other] > record.issued_ns:
@@ -105,7 +105,7 @@ class Lies:
             if not forced:
                 loose[number] = record.completed_ns
 
-    def _lie(self, flush: Record) -> None:
+    def _take_lying_flush(self, flush: Record) -> None:
         self._latest[flush.member] = flush.issued_ns, flush.completed_ns
         # A lying flush may have made some of the requests durable.
         for sequence in kept_by(flush):
@@ -153,7 +153,7 @@ class Lost:
     """
 
     def __init__(self, lies: Lies, by_member: dict[int, dict[int, int]], kept: Collection[int]) -> None:
-        self._lies = lies
+        self._log = lies
         self._kept = kept
         self._requests = {number for lost in by_member.values() for number in lost}
         self._until_ns = max((until for lost in by_member.values() for until in lost.values()), default=None)
@@ -170,7 +170,7 @@ class Lost:
         """
         if self._until_ns is None:
             return False
-        if operation.kind in OF_BLOCKS and worker.kind not in TREES and self._lies.blocks:
+        if operation.kind in OF_BLOCKS and worker.kind not in TREES and self._log.blocks:
             places = range(operation.place * worker.span, (operation.place + 1) * worker.span)
             written = [self._writes_of(place, operation.generation, worker) for place in places]
             if not all(self._requests.isdisjoint(requests) for requests in written):
@@ -181,11 +181,11 @@ class Lost:
 
     def _writes_of(self, place: int, least: int, worker: WorkerSpec) -> list[int]:
         """Return the requests before the cut that contain a block in generation ``least`` or a later one."""
-        carried = self._lies.blocks.get((worker.file, place * BLOCK), ())
-        return [number for number, generation in carried if number < self._lies.cut and generation >= least]
+        carried = self._log.blocks.get((worker.file, place * BLOCK), ())
+        return [number for number, generation in carried if number < self._log.cut and generation >= least]
 
     def _is_there(self, number: int) -> bool:
-        return number in self._kept or self._lies.holds(number)
+        return number in self._kept or self._log.holds(number)
 
 
 def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Conditions:

@@ -98,7 +98,7 @@ class Conditions:
     def blame(self) -> Blame:
         """The part of the system to blame for a loss under these conditions."""
         if self.lying_disks:
-            detail = f"{', '.join(self.lying_disks)} {Cause.LOST_FLUSHES}"
+            detail = f"{', '.join(self.lying_disks)} acknowledged flushes and did not make the data durable"
             return Blame(culprit=Culprit.DISKS, cause=Cause.LOST_FLUSHES, members=self.lying_disks, detail=detail)
         known = self.explanation or self.corrupted_by
         if known is not None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from raidproof.core.blame import Blame, Culprit, blamed_as
+from raidproof.core.blame import Blame, Culprit, blamed_as, text_of
 from raidproof.core.errors import RigError
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.guest.ledger_writer import BLOCK
@@ -437,9 +437,9 @@ def conclude_control(
         blame = conditions.blame
         if not lost:
             return Outcome.INVALID, "control: expected a loss of acknowledged operations, but none was lost"
-        if not blamed_as(blame, cycle.control.expects_blame):
-            expected = cycle.control.expects_blame
-            return Outcome.INVALID, f"control: the loss was blamed on {blame}; the expected blame is {expected}"
+        expected = cycle.control.expects_blame
+        if expected is not None and not blamed_as(blame, expected):
+            return Outcome.INVALID, f"control: the loss was blamed on {blame}; expected: {text_of(expected)}"
         if beside := next((one for one in bad if one.of_the_stack), None):
             return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
         return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"

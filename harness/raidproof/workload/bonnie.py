@@ -153,7 +153,7 @@ def parse_bonnie(text: str) -> BonnieState:
 
 def _rate(name: str, cell: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", cell):
-        raise RigError(f"the rate {name} in the result line of bonnie++ is not a number: {cell!r}")
+        raise RigError(f"rate {name} in the result line of bonnie++: expected a number, found {cell!r}")
     return float(cell)
 
 

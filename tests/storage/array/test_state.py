@@ -188,8 +188,8 @@ def test_what_was_asked_took_effect() -> None:
 @pytest.mark.parametrize(
     ("file", "value", "field"),
     [
-        ("chunk_size", "524288", "chunk_size: asked 65536, found 524288"),
-        ("layout", "0", "layout: asked left-symmetric, found left-asymmetric"),
+        ("chunk_size", "524288", "chunk_size: requested 65536, effective 524288"),
+        ("layout", "0", "layout: requested left-symmetric, effective left-asymmetric"),
         ("consistency_policy", "resync", "consistency_policy"),
         ("raid_disks", "5", "raid_disks"),
         ("optimal_io_size", "65536", "stripe_width"),

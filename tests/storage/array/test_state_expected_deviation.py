@@ -129,7 +129,7 @@ def test_an_array_that_was_reshaped_is_accepted_only_if_that_was_the_fault() -> 
             return replace(completed, stdout="".join(f"/dev/{names[path]}\n" for path in argv[2:]))
 
     array = Array(RESHAPED, Reshaping((DATA / "linux-6.12-raid5-reshaping.txt").read_text()))
-    with pytest.raises(NotEffective, match="raid_disks: asked 3, found 4"):
+    with pytest.raises(NotEffective, match="raid_disks: requested 3, effective 4"):
         array.activate()
     array.expected_deviation = ExpectedDeviation(raid_disks=4)
     array.activate()

@@ -113,7 +113,9 @@ def test_it_is_made_mounted_checked_and_removed(toy: type[FilesystemSpec]) -> No
 def test_what_only_it_has_is_compared_too(toy: type[FilesystemSpec]) -> None:
     made = Filesystem(stack_of(packing="tight").filesystem, ToyServer("none"), "/dev/md0", GEOMETRY)
     made.create()
-    with pytest.raises(NotEffective, match="toy on /dev/md0 is not as requested: packing: asked tight, found none"):
+    with pytest.raises(
+        NotEffective, match="toy on /dev/md0 is not as requested: packing: requested tight, effective none"
+    ):
         made.activate()
 
 
@@ -121,7 +123,7 @@ def test_another_kind_that_is_mounted_is_not_what_was_asked(toy: type[Filesystem
     server = ToyServer()
     Filesystem(toy.model_validate({}), server, "/dev/md0").create()
     server.succeed(["mount", "--mkdir", "--types", "toy", "/dev/md0", DIRECTORY])
-    with pytest.raises(NotEffective, match="asked xfs, found toy"):
+    with pytest.raises(NotEffective, match="requested xfs, effective toy"):
         Filesystem(XfsSpec(), server, "/dev/md0").state()
 
 

@@ -383,7 +383,7 @@ class Filesystem:
         mounted = parse_findmnt(self.machine.run(findmnt_command(self.directory)).stdout)
         if mounted.type != self.spec.type:
             raise NotEffective(
-                f"file system on {self.directory} is not as requested: type: asked {self.spec.type}, found "
+                f"file system on {self.directory} is not as requested: type: requested {self.spec.type}, effective "
                 f"{mounted.type}"
             )
         return self.spec.state(self.machine, self.device, mounted)
