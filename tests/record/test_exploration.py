@@ -75,7 +75,8 @@ def test_what_is_missing_and_not_excused_is_no_measured_loss() -> None:
     assert outcome is Outcome.INCONCLUSIVE
     assert (
         reason
-        == "3 of 20 crash states (15 different) are undecided, the first is 17-00c0ffee: close may promise nothing"
+        == "in 3 of 20 crash states (15 different) a loss may or may not break a promise, the first is 17-00c0ffee: "
+        "close may promise nothing"
     )
     assert conclude_exploration(record(undecided=undecided, failures=[failure()]))[0] is Outcome.FAIL
 

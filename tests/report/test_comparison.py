@@ -130,7 +130,7 @@ def test_machines_with_the_same_versions_share_a_line() -> None:
 def test_many_packages_are_counted(comparison: ComparisonRecord) -> None:
     comparison.versions += [Version(machine="server", what=f"lib{n}", base="1", new="2") for n in range(20)]
     said = shown(comparison)
-    assert "the versions of 15 other packages differ; the page lists them" in said
+    assert "the versions of 15 other packages differ; the HTML report lists them" in said
     assert "Packages that differ: 20" in render_comparison(comparison)
 
 

@@ -150,7 +150,7 @@ def parsed(page: str) -> Tags:
 def test_the_page_names_the_failure_its_state_and_the_command() -> None:
     said = " ".join(parsed(render_exploration(exploration())).words.split())
     assert "rename: the new name is not there, or the old one still is" in said
-    assert "rename of client1-4-metadata, place 3, generation" in said
+    assert "rename of client1-4-metadata, block or directory 3, generation" in said
     assert "./raidproof explore run --cycle sync --state 9-0badcafe --keep" in said
     assert "disk2 4,096 8 21 XFS log" in said
     assert "a second crash" in said
@@ -229,7 +229,7 @@ def test_words_of_an_exploration() -> None:
         "booted machine: same result for 2"
     )
     assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
-        "; 7 other states also read through nfsd"
+        "; the ledger of 7 other states was also read through nfsd"
     )
     assert words.smallest(failure()) == "1 surviving write, 4 lost writes, found by checking 9 states"
     assert words.filesystems(exploration(filesystems=1)).endswith("ran on 1 state")
@@ -241,7 +241,7 @@ def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
     record = exploration(tested={"fsync": 1200, "mkdir": 3}, undecided=undecided)
     assert words.tested(record) == (
         "acknowledged operations whose loss a state could have shown: 1,200 fsync, 3 mkdir; "
-        "2 states undecided: close may promise nothing"
+        "in 2 states a loss may or may not break a promise: close may promise nothing"
     )
     page = parsed(render_exploration(ExplorationRecord.model_validate(record.model_dump())))
     assert "1,200 fsync, 3 mkdir" in page.words

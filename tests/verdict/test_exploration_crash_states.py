@@ -173,7 +173,8 @@ def test_an_async_export_does_not_excuse_what_the_kernel_had_to_have_written() -
     one = Oracle((FILE,), HISTORY, conditions, created_ns=0)
     assert one.judge(read(0, 0), 1000).excused
     judged = one.judge(read(0, 0), 1250)
-    assert judged.damages == (Damage(OLDER, "missing although the write-back time had passed before the cut", "read"),)
+    what = "an operation is missing although its write-back was due before the cut"
+    assert judged.damages == (Damage(OLDER, what, "read"),)
     assert judged.lines(judged.damages[0]) == (
         "f: fsync of block 0 (generation 1): the block is missing",
         "f: fsync of block 1 (generation 1): the block is missing",

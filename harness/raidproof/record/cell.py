@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from raidproof.record.outcome import Outcome
 
 UNSTABLE = 0.2
-"""Range of the repetitions divided by their median, above which the median is unreliable."""
+"""Range of a cell's values divided by their median; above this limit the median is unreliable."""
 
 
 class Strict(BaseModel):
@@ -51,14 +51,14 @@ class Repetition(Strict):
     rig_error: str | None = None
     """The message of the rig's error that ended this repetition; None without an error."""
     files: dict[str, str] = Field(default_factory=dict)
-    """Files with raw output, relative to the run's directory, by title on the page."""
+    """Files with raw output, relative to the run's directory, by the file's title in the HTML report."""
 
 
 class Explored(Strict):
     """The result of the exploration of the crash states of a cell's power cut."""
 
     file: str | None
-    """File of the exploration's record, in the run's directory; None if it was not possible: see ``reason``."""
+    """File of the exploration's record, in the run's directory; None if no state could be explored: see ``reason``."""
     judged: int
     """Number of judged crash states."""
     broken: int
@@ -90,7 +90,7 @@ class CellRecord(Strict):
     cycle: str | None = None
     """Name of the crash test that cut the power of this configuration."""
     explored: Explored | None = None
-    """The result of the exploration of this crash test's crash states; None if they were not explored."""
+    """The result of the exploration of the crash states of ``cycle``; None if they were not explored."""
     not_effective: str | None = None
     """How the effective configuration differs from the requested one, or the data read back from the data written."""
     # `raidproof judge` computes the following fields again from those above.
@@ -149,7 +149,7 @@ class CellRecord(Strict):
 
 
 class FigureRecord(Strict):
-    """A published measurement, and the cell that repeats it here."""
+    """A published measurement, and the cell of the plan that repeats the measurement."""
 
     name: str
     cell: str
@@ -157,7 +157,7 @@ class FigureRecord(Strict):
     published: float
     """The published value, in ``unit``."""
     unit: str
-    """Name of the value, which ends with its unit: ``write_mb_s``."""
+    """Name of the published value, which ends with its unit: ``write_mb_s``."""
     source: str = ""
     """Where the value was published."""
     places_limit: bool = False
@@ -177,7 +177,7 @@ class PlanRecord(Strict):
     repeats: int
     """Number of rounds: each cell has one repetition in each round."""
     cut: str | None = None
-    """``power``: one power cut per configuration; ``explore``: also explore its crash states; None: no power cut."""
+    """``power``: one power cut per configuration; ``explore``: also explore the crash states; None: no power cut."""
     figures: list[FigureRecord] = Field(default_factory=list)
     order: list[tuple[int, str]] = Field(default_factory=list)
     """Round and cell of each repetition, in order of execution."""

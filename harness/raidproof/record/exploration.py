@@ -73,20 +73,20 @@ class Observation(BaseModel):
 
     end: End
     said: str = ""
-    """The message of the tool that failed; for a wedged checker, the stage that did not end; empty without failure."""
+    """The message of the program that failed; for `End.WEDGED`, the stage that did not end; empty without failure."""
     found: Found | None = None
     """The result of the ledger scan; None if no scan completed."""
     console: tuple[str, ...] = ()
     """Suspicious kernel messages without time stamps, each preceded by the name of its sign (`kernel_log.SIGNS`)."""
     silent: bool = False
-    """Whether the checker wedged without a kernel message: a timeout, or a mount or array that remained."""
+    """Whether the check ended with `End.WEDGED` (timeout, or mount or array not released) and no kernel message."""
     hung: str = ""
-    """The message of an earlier check of the same state that wedged without a kernel message; empty without one.
+    """``said`` of an earlier check of the same state if the earlier check was ``silent``; else empty.
 
     This observation replaces the earlier one.
     """
     degraded: dict[str, int] = Field(default_factory=dict)
-    """The number of missing members of each degraded array, by md device; without the complete arrays."""
+    """The number of missing members of each degraded array, by md device; complete arrays have no entry."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
     filesystem: FilesystemCheck | None = None
     """The result of the file system's checker (fsck) after the unmount; None if fsck did not run."""
@@ -103,7 +103,7 @@ class Observation(BaseModel):
     def same_as(self, other: "Observation") -> bool:
         """Return whether two checks of a state have the same result, as far as both made the same checks.
 
-        Messages of tools are not compared: they can contain device names, which differ between machines.
+        Messages of programs are not compared: they can contain device names, which differ between machines.
         """
         tried = {self.through_nfsd, other.through_nfsd} - {ThroughNfsd.NOT_TRIED}
         checked = {one.filesystem.outcome for one in (self, other) if one.filesystem is not None}
@@ -168,7 +168,7 @@ class MissingRecord(Strict):
     place: int
     """Number of the block in the file, or number of the directory."""
     generation: int
-    """How often the client had written the place, this operation included; in a directory: number of the change."""
+    """How often the client had written the block, this operation included; in a directory: number of the change."""
     acknowledged_before_s: float
     """Seconds from the acknowledgement to the cut."""
     instead: str
@@ -228,7 +228,7 @@ class ShortestRecord(Strict):
 
 
 class StoppedBy(StrEnum):
-    """What ended an exploration before it used up its budget."""
+    """What ended an exploration before it used up its budget of states or time."""
 
     RIG = "the rig"
     """An error of the rig."""
@@ -256,7 +256,7 @@ class FailureRecord(Strict):
     dump: str
     """The complete state as text; `CrashState.load` reads it."""
     policy: str
-    """The policy of the disks' caches that proposed the state."""
+    """The policy that chose which unflushed requests survive in this state."""
     cut: int
     """Number of completed requests of the log at the cut."""
     at_s: float
@@ -285,11 +285,11 @@ class FailureRecord(Strict):
 
 
 class StateMark(Strict):
-    """A judged state as a point of the figure on the page."""
+    """A judged state as a point in the figure of the HTML report."""
 
     name: str
     policy: str
-    """The policy of the disks' caches that proposed the state."""
+    """The policy that chose which unflushed requests survive in this state."""
     at_s: float
     """Time of the cut, in seconds since the beginning of the write log."""
     checked: bool
@@ -299,7 +299,7 @@ class StateMark(Strict):
 
 
 class LossRecord(Strict):
-    """The greatest loss in any state that the export's options excuse."""
+    """The greatest loss in a crash state for which the export's options excuse the loss."""
 
     operations: int
     """Number of missing acknowledged operations."""
@@ -392,10 +392,10 @@ class ExplorationRecord(Strict):
     requests: int = 0
     """Number of requests in the log: writes, discards, flushes."""
     cuts: int = 0
-    """Number of instants of a power cut from which the policies choose."""
+    """Number of instants at which the exploration could cut the power."""
     possible: Possible
     candidates: int = 0
-    """Number of states that the policies propose."""
+    """Number of crash states that the exploration would check without limits of time and number."""
     judged: int = 0
     """Number of judged states."""
     distinct: int = 0
@@ -416,12 +416,12 @@ class ExplorationRecord(Strict):
     marks: list[StateMark] = Field(default_factory=list)
     """Every judged state."""
     policies: dict[str, int] = Field(default_factory=dict)
-    """Number of judged states by policy of the disks' caches."""
+    """Number of judged states by the policy that chose which unflushed requests survive."""
     stages: list[StageTime] = Field(default_factory=list)
     seconds: float = 0.0
-    """Time spent on checks in all attempts, in seconds, without booting and shrinking."""
+    """Time spent on checks in seconds, without booting and shrinking, over all invocations of this exploration."""
     timed: int = 0
-    """Number of states judged in this time."""
+    """Number of states judged in the time ``seconds``."""
     states_per_minute: float | None = None
     """Judged states per minute of checking."""
     checked_per_minute: float | None = None

@@ -75,7 +75,7 @@ class ArraySeen(Strict):
     mismatch_cnt: dict[str, int]
     """Number of inconsistent 512-byte sectors that the check counted (md(4))."""
     unchecked: dict[str, str] = Field(default_factory=dict)
-    """Why a device could not be checked."""
+    """Why an md device could not be scrubbed."""
     resynced: dict[str, int] = Field(default_factory=dict)
     """Number of sectors that a resync before the check corrected."""
     repaired: dict[str, int] = Field(default_factory=dict)
@@ -133,7 +133,7 @@ class Files(Strict):
     """Console log of each machine."""
 
     def by_title(self) -> Iterator[tuple[str, str]]:
-        """Yield the title on the page and the path of each file."""
+        """Yield the title in the HTML report and the path of each file."""
         yield from ((f"fio {number}", path) for number, path in enumerate(self.fio, start=1))
         for title in ("write log", "history", "capture", "on_server"):
             yield from self._one(title)

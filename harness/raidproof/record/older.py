@@ -76,7 +76,7 @@ def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _FIELDS = {"old data": "old_data", "write back": "write_back", "write log": "write_log", "read back": "read_back"}
-"""Names of fields by the keys of older records that differ from them."""
+"""For each key of older records that was renamed: the current name of the field."""
 _AWAY_OF, _CONSOLE_OF, _FIO = "server away ", "console ", "fio"
 """Prefixes of keys in ``files`` of older records, before the name of a machine or the number of a measurement."""
 

@@ -31,9 +31,9 @@ class BlockClass(StrEnum):
     UNSYNCED_KEPT = "unsynced-kept"
     """The block has a newer generation than the newest acknowledged one."""
     UNSYNCED_LOST = "unsynced-lost"
-    """The block is missing without an acknowledged generation, or torn by the cut during an overwrite."""
+    """The block is missing and had no acknowledged generation, or the cut tore the block during an overwrite."""
     SYNCED_LOST = "synced-lost"
-    """A generation was acknowledged, and the block is missing."""
+    """The block had an acknowledged generation and is missing."""
     STALE = "stale"
     """The block has an older generation than the newest acknowledged one."""
     GARBAGE = "garbage"
@@ -56,7 +56,7 @@ BROKEN = frozenset(
         BlockClass.UNREADABLE,
     }
 )
-"""The states that no promise allows."""
+"""The states of a block that no promise allows."""
 
 
 class Evidence(BaseModel):
@@ -199,7 +199,7 @@ class CrashTestRecord(Strict):
     fault: str
     """Name of the main fault."""
     effects: FaultEffects
-    """The effects that the main fault declares; verdicts depend on its effects and never on its name."""
+    """The effects of the main fault. Verdicts depend on the effects, and never on the fault's name."""
     fault_target: str | None = None
     """The machine or disk that the main fault affected."""
     fault_begun_ns: int | None = None
@@ -227,7 +227,7 @@ class CrashTestRecord(Strict):
     disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """The disk engine's counters at the fault, by serial of the member disk."""
     observed: Observations = Field(default_factory=Observations)
-    """All other observations."""
+    """The observations that no other field of this record contains."""
     rig_error: str | None = None
     """The message of the rig's error that ended the crash test; None without an error."""
     not_effective: str | None = None

@@ -22,7 +22,7 @@ class RunStore:
 
     @classmethod
     def create(cls, results: Path, what: str) -> "RunStore":
-        """Create the directory of a new run in ``results``; its name has the time and ``what``.
+        """Create the directory of a new run in ``results``; its name contains the time and the text ``what``.
 
         Raises:
             RequestError: the directory cannot be created, or 999 directories with this name exist.

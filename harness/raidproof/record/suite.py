@@ -61,7 +61,7 @@ class SuiteRecord(Strict):
     known: list[str] = Field(default_factory=list)
     """Names of tests whose failure was expected."""
     files: dict[str, str] = Field(default_factory=dict)
-    """Output files of the steps, relative to the run's directory."""
+    """Paths of the commands' output files, relative to the run's directory, by name of the step."""
     rig_error: str | None = None
     """The message of the rig's error that ended the suite; None without an error."""
     not_effective: str | None = None

@@ -34,7 +34,7 @@ _UNITS = {
 ROOMY = 120
 """Least width of a terminal, in characters, for a column of remarks in the ranking."""
 MOST_NAMES = 3
-"""Greatest number of impossible cells that the terminal names after a reason; the page names all."""
+"""Greatest number of impossible cells that the terminal names after a reason; the HTML report names all."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
         {"Without a rank": ranking.unranked} if ranking.unranked else {},
         "The number before a name is the cell's number in this report. Median and spread (least to greatest) of n "
         "repetitions. Of expected: the median in percent of the value expected of the hardware. Remark: a caveat "
-        "about the value, or the reason why the cell has no rank. A value - is not known.",
+        "about the value, or the reason why the cell has no rank. The sign - means: not known.",
     )
 
 
@@ -280,7 +280,7 @@ FLAGGED: Field[CellRecord] = Field("", lambda cell: "!" if cell.flag else " ", "
 def explained(cell: CellRecord, width: int) -> str:
     """Return a line about the limit of a cell, with its caveats if the table on the terminal does not show them.
 
-    The line is empty if the cell has neither.
+    The line is empty if the cell has neither a limit nor caveats.
     """
     flag = cell.flag if width < ROOMY or cell.rank is None else None
     said = [one for one in (cell.cause, flag and f"! {flag}") if one]

@@ -23,7 +23,7 @@ class Frame:
     """The size of a chart and the edges of its plot area, in pixels from the chart's top left corner."""
 
     name: str
-    """CSS class of the chart's element: the style sheet shows ``wide`` or ``narrow`` charts, by the page's width."""
+    """CSS class of the chart's element: the style sheet shows ``wide`` or ``narrow`` charts by the browser's width."""
     width: float
     height: float
     left: float
@@ -174,7 +174,7 @@ class Bars:
     """A chart of horizontal bars, laid out for the template; lengths and positions in pixels."""
 
     id: str
-    """Id of the chart on the page."""
+    """HTML id of the chart."""
     title: str
     x: Axis
     rows: list[Row]

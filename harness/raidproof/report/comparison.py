@@ -1,4 +1,4 @@
-"""The report of a comparison of two sides, on the terminal and on a page: sentences, charts and tables."""
+"""The report of a comparison of two sides, on the terminal and as HTML: sentences, charts and tables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ LEGEND = {
 }
 """The kind of each mark in a chart (its CSS class), with its meaning for the reader."""
 MOST_VERSIONS = 6
-"""Greatest number of differing versions that the terminal shows; the page shows all."""
+"""Greatest number of differing versions that the terminal shows; the HTML report shows all."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _losses(comparison: ComparisonRecord) -> Sequence[float]:
 
 
 def show_comparison(comparison: ComparisonRecord, console: Console, page: Path | None = None) -> None:
-    """Print a comparison: versions that differ, cells, power cuts, the outcome, and the path of the page."""
+    """Print a comparison: versions that differ, cells, power cuts, the outcome, and the path of the HTML report."""
     tell_versions(comparison, console)
     for group in groups(comparison):
         console.print()
@@ -245,7 +245,9 @@ def tell_versions(comparison: ComparisonRecord, console: Console) -> None:
     for what, base, new, machines in rows[:MOST_VERSIONS]:
         say(console, f"{what}: base {base}, new {new} ({machines})")
     if len(rows) > MOST_VERSIONS:
-        say(console, f"the versions of {len(rows) - MOST_VERSIONS:,} other packages differ; the page lists them")
+        say(
+            console, f"the versions of {len(rows) - MOST_VERSIONS:,} other packages differ; the HTML report lists them"
+        )
     if not rows:
         for what, base, _, machines in by_versions(kernels(comparison)):
             say(console, f"{what}: {base} on both sides ({machines}); no package differs")
@@ -267,7 +269,7 @@ def cell_table(group: Group) -> Table[Pair]:
         ],
         group.pairs,
         note="Base and new: median (least to greatest) of the repetitions. n: number of repetitions on base + on new. "
-        "A value - is not known.",
+        "The sign - means: not known.",
     )
 
 
@@ -308,7 +310,10 @@ def cut_table(comparison: ComparisonRecord) -> Table[CutPair]:
 
 
 def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[Field[CutPair]]:
-    """Return the columns of the power cuts on one side; ``name``: the name of the side, ``side_of``: its power cut."""
+    """Return the columns of the power cuts on one side; ``name``: the name of the side.
+
+    ``side_of``: function that returns the power cut of this side.
+    """
 
     def lost(cut: CutPair) -> Cell:
         side = side_of(cut)

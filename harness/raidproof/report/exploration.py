@@ -1,4 +1,4 @@
-"""The report of an exploration: sentences and tables for the terminal and the page, and the page's figure."""
+"""The report of an exploration: sentences and tables for terminal and HTML, and the figure of the HTML report."""
 
 import shlex
 from collections import Counter
@@ -64,7 +64,8 @@ def tested(record: ExplorationRecord) -> str:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in record.tested.items())
     said = f"acknowledged operations whose loss a state could have shown: {kinds or 'none'}"
     if record.undecided is not None:
-        said += f"; {plural(record.undecided.states, 'state')} undecided: {record.undecided.reason}"
+        states = plural(record.undecided.states, "state")
+        said += f"; in {states} a loss may or may not break a promise: {record.undecided.reason}"
     return said
 
 
@@ -76,9 +77,9 @@ def cold(record: ExplorationRecord) -> str:
     said = (
         f"{plural(record.cold.checked, 'state')} checked again on a freshly booted machine: same result for {agreed}"
     )
-    return said + (
-        f"; {plural(record.through_nfsd, 'other state')} also read through nfsd" if record.through_nfsd else ""
-    )
+    if not record.through_nfsd:
+        return said
+    return f"{said}; the ledger of {plural(record.through_nfsd, 'other state')} was also read through nfsd"
 
 
 def filesystems(record: ExplorationRecord) -> str:
@@ -116,8 +117,8 @@ def effort(record: ExplorationRecord) -> str:
 def missing(one: MissingRecord) -> str:
     """Return a clause on a missing acknowledged operation."""
     return (
-        f"{one.kind} of {one.path}, place {one.place}, generation {one.generation}: acknowledged to {one.client} "
-        f"{number(one.acknowledged_before_s)} s before the cut, but {one.instead}"
+        f"{one.kind} of {one.path}, block or directory {one.place}, generation {one.generation}: "
+        f"acknowledged to {one.client} {number(one.acknowledged_before_s)} s before the cut, but {one.instead}"
     )
 
 
@@ -287,7 +288,7 @@ def describe(record: ExplorationRecord) -> str:
 
 
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
-    """Print the report of an exploration: a summary, each failure, the outcome, and the path of the page."""
+    """Print the report of an exploration: a summary, each failure, the outcome, and the path of the HTML report."""
     say(console, summary(record))
     say(console, tested(record))
     say(console, cold(record))
@@ -335,7 +336,7 @@ def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]
 
 
 def write_table(writes: Sequence[WriteRecord], note: str) -> Table[WriteRecord]:
-    """Return the table of write requests with a note below it."""
+    """Return the table of write requests, with ``note`` below the table."""
     return Table(
         [
             Field("request", lambda one: count(one.request), "number"),
@@ -383,7 +384,8 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
         lines += [f"  {write(one)}" for one in survivors[:MOST_WRITES]]
         if len(survivors) > MOST_WRITES:
             lines.append(f"  and {len(survivors) - MOST_WRITES:,} more")
-        lines += [f"  loss of this write suffices: {write(one)}" for one in failure.shrunk.lost[:MOST_WRITES]]
+        lost = failure.shrunk.lost[:MOST_WRITES]
+        lines += [f"  lost, while all other requests survived: {write(one)}" for one in lost]
     if failure.missing is not None:
         lines.append(f"  {missing(failure.missing)}")
     if (part := shortest(failure)) is not None:

@@ -1,4 +1,4 @@
-"""The pages of a run, a comparison and an exploration: each is one HTML file without scripts or external files."""
+"""The HTML reports of a run, a comparison and an exploration: each is one file without scripts or external files."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,20 +24,20 @@ from raidproof.verdict.cell import by_safety, losing, safety_in
 from raidproof.verdict.comparison import ComparisonRecord
 
 SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
-"""Frames of the scatter charts: the page shows one of them, by its width."""
+"""Frames of the scatter charts: the HTML report shows the frame that fits the browser's width."""
 TIMELINE_FRAMES = (run_charts.WIDE_TIMELINE, run_charts.NARROW_TIMELINE)
-"""Frames of the timelines: the page shows one of them, by its width."""
+"""Frames of the timelines: the HTML report shows the frame that fits the browser's width."""
 MOST_NAMES = 6
-"""Greatest number of configurations that the head of the page names; the tables name all."""
+"""Greatest number of configurations that the head of the HTML report names; the tables name all."""
 
 
 def write_html(record: RunRecord, path: Path) -> None:
-    """Write the page of a run atomically; it lists the explorations that are stored in the page's directory."""
+    """Write the HTML report of a run atomically; it lists the explorations in the run's directory."""
     RunStore(path.parent).write_text(path.name, render(record, stored_explorations(path.parent)))
 
 
 def templates() -> Environment:
-    """Return the Jinja environment of all pages, with the filters that the templates share."""
+    """Return the Jinja environment of all HTML reports, with the filters that the templates share."""
     environment = Environment(
         loader=PackageLoader("raidproof.report", "."),
         autoescape=True,
@@ -69,7 +69,7 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
 
 
 def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
-    """Return the HTML of a run's page; ``explorations``: the explorations of the run by the stem of their files."""
+    """Return the HTML report of a run; ``explorations``: the explorations of the run by the stem of their files."""
     timelines = [run_charts.timelines(record.cycles, frame) for frame in TIMELINE_FRAMES]
     sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
     # The page of a plan shows the configurations of cells instead of those of crash tests.
@@ -108,21 +108,21 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
 
 
 def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
-    """Write the record and the page of a comparison, each atomically; return the path of the page."""
+    """Write the record and the HTML report of a comparison, each atomically; return the path of the HTML report."""
     store.write_text("comparison.json", compared.model_dump_json(indent=1) + "\n")
     return store.write_text("comparison.html", render_comparison(compared))
 
 
 def render_comparison(compared: ComparisonRecord) -> str:
-    """Return the HTML of a comparison's page."""
+    """Return the HTML report of a comparison."""
     page = templates().get_template("comparison.html.j2")
     return page.render(run=compared, sides=comparison, groups=comparison.groups(compared))
 
 
 def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
-    """Write the record and the page of an exploration, and the page of the run, each atomically.
+    """Write record and HTML report of an exploration, and the HTML report of its run, each atomically.
 
-    Return the path of the exploration's page; ``stem``: the stem of its files.
+    Return the path of the exploration's HTML report; ``stem``: the stem of its files.
     """
     store.write_text(f"{stem}.json", record.model_dump_json(indent=1) + "\n")
     page = store.write_text(f"{stem}.html", render_exploration(record))
@@ -131,13 +131,13 @@ def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> 
 
 
 def render_exploration(record: ExplorationRecord) -> str:
-    """Return the HTML of an exploration's page."""
+    """Return the HTML report of an exploration."""
     page = templates().get_template("exploration.html.j2")
     return page.render(run=record, words=exploration, figure=exploration.figure(record))
 
 
 def observed(cycle: CrashTestRecord) -> dict[str, Any]:
-    """Return the observations of a crash test by title on the page.
+    """Return the observations of a crash test by their titles in the HTML report.
 
     The entry ``alarms`` has the patterns of the kernel messages that the faults of the crash test cause.
     """
@@ -158,7 +158,7 @@ def _known(found: dict[str, Any]) -> dict[str, Any]:
 def sections_of(
     record: RunRecord, timelines: Sequence[run_charts.Moments], *, explored: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the anchor and the title of each section of a run's page; the page of a plan omits empty sections."""
+    """Yield anchor and title of each section of a run's HTML report; the report of a plan omits empty sections."""
     planned = record.plan is not None
     if planned:
         yield "ranking", "Ranking"

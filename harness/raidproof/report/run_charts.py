@@ -72,7 +72,7 @@ class Words:
     """The texts of a scatter chart."""
 
     id: str
-    """Id of the chart on the page, without the suffix of its frame."""
+    """HTML id of the chart, without the suffix of its frame."""
     title: str
     speed: str
     """Title of the vertical axis."""
@@ -135,7 +135,7 @@ class Scatter:
 
     @property
     def id(self) -> str:
-        """Id of the chart in this frame on the page."""
+        """HTML id of the chart in this frame."""
         return f"{self.words.id}{self.frame.suffix}"
 
     @property
@@ -411,7 +411,7 @@ class Moments:
 
     @property
     def id(self) -> str:
-        """Id of the timeline in this frame on the page."""
+        """HTML id of the timeline in this frame."""
         return f"timeline-{self.number}{self.frame.suffix}"
 
 

@@ -1,4 +1,4 @@
-"""A table as data: `Table.drawn` draws it on a terminal, and the macro ``grid`` of parts.j2 on a page."""
+"""A table as data: `Table.drawn` draws it on a terminal, and the macro ``grid`` of parts.j2 in an HTML report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from raidproof.report.words import printable
 from raidproof.verdict.cell import SafetyWord
 
 R = TypeVar("R")
-"""The type of the objects of which a table shows one in each row."""
+"""The type of the object that a row of a table shows."""
 LOOKS = {
     Outcome.PASS: ("\u2713", "green"),
     Outcome.FAIL: ("\u2717", "red"),
@@ -27,7 +27,7 @@ LOOKS = {
     SafetyWord.LOSES_DATA: ("\u2717", "red"),
     SafetyWord.NOT_SHOWN: ("?", "yellow"),
 }
-"""For each verdict the sign before its word on a page, for readers without colour vision, and its terminal colour."""
+"""For each verdict the sign before its word in HTML, for readers without colour vision, and its terminal colour."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +40,23 @@ class Cell:
     plain: bool = False
     """Whether PASS has no colour: a PASS of a configuration that loses data is not green, because green means safe."""
     short: str | None = None
-    """Text on a terminal; None: the same as on a page."""
+    """Text on a terminal; None: the same as in HTML."""
     aside: str = ""
-    """Addition to the text, such as a range: after the text on a terminal, below the text on a page."""
+    """Addition to the text, such as a range: after the text on a terminal, below the text in HTML."""
     below: str = ""
     """A line below the cell's text."""
     more: Sequence[str] = ()
-    """Lines below the cell's text, on a page only."""
+    """Lines below the cell's text, in HTML only."""
     tag: str = ""
-    """A label before the cell's text, on a page only."""
+    """A label before the cell's text, in HTML only."""
     link: str = ""
-    """Target (URL) of a link around the cell's text, on a page only."""
+    """Target (URL) of a link around the cell's text, in HTML only."""
     loss: bool = False
-    """Whether a page emphasizes the cell's text as a loss."""
+    """Whether HTML emphasizes the cell's text as a loss."""
 
     @property
     def small(self) -> list[str]:
-        """The lines below the cell's text on a page."""
+        """The lines below the cell's text in HTML."""
         return [line for line in (self.aside, self.below, *self.more) if line]
 
     @property
@@ -90,9 +90,9 @@ class Field(Generic[R]):
     unit: str = ""
     """Unit of the values, shown with the title; empty without a unit."""
     group: str = ""
-    """Heading over several columns, on a page only."""
+    """Heading over several columns, in HTML only."""
     alone: str = ""
-    """Title on a terminal, where groups have no heading; empty: ``title``."""
+    """Title on a terminal, where groups have no heading; if empty, the terminal shows ``title``."""
     names_row: bool = False
     """Whether the cells are the names of the rows."""
     page_only: bool = False
@@ -117,11 +117,11 @@ class Table(Generic[R]):
     fields: Sequence[Field[R]]
     rows: Sequence[R]
     apart: Mapping[str, Sequence[R]] = field(default_factory=dict)
-    """Further rows by their heading, which follow on a page only."""
+    """Further rows by their heading, which follow the table in HTML only."""
     note: str = ""
-    """A remark below the table, on a page only."""
+    """A remark below the table, in HTML only."""
     marked: Callable[[R], bool] = lambda _: False
-    """Function that returns whether a page emphasizes the row of an object."""
+    """Function that returns whether HTML emphasizes the row of an object."""
 
     def only(self, *titles: str, rows: Sequence[R] | None = None) -> "Table[R]":
         """Return the table with only the columns of these titles, in this order; ``rows``: its rows; None: the same.
@@ -202,7 +202,7 @@ def say(console: Console, sentence: str | Text) -> None:
 def say_end(
     console: Console, title: str, outcome: Outcome, reason: str, page: object = None, *, plain: bool = False
 ) -> None:
-    """Print the last lines of a report: the outcome with its reason, and the path of the page if one was written.
+    """Print the last lines of a report: outcome with reason, and the path of the HTML report if one was written.
 
     ``title``: the name of the run or exploration; ``plain``: whether PASS has no colour.
     """

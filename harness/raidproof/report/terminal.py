@@ -1,4 +1,4 @@
-"""The report of a run on a terminal; the page of the run uses the same tables and sentences."""
+"""The report of a run on a terminal; the HTML report of the run uses the same tables and sentences."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,7 +27,7 @@ SETTING = "setting"
 RECOVERY = "recovery"
 """The group of columns whose titles on a terminal begin with the name of the group."""
 MOST_NAMES = 3
-"""Greatest number of configurations that the last lines name; the tables name all."""
+"""Greatest number of configurations that the last lines of the report name; the tables name all."""
 
 
 def note(record: RunRecord, cycle: CrashTestRecord) -> str:
@@ -123,7 +123,7 @@ def left_out(cycle: CrashTestRecord) -> dict[str, str]:
 
 
 class Case(NamedTuple):
-    """A test of a suite that did not pass, as a row of the page."""
+    """A test of a suite that did not pass, as a row of the HTML report."""
 
     end: str
     """Result of the test: ``failed``, ``failed, as expected``, ``unknown`` or ``skipped``."""
@@ -187,12 +187,13 @@ def crash_test_table(record: RunRecord) -> Table[Numbered]:
             *map(registered, all_columns()),
         ],
         list(enumerate(record.cycles, start=1)),
-        note="Speed: before the fault. Acknowledged work: read on the server after the fault. A value - is not known.",
+        note="Speed: measured before the fault. Acknowledged work: found on the server after the fault. "
+        "The sign - means: not known.",
     )
 
 
 def registered(column: Column) -> Field[Numbered]:
-    """Return the column of the table of crash tests for a registered column."""
+    """Return the `Field` of the table of crash tests for a registered `Column`."""
 
     def cell(one: Numbered) -> Cell:
         value = column.value(one[1])
@@ -204,7 +205,7 @@ def registered(column: Column) -> Field[Numbered]:
 
 
 def show(record: RunRecord, console: Console, report: Path | None = None) -> None:
-    """Print the report of a run: tables, a line for each crash test, the outcome, and the path of the page."""
+    """Print the report of a run: tables, a line for each crash test, the outcome, and the path of the HTML report."""
     if record.plan is not None:
         show_cells(record, console)
         show_cuts(record, console)
@@ -233,7 +234,7 @@ def show_cuts(record: RunRecord, console: Console) -> None:
 
 
 def show_cycles(record: RunRecord, console: Console) -> None:
-    """Print the tables of a run's crash tests, a line for each crash test, and what only some of them cannot prove."""
+    """Print the tables of a run's crash tests, a line for each crash test, and what only some stacks cannot prove."""
     console.print(verdict_table(record).drawn(console.width))
     for table in measured_tables(record, console.width):
         console.print()
@@ -242,7 +243,7 @@ def show_cycles(record: RunRecord, console: Console) -> None:
     for place, cycle in enumerate(record.cycles, start=1):
         say(console, line(record, place, cycle))
     for caveat, rows in caveats(record.cycles).items():
-        if len(rows) < len(record.cycles):  # the page has the caveats of all rows
+        if len(rows) < len(record.cycles):  # the HTML report has the caveats of all rows
             say(console, f"only in row {', '.join(map(str, rows))}: {caveat}")
     console.print()
 

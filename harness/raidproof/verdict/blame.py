@@ -30,9 +30,9 @@ CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
 _READ = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
 OF_BLOCKS = frozenset({"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append"})
-"""Kinds of operation whose blocks are page-aligned, so that write requests can be searched for them."""
+"""Kinds of operation that write page-aligned blocks, which can be found in the write requests of a write log."""
 BEGUN_LATE_NS = 1_000_000_000
-"""Greatest delay of an operation's time stamp, in nanoseconds: the host takes the stamp when the report arrives."""
+"""Greatest time from the begin of an operation to its time stamp (arrival of the client's report), in nanoseconds."""
 
 Requests = Sequence[Record]
 Block = tuple[int, int]
@@ -43,18 +43,18 @@ Disks = Mapping[str, Mapping[str, Any]]
 SYNCED = frozenset(KINDS) - {*METADATA} | {"append"}
 """Kinds of operation that sync data: each operation needs a flush of every member that it wrote to."""
 LEAST_SYNCS = 10
-"""Least number of acknowledged syncs for a verdict: the first flushes may not have reached all members yet."""
+"""Least number of acknowledged syncing operations for a verdict: the first ones may not flush every member."""
 LOGGED = ("journal", "ppl")
 """Consistency policies (mdadm(8)) with a log: md decides when it flushes which member."""
 CORRUPTIONS = {
     DiskFaultKind.MISDIRECTED.value: "written to another place",
     DiskFaultKind.LOST_WRITES.value: "acknowledged and not executed",
 }
-"""What the disk engine did with the writes that a disk fault of this kind affected, as text."""
+"""For each kind of disk fault: what the disk engine did with the affected writes, as text."""
 
 
 class Lies:
-    """The requests in a write log that lying disks may lose in a cut at the current position, which `go` moves.
+    """The requests in a write log that lying disks may lose in a cut at the current position; `go` sets the position.
 
     ``records``: changes, flushes and changes of the cache mode in the order of their effect. A request is identified
     by its index in ``records``.
@@ -64,7 +64,7 @@ class Lies:
         self.records = records
         self.members = members
         self.lied = any(record.flags & Flag.LIED for record in records)
-        """Whether the log contains any lie."""
+        """Whether the log contains a flush or FUA write that a disk acknowledged without executing it."""
         self._begin()
 
     def _begin(self) -> None:
@@ -117,7 +117,7 @@ class Lies:
         return Lost(self, {member: dict(self._lost_by(member, kept)) for member in range(len(self.members))}, kept)
 
     def _lost_by(self, member: int, kept: Collection[int]) -> Iterator[tuple[int, int]]:
-        """Yield each lost request that a member acknowledged as durable, with the instant of that lie in ns."""
+        """Yield each lost request that a member acknowledged as durable, with the time (ns) of the acknowledgement."""
         issued, completed = self._latest[member]
         for number, done_ns in self._loose[member].items():
             if number in kept:
@@ -133,7 +133,7 @@ class Lies:
 
     @cached_property
     def blocks(self) -> dict[Block, list[tuple[int, int]]]:
-        """For each block of the ledger, the write requests that contain it, with the block's generation in each."""
+        """For each block of the ledger, the write requests that contain it, each with the generation of the block."""
         found: dict[Block, list[tuple[int, int]]] = defaultdict(list)
         for number, record in enumerate(self.records):
             if record.kind is Kind.WRITE and not record.flags & Flag.ZEROES:
@@ -189,10 +189,10 @@ class Lost:
 
 
 def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Conditions:
-    """Return the conditions with lying disks to blame if their lies explain the losses, else without lying disks.
+    """Return the conditions of a crash test, with its lying disks only if their lies explain the losses.
 
-    On an async export a single explained loss suffices to blame the disks, because the export excuses the others. On
-    a sync export the lies must explain every loss: the stack is to blame for an unexplained one.
+    On an async export a single explained loss suffices to blame the disks, because the export excuses all other
+    losses. On a sync export the lies must explain every loss: the stack is to blame for an unexplained loss.
     """
     lying = replace(conditions, lying_disks=lost.disks)
     honest = replace(conditions, lying_disks=())
@@ -253,9 +253,10 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
 
 
 def judge_flushes(start: Mapping[str, Counters], end: Disks, synced: int) -> Verdict:
-    """Judge that each member that received writes also received a flush or FUA write: no layer above drops them all.
+    """Judge that each member that received writes also received a flush or FUA write.
 
-    A single flush is enough for PASS, because the necessary number depends on the layout of the data on the members.
+    Without any, a layer above the member drops all flushes. A single flush is enough for PASS, because the necessary
+    number depends on the layout of the data on the members.
 
     ``start`` and ``end``: the counters when the clients began, and at the cut or at the end of the clients' work.
     ``synced``: number of operations of the kinds `SYNCED` that were acknowledged in this time.

@@ -53,7 +53,7 @@ class Safety(BaseModel):
 
     @property
     def size(self) -> str:
-        """The text after the word of the verdict: the counts, or the reason."""
+        """The text after the word of the verdict: the numbers of operations, or the reason."""
         if self.why or self.lost is None or self.acknowledged is None:
             return self.why
         if not self.lost:
@@ -63,7 +63,7 @@ class Safety(BaseModel):
 
     @property
     def brief(self) -> str:
-        """The verdict as text for a narrow column: the word, with counts or the reason of a loss."""
+        """The verdict as text for a narrow column: the word with the numbers of operations or the reason of a loss."""
         if self.lost is None or self.acknowledged is None:
             return f"{self.word}: {self.why}" if self.loses else self.word.value
         if not self.lost:
@@ -96,9 +96,10 @@ def judge_safety(
 ) -> Safety:
     """Return the safety of a configuration from the outcome and the evidence of its crash test.
 
-    ``seen``: the evidence of each place of observation, the server first. ``memory_lost``: whether the server lost its
-    memory in the fault; if not, the survival of all operations proves nothing. ``seconds``: time from the earliest
-    lost acknowledgement to the fault. ``not_recovered``: how the storage failed to recover; None if it recovered.
+    ``seen``: the evidence from each scan of the ledger, the scan on the server first. ``memory_lost``: whether the
+    server lost its memory in the fault; if not, the survival of all operations proves nothing. ``seconds``: time from
+    the earliest lost acknowledgement to the fault. ``not_recovered``: how the storage failed to recover; None if the
+    storage recovered.
     """
     if (nothing := PROVES_NOTHING.get(outcome)) is not None:
         return not_shown(nothing)
@@ -176,7 +177,7 @@ def losing(record: RunRecord) -> bool:
 
 
 def judge_cells(record: RunRecord) -> None:
-    """Fill in the judged fields of a run's cells, and rank the cells of each workload."""
+    """Fill in outcome, reason, flag, limit and loss of a run's cells, and rank the cells of each workload."""
     cycles = {cycle.name: cycle for cycle in record.cycles}
     misbehaved = next((one for one in record.cycles if one.control and one.outcome is Outcome.INVALID), None)
     for cell in record.cells:
@@ -187,7 +188,7 @@ def judge_cells(record: RunRecord) -> None:
 
 
 def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: CrashTestRecord | None = None) -> None:
-    """Fill in the judged fields of a cell, except its rank.
+    """Fill in outcome, reason, flag, limit and loss of a cell, but not its rank.
 
     ``cycle``: the crash test that cut the power of this configuration. ``misbehaved``: a control that did not give its
     expected result, which makes every cell INVALID.
@@ -291,7 +292,7 @@ def why_not_of_the_hardware(cell: CellRecord) -> str | None:
 
 
 def rank(cells: Sequence[CellRecord]) -> None:
-    """Fill in the ranks of the rankable cells of one workload, the fastest first, and flag overlapping ranges."""
+    """Fill in the ranks of one workload's rankable cells, the fastest first; flag cells with overlapping ranges."""
     comparable = [cell for cell in cells if cell.rankable and cell.median is not None]
     ordered = sorted(comparable, key=lambda one: -(one.median or 0.0))
     for place, cell in enumerate(ordered, start=1):
@@ -304,7 +305,7 @@ def rank(cells: Sequence[CellRecord]) -> None:
 
 
 def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a plan's run: of its worst cell, else of a control that did not pass."""
+    """Return the outcome and the reason of a plan's run: those of its worst cell or of a control that did not pass."""
     if not record.cells:
         return Outcome.INCONCLUSIVE, "no cell was measured"
     for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):

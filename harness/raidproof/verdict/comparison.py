@@ -450,4 +450,4 @@ _WORDS = {
     Finding.NOT_COMPARABLE: "not comparable",
     Finding.ONE_SIDED: "not measured on both sides",
 }
-"""Each finding as text after the number of its cells."""
+"""The text for each finding, which follows the number of the cells with this finding."""

@@ -45,7 +45,7 @@ LEAST_JUDGED = 3
 """Least number of acknowledged operations whose loss could have been seen, for a verdict of PASS on a promise."""
 
 OLDER = "older than write-back allows"
-"""Checker name for lost operations that the server's kernel had to write back before the cut."""
+"""Name of the check for lost operations whose data the server's kernel had to write back before the cut."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Conditions:
     """Whether the fault changed a member's content, so that a scrub must find and repair inconsistent stripes."""
 
     explanation: Blame | None = None
-    """The blame for a loss as the fault declares it; None if the fault explains no loss."""
+    """The blame for a loss that the injected fault explains; None if it explains no loss."""
     corrupted_by: Blame | None = None
     """The blame on drives that misdirected or dropped writes: it explains a loss, but does not excuse the loss."""
 
@@ -111,7 +111,7 @@ class Conditions:
 def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> list[Verdict]:
     """Judge the promise of each kind of operation by the evidence from one place of observation.
 
-    ``where``: the place of observation as text for the checker's name: ``on the server`` or ``on the client``.
+    ``where``: the place of observation as text for the name of the check: ``on the server`` or ``on the client``.
     """
     verdicts = []
     for kind, promise in PROMISES.items():

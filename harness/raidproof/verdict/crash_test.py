@@ -49,7 +49,7 @@ _SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)
 
 
 class Least(NamedTuple):
-    """The least amount of data that a client must fetch from the server to read the ledger back without its cache."""
+    """The least amount of data that a client with an empty cache must fetch from the server to read the ledger."""
 
     bytes: int
     calls: int
@@ -57,10 +57,10 @@ class Least(NamedTuple):
 
 
 def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
-    """Return the least amount of data that a client must have fetched for a scan: each written block, one READ a file.
+    """Return the least amount of data that a client fetches for a scan: all written blocks, one READ call per file.
 
     Holes, short files and names may need no READ; read-ahead fetches more data. A READ covers one file only.
-    ``found``: the scan. ``spans``: number of blocks per file, by the key of the worker; 1 for other workers.
+    ``found``: the scan. ``spans``: number of blocks per file, by the key of the worker; no entry: 1 block.
     """
     blocks, files = 0, set()
     for key, one in found.items():
@@ -133,7 +133,7 @@ def history_of(cycle: CrashTestRecord, run: Path) -> History:
 
 
 def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
-    """Fill in the judged fields of one crash test from its record and files; ``directory``: the run's directory."""
+    """Fill in verdicts, outcome and reason of one crash test from its record and files in the run's ``directory``."""
     if cycle.rig_error is not None:
         judge_broken_off(cycle, directory, cycle.rig_error)
         return

@@ -273,7 +273,7 @@ class Oracle:
             beside += [Wrong(damage, line) for line in balance.invented]
         if old := [one for one in missing if too_old(_acknowledged_at(one.operation), instant_ns, conditions)]:
             verdicts += judge_age(evidence, conditions, instant_ns, WHERE)
-            damage = Damage(OLDER, "missing although the write-back time had passed before the cut", End.READ)
+            damage = Damage(OLDER, "an operation is missing although its write-back was due before the cut", End.READ)
             beside += [Wrong(damage, str(one)) for one in old]
         whole = self.incomplete_ns is None or instant_ns < self.incomplete_ns
         for verdict, seen in _beside(observation, fault_of(conditions), whole=whole):
@@ -419,7 +419,8 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was checked"
     if record.undecided is not None:
         undecided = record.undecided
-        states = f"{undecided.states:,} of {seen} are undecided, the first is {undecided.state}"
+        states = f"in {undecided.states:,} of {seen} a loss may or may not break a promise"
+        states = f"{states}, the first is {undecided.state}"
         return Outcome.INCONCLUSIVE, f"{states}: {undecided.reason}"
     early = f"; {record.ended_early}" if record.ended_early else ""
     if not any(record.tested.values()):

@@ -250,7 +250,7 @@ def closes_across(operation: Operation, restarted_ns: int) -> bool:
 
 
 def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:
-    """Return the kinds of operation of a worker; without rounds (older records) the first nine metadata kinds."""
+    """Return the kinds of operation of a worker; a metadata worker without ``rounds`` executes the first nine."""
     return METADATA[:9] if worker.kind == "metadata" and not worker.rounds else worker.kinds
 
 
@@ -330,7 +330,8 @@ def compare_blocks(case: Case, balance: Balance) -> None:
 def compare_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:
     """Count the missing files of a worker, and list the files that the worker did not create.
 
-    ``required`` and ``issued``: the places of the operations that must be durable, and of all that began.
+    ``required`` and ``issued``: the file numbers of the operations that must be durable, and of all operations that
+    began.
     """
     worker, files = case.worker, case.worker.files or case.worker.kind == "close"
     promised = {f"f{place}" for place in required} if files else {worker.path} if case.bound else set()
@@ -348,7 +349,7 @@ SPECIAL = {
     UNREADABLE: BlockClass.UNREADABLE,
     OLD: BlockClass.OLD,
 }
-"""The class of a block for each code of the scan that stands for no whole block of this run."""
+"""The class of a block for each code that a scan returns for a block without a generation of this run."""
 
 
 def classify(state: int, required: int, issued: int, *, torn: bool = False) -> BlockClass | None:

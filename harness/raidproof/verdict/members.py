@@ -10,7 +10,7 @@ from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
 
 COPIES = "copies of a mirror"
-"""Checker name for mirror copies that differ: md allows some differences, and a scrub does not show which (md(4))."""
+"""Name of the check for mirror copies that differ: md allows some differences, a scrub does not show which (md(4))."""
 
 Identities = Mapping[str, Identity]
 """The array metadata (md superblock) of each disk, by serial."""
@@ -98,7 +98,7 @@ def changes(
     renewed: Sequence[str] = (),
     absent: Sequence[str] = (),
 ) -> list[str]:
-    """Return descriptions of the forbidden changes of the disks' metadata; none if it was not read at both times.
+    """Return descriptions of the forbidden changes of the disks' metadata; none without metadata of both times.
 
     ``start`` and ``later``: the metadata before the fault and at a later time. ``renewed``: serials of the disks whose
     metadata may be new; ``absent``: names of the disks that may lack metadata.

@@ -74,7 +74,7 @@ class Content(NamedTuple):
     """All files ever created, in the order of creation, which is their number from 0."""
 
     def by_name(self) -> Fields:
-        """Return the fields of the directory, with those of each file under each of its names, as in a scan."""
+        """Return the fields of the directory, with the fields of each file under each of its names, as in a scan."""
         found: Fields = {("", THERE): self.there}
         for name, target in self.symlinks.items():
             found |= {(name, THERE): "symlink", (name, "held"): target}
@@ -83,7 +83,7 @@ class Content(NamedTuple):
         return found
 
     def by_file(self) -> Fields:
-        """Return the fields of the directory, with those of each file under its number, and the existing names."""
+        """Return the fields of the directory, the fields of each file under its number, and the existing names."""
         found: Fields = {("", THERE): self.there}
         found |= {("name", name): "symlink" for name in self.symlinks} | {
             ("name", name): "file" for name in self.names
@@ -109,7 +109,7 @@ class Content(NamedTuple):
         return self._replace(files=(*self.files[:number], changed, *self.files[number + 1 :]))
 
     def rename(self, old: str, new: str | None) -> "Content":
-        """Return a copy of the directory in which a file has the name ``new`` instead of ``old``; None: no name."""
+        """Return a copy of the directory in which file ``old`` has the name ``new``; None: ``old`` is removed."""
         names = {name: number for name, number in self.names.items() if name != old}
         return self._replace(names=names if new is None else {**names, new: self.names[old]})
 
@@ -124,7 +124,7 @@ class Content(NamedTuple):
         return CHANGES[kind](self, number)
 
     def held(self, name: str) -> tuple[str, ...]:
-        """Return the signatures of the blocks of the file of this name; empty if its content is no blocks."""
+        """Return the signatures of the blocks of the file of this name; empty if its content is a code of the scan."""
         held = self.files[self.names[name]].held
         return held if isinstance(held, tuple) else ()
 
@@ -267,7 +267,7 @@ def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entrie
         f"{name}: a name that no client created" for name, field in found if field == THERE and name not in known
     )
     if found["", THERE] is not True and all(content.there for content in ran.contents[least:]):
-        what = "the directory is missing" if not found["", THERE] else f"the directory: {found['', THERE]}"
+        what = "the directory is missing" if not found["", THERE] else f"cannot read the directory: {found['', THERE]}"
         return Seen([(one, what) for one in bound], odd)
     loose_files = under_way(ran.by_file, begun, least)
     lost = [
@@ -303,7 +303,7 @@ def under_way(states: Sequence[Fields], begun: Sequence[Operation], least: int) 
 
 
 _TITLES = {"held": "content", THERE: "kind", "links": "number of names", "attribute": "extended attribute"}
-"""Names of fields in reports; other fields have their own name there."""
+"""Names of fields in reports; a field that is not listed has the same name in reports."""
 WRITTEN_FIELDS = frozenset({"size", "held"})
 """Fields that writes to a file set, and not its creation."""
 

@@ -11,10 +11,10 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.contract import PROMISES
 
 Calls = Mapping[str, Mapping[str, int]]
-"""Number of calls by client and NFS operation while the ledger ran, with the names of /proc/self/mountstats."""
+"""Number of NFS calls while the ledger ran, by client and by the call's name in /proc/self/mountstats."""
 
 WRITE = frozenset({"WRITE"})
-"""The call of the kinds of operation that are not in ``_CALLS``."""
+"""The NFS call that a kind of operation needs if the kind is not in ``_CALLS``."""
 _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "pages": frozenset({"WRITE", "COMMIT"}),
@@ -48,7 +48,7 @@ NFSD = Blame(culprit=Culprit.NFSD)
 FORGOTTEN = ("NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID", "NFS4ERR_STALE_STATEID")
 """Errors that a restarted server returns to a client whose state it has lost (RFC 8881, 15.1)."""
 NOT_WRITTEN = ("NFS4ERR_IO", "NFS4ERR_NOSPC", "NFS3ERR_IO", "NFS3ERR_NOSPC")
-"""Errors of a WRITE or COMMIT that the server could not store."""
+"""Errors in the reply to a WRITE or COMMIT whose data the server could not store."""
 UNSTABLE = 0
 """The value UNSTABLE of `stable_how` in NFSv3 and NFSv4: the server may hold the data in its memory only."""
 CLAIM_PREVIOUS = 1
@@ -100,9 +100,9 @@ class Fields(NamedTuple):
     offset: str
     length: str
     stable: str
-    """Field of the stability in the reply to a WRITE."""
+    """Name of the field with the stability (``stable_how``) in the reply to a WRITE."""
     verifier: str
-    """Field of the write verifier."""
+    """Name of the field with the write verifier."""
 
 
 FIELDS = {
@@ -124,7 +124,7 @@ class Range(NamedTuple):
         return self.end - self.begin
 
     def without(self, other: "Range") -> list["Range"]:
-        """Return the parts of this range that are outside the other range."""
+        """Return the parts of this range that are outside the range ``other``."""
         parts = (Range(self.begin, min(self.end, other.begin)), Range(max(self.begin, other.end), self.end))
         return [part for part in parts if part.begin < part.end]
 
@@ -172,7 +172,7 @@ def restarted_s(exchanges: Sequence[Exchange]) -> float | None:
 
 
 def reconnected_s(exchanges: Sequence[Exchange]) -> float | None:
-    """Return the time in seconds from which all replies use connections that the clients opened later on.
+    """Return the time in seconds from which all replies use new connections of the clients.
 
     This is the first reply over a new connection after the last reply over an old one; None if clients kept their
     first connections.

@@ -1,4 +1,4 @@
-"""The definition of a column in the table of crash tests, which both the terminal and the page show."""
+"""The definition of a column in the table of crash tests, which both the terminal and the HTML report show."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Column:
     unit: str
     """Unit of the value; empty for text."""
     meaning: str
-    """The meaning of the values, as sentences for the reader of the page."""
+    """The meaning of the values, as sentences for the reader of the HTML report."""
     value: Callable[[CrashTestRecord], str]
     """Function that returns the value of a crash test as text."""
     order: int = 100
