@@ -114,7 +114,9 @@ def test_missing_tool_is_a_skip_with_its_reason(trials: Trials) -> None:
 
 
 def test_control_that_passes_is_invalid_and_voids_the_run(trials: Trials) -> None:
-    trials.must_end("test_control_that_passes", "INVALID", Error, "expected a loss of acknowledged operations, but none was lost")
+    trials.must_end(
+        "test_control_that_passes", "INVALID", Error, "expected a loss of acknowledged operations, but none was lost"
+    )
     assert trials.record.outcome is Outcome.INVALID
 
 
