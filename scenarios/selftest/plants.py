@@ -110,11 +110,11 @@ def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("raidproof.run.crash_test.read_write_back", lambda *_: said)
 
 
-NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))
+NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *fields, 0, monotonic_ns()))
             self.stop.wait(60)
 """
 """Code for the ledger's program that reports success, and then waits for a minute before the operation."""
-EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *said, 0, monotonic_ns()))
+EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *fields, 0, monotonic_ns()))
             self.stop.wait(0.001)
 """
 """Code for the ledger's program that reports success, and then waits for 1 ms before the operation."""

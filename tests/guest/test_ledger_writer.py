@@ -2,8 +2,11 @@
 
 import ctypes
 import errno
+import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -96,3 +99,34 @@ def test_a_workers_thread_and_no_other_makes_its_requests_in_a_group_of_its_own(
     (tmp_path / "after").touch()
     before, worker, after = ((tmp_path / name).stat().st_gid for name in ("before", "worker", "after"))
     assert before == after != worker == GROUPS + 7
+
+
+FAILS = """
+import json, sys
+from raidproof.guest import ledger_writer
+def work(self):
+    raise {error}
+    yield
+for worker in (ledger_writer.Blocks, *ledger_writer.CLASSES.values()):
+    worker.work = work
+ledger_writer.write(json.loads(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status"),
+    [
+        ("NameError('said')", "fsync", 1),
+        ("NameError('said')", "msync", 1),
+        ("ConnectionResetError(104, 'reset')", "fsync", 0),
+    ],
+)
+def test_a_worker_whose_code_fails_ends_the_program(tmp_path: Path, error: str, kind: str, status: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as harness:
+        host, port = harness.getsockname()
+        worker = {"kind": kind, "number": 0, "path": "file", "blocks": 1, "file": 0}
+        config = {"root": str(tmp_path), "seed": 1, "host": host, "port": port, "workers": [worker]}
+        command = [sys.executable, "-c", FAILS.format(error=error), json.dumps(config)]
+        ended = subprocess.run(command, stdin=subprocess.PIPE, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == status, ended.stderr
+    assert error.partition("(")[0] in ended.stderr

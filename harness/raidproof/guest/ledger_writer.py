@@ -406,8 +406,20 @@ def mark_rpcs(number: int) -> None:
         import_module("ctypes").CDLL(None).setfsgid(GROUPS + number)
 
 
+def end_at_errors(arguments: threading.ExceptHookArgs) -> None:
+    """End the program with status 1 if a worker's code fails, so that the harness does not take a dead worker as idle.
+
+    An OSError here is a lost connection to the harness, which network faults cause: only the worker ends.
+    """
+    threading.__excepthook__(arguments)
+    if not issubclass(arguments.exc_type, OSError):
+        sys.stderr.flush()
+        os._exit(1)
+
+
 def write(config: dict[str, Any]) -> None:
     """Run all workers of one client until the harness closes standard input."""
+    threading.excepthook = end_at_errors
     mapped = [worker for worker in config["workers"] if worker["kind"] == "msync" and not config.get("quiet_s")]
     children = []
     for worker in mapped:
@@ -418,7 +430,9 @@ def write(config: dict[str, Any]) -> None:
         children.append(child)
     work(config, [worker for worker in config["workers"] if worker not in mapped])
     for child in children:
-        os.waitpid(child, 0)
+        status = os.waitpid(child, 0)[1]
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            sys.exit(1)
 
 
 def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:
