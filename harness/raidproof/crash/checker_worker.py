@@ -86,7 +86,7 @@ def repeat_if_silent(check: Callable[[], Observation]) -> Observation:
 class RecordingCursor:
     """A power cut in a recording, with the patches that bring a checker's disks to the durable content at this cut.
 
-    While jobs are running, the cursor moves only to later cuts.
+    While checkers check states, the cursor moves only to later cuts.
     """
 
     def __init__(self, recording: Recording) -> None:

@@ -6,7 +6,8 @@ File format, all numbers little-endian:
              version: 1, or 2 if a member has old data
              flags: 1 the log includes the written data, 2 every member was blank when the log was opened
              text: JSON list of {"serial", "size", "mode", "first_mode", "old"}, one item for each member; a record's
-             "member" is an index into this list. "old": regions that were never written read as old data
+             "member" is an index into this list. "mode": the disk's cache mode when the log was opened; "first_mode":
+             the initial cache mode, which a reset restores. "old": regions that were never written read as old data
              (`sparse_image.OLD_DATA`), not as zeroes
     record   u8 kind | u8 flags | u16 member | u32 data length | u64 offset | u64 length | u64 issued_ns
              | u64 completed_ns | data

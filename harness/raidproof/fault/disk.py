@@ -387,7 +387,7 @@ class CorruptedAtRest(CleanReboot):
 
         Raises:
             RequirementMissing: the disk engine does not serve the disks.
-            RigError: no block of the member begins with ``holding``.
+            RigError: no 4 KiB block of the member begins with the bytes in the field ``holding``.
         """
         if not isinstance(context.lab.disks, EngineClient):
             raise RequirementMissing(

@@ -72,7 +72,11 @@ def origin_of(declared: ImageRecipe) -> Origin:
 
 
 def address(declared: ImageRecipe) -> str:
-    """Return the cache address of an origin: a digest of the recipe's root, or of suite, packages and mmdebstrap."""
+    """Return the cache address of an origin.
+
+    The address is a digest of the content of the file ``root`` in the recipe; without ``root``, a digest of the Debian
+    suite, the packages and the version of mmdebstrap.
+    """
     if declared.root:
         status = declared.root.stat()
         return cache.digest("root", _digest(declared.root, status.st_size, status.st_mtime_ns))

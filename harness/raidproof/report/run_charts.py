@@ -424,7 +424,10 @@ def time_range(cycles: Sequence[CrashTestRecord]) -> tuple[float, float]:
 
 
 def timelines(cycles: Sequence[CrashTestRecord], frame: Frame = WIDE_TIMELINE) -> list[Moments]:
-    """Lay out the timelines of all crash tests with acknowledgements and a fault, on common axes."""
+    """Return the timelines of all crash tests, on common axes.
+
+    A crash test without a fault, or without an acknowledged operation, has no timeline.
+    """
     limits = time_range(cycles)
     known = [cycle.timeline for cycle in cycles if cycle.timeline]
     # The highest bars of the timelines determine the vertical axis.

@@ -250,7 +250,10 @@ def closes_across(operation: Operation, restarted_ns: int) -> bool:
 
 
 def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:
-    """Return the kinds of operation of a worker; a metadata worker without ``rounds`` executes the first nine."""
+    """Return the kinds of operation of a worker.
+
+    Records of older runs have no ``rounds`` for a metadata worker: it carried out the first nine kinds of `METADATA`.
+    """
     return METADATA[:9] if worker.kind == "metadata" and not worker.rounds else worker.kinds
 
 

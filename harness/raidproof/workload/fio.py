@@ -335,7 +335,7 @@ class FioSpec(WorkloadSpec):
             if also := [name for name in others if getattr(self, name) != type(self).model_fields[name].default]:
                 raise RequestError(
                     f"job_file cannot be combined with {', '.join(sorted(also))}",
-                    remedy="set these options in the job file",
+                    remedy=f"set the options {', '.join(sorted(also))} in the job file, or remove job_file",
                 )
         if self.iodepth > 1 and self.ioengine in SYNCHRONOUS:
             raise RequestError(

@@ -136,5 +136,5 @@ def test_a_difference_is_named(tmp_path: Path) -> None:
 def test_a_file_too_large_for_a_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LARGEST", 3)
     (tmp_path / "a").write_text("1234")
-    with pytest.raises(ValueError, match="more than the limit of"):
+    with pytest.raises(ValueError, match="the limit is"):
         store.save([str(tmp_path)])

@@ -182,7 +182,7 @@ def test_a_machine_that_lost_its_snapshot_is_put_back_by_the_copy(tmp_path: Path
         restore_from_copy(Fake(), "r1", tmp_path)
     machine = Fake()
     take(machine, config(), tmp_path)
-    with pytest.raises(RequestError, match="server still has its own snapshot of run r1"):
+    with pytest.raises(RequestError, match="server still has the snapshot of run r1 on its disk"):
         restore_from_copy(machine, "r1", tmp_path)
 
 

@@ -135,9 +135,7 @@ def _save(path: str, skip: frozenset[str], tree: Tree) -> None:
         entry.update(kind="link", target=os.readlink(path))
     elif stat.S_ISREG(found.st_mode):
         if found.st_size > LARGEST:
-            raise ValueError(
-                f"{path} has {found.st_size} bytes, more than the limit of {LARGEST} bytes for a saved file"
-            )
+            raise ValueError(f"cannot save {path}: the file has {found.st_size} bytes, the limit is {LARGEST} bytes")
         with open(path, "rb") as file:
             entry.update(kind="file", content=base64.b64encode(file.read()).decode())
     elif stat.S_ISDIR(found.st_mode):

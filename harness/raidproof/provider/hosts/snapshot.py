@@ -265,7 +265,7 @@ def restore_from_copy(machine: Remote, run: str, folder: Path) -> Restored:
     path = copy_of(folder, run, machine.name)
     if run in unrestored(machine):
         raise RequestError(
-            f"{machine.name} still has its own snapshot of run {run}",
+            f"{machine.name} still has the snapshot of run {run} on its disk",
             remedy=f"restore the machine from this snapshot: {restore_command(UNNAMED)}",
         )
     try:

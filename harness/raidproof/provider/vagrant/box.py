@@ -396,7 +396,7 @@ class UserBox:
     def images(self) -> tuple[tuple[Path, str], ...]:
         """The file of the box's disk, and the name of the volume to which Vagrant would upload the disk.
 
-        Empty for a box with several disks, which Vagrant uploads itself.
+        raidproof uploads this file in place of Vagrant. Empty for a box with several disks: Vagrant uploads them.
         """
         described = json.loads((self.content / "metadata.json").read_text())
         disk = self.content / "box.img"

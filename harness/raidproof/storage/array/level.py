@@ -209,7 +209,7 @@ class Level:
         return tuple((slot % self.members, slot // self.members) for slot in slots)
 
     def content(self, role: int, stripe: int) -> tuple[Part, int | None]:
-        """Return what a member's chunk in a stripe holds: its part, and for data the chunk's number in the array."""
+        """Return the kind of content of a member's chunk in a stripe (data, P, Q), and a data chunk's number."""
         return Part.DATA, (stripe * self.members + role) // self.copies
 
     def parities(self, row: Row, values: Sequence[int]) -> dict[int, int]:  # noqa: ARG002
