@@ -39,7 +39,10 @@ case "$*" in
     [ -z "${PIP_HANGS-}" ] || { touch "$FAKES/hanging"; exec sleep 60; }
     [ -z "${PIP_FAILS-}" ] || { echo 'ERROR: no index in sight'; exit 1; }
     ;;
-*'-m raidproof '*) echo "harness: $*" ;;
+*'-m raidproof '*)
+    [ -z "${RUN_LASTS-}" ] || { touch "$FAKES/running"; exec sleep 60; }
+    echo "harness: $*"
+    ;;
 esac
 """
 APT = """#!/bin/sh
@@ -284,6 +287,23 @@ def test_a_changed_project_makes_another_environment(machine: Machine, changed: 
     assert machine.run("doctor")[0] == 0
     assert len(machine.calls("pip")) == 2
     assert (machine.home / ".venv").readlink().name in machine.environments
+
+
+def test_an_environment_stays_while_a_process_uses_it(machine: Machine) -> None:
+    process = machine.start("doctor", RUN_LASTS="1")
+    wait_until((machine.fakes / "running").exists, Deadline.after(20), "the run to begin")
+    (used,) = machine.environments
+    try:
+        for text in ("# one", "# two"):
+            machine.projects[0].write_text(text)
+            assert machine.run("doctor")[0] == 0
+            assert used in machine.environments
+    finally:
+        process.kill()
+        process.communicate()
+    machine.projects[0].write_text("# three")
+    assert machine.run("doctor")[0] == 0
+    assert used not in machine.environments
 
 
 def test_a_python_that_went_away_makes_another_environment(machine: Machine) -> None:
