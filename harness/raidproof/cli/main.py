@@ -180,7 +180,7 @@ def run(
 ) -> None:
     """Measure every configuration of a plan.
 
-    The report names the bottleneck of each configuration, and ranks the configurations that keep every promise.
+    The report names the bottleneck of each configuration, and ranks those with a sync export that lost no data.
     """
     matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
     platform = platform_asked(asked, matrix.plan)
