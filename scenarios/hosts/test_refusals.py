@@ -140,7 +140,7 @@ def test_every_foreign_disk_is_refused_with_its_reason(lab: Lab, hardware: Machi
     assert "has the signature ext4" in said["disk1"]
     assert "in use by md127" in said["disk2"]
     assert "has the signature linux_raid_member named 'nas:127'" in said["disk2"]
-    assert f"missing: nothing is called {GONE}" in said["disk3"]
+    assert f"missing: {hardware.name} has no {GONE}" in said["disk3"]
     assert f"not named by id: {changing} is a name that changes at boot" in said["disk4"]
     assert all(any(serial in line for line in shown) for serial in inventory.disks)
     with pytest.raises(RequestError, match="not adopted"):
@@ -159,7 +159,7 @@ def kernel_name(server: Machine, path: str) -> str:
         pytest.param(lvm(), "has the signature LVM2_member", id="LVM"),
         pytest.param(luks(), "has the signature crypto_LUKS", id="LUKS", marks=pytest.mark.exhaustive),
         pytest.param(gpt(), "has the signature gpt", id="GPT", marks=pytest.mark.exhaustive),
-        pytest.param(b"no tool knows this" * 500, "the mark at its beginning was overwritten", id="unknown"),
+        pytest.param(b"no tool knows this" * 500, "has overwritten the mark at the beginning of the disk", id="unknown"),
     ],
 )
 def test_an_adopted_disk_with_new_foreign_data_is_refused(
