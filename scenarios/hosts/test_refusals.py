@@ -141,7 +141,7 @@ def test_every_foreign_disk_is_refused_with_its_reason(lab: Lab, hardware: Machi
     assert "in use by md127" in said["disk2"]
     assert "has the signature linux_raid_member named 'nas:127'" in said["disk2"]
     assert f"missing: {hardware.name} has no {GONE}" in said["disk3"]
-    assert f"not named by id: {changing} is a name that changes at boot" in said["disk4"]
+    assert f"not named by a path in /dev/disk/by-id: {changing} is a kernel name" in said["disk4"]
     assert all(any(serial in line for line in shown) for serial in inventory.disks)
     with pytest.raises(RequestError, match="not adopted"):
         HostDisks(inventory, hardware).reset()
