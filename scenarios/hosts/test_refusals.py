@@ -159,7 +159,9 @@ def kernel_name(server: Machine, path: str) -> str:
         pytest.param(lvm(), "has the signature LVM2_member", id="LVM"),
         pytest.param(luks(), "has the signature crypto_LUKS", id="LUKS", marks=pytest.mark.exhaustive),
         pytest.param(gpt(), "has the signature gpt", id="GPT", marks=pytest.mark.exhaustive),
-        pytest.param(b"no tool knows this" * 500, "has overwritten the mark at the beginning of the disk", id="unknown"),
+        pytest.param(
+            b"no tool knows this" * 500, "has overwritten the mark at the beginning of the disk", id="unknown"
+        ),
     ],
 )
 def test_an_adopted_disk_with_new_foreign_data_is_refused(
