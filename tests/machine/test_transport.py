@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import paramiko
 import pytest
@@ -300,6 +301,14 @@ def test_a_machine_without_a_greeting_is_reported(server: Server) -> None:
     transport.connect(Deadline.after(20))
     with pytest.raises(RigError, match="server: cannot start: 'fall silent'"):
         run(transport, "fall silent", deadline_s=0.2)
+
+
+def test_a_channel_of_a_broken_connection_is_closed_without_an_error() -> None:
+    channel = Mock(spec=paramiko.Channel)
+    for error in (EOFError(), OSError("Socket is closed")):
+        channel.close.side_effect = error
+        transport_module._close(channel)
+    assert channel.close.call_count == 2
 
 
 def test_input_is_given_while_a_command_runs(transport: Transport) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import paramiko
 from paramiko.ssh_exception import IncompatiblePeer
@@ -154,7 +155,7 @@ class Transport:
         channel = self.session(deadline, purpose)
         try:
             # paramiko waits without limit for the answer, which a machine without power never sends.
-            with at_deadline(deadline, channel.close):
+            with at_deadline(deadline, partial(_close, channel)):
                 channel.exec_command(self.login.command(argv))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise RigError(f"{self.where}: cannot start: {purpose}: {error}") from error
@@ -219,6 +220,12 @@ class Transport:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _close(channel: paramiko.Channel) -> None:
+    """Close a channel; the connection may have broken already."""
+    with suppress(OSError, EOFError):
+        channel.close()
 
 
 def _carry(channel: paramiko.Channel, connect: Callable[[], socket.socket]) -> None:
