@@ -67,7 +67,7 @@ def test_the_loss_stands_beside_the_verdict_in_one_table(run: RunRecord, width: 
         in words(table)
         or width == 80
     )
-    for word in ("20,047", "20,183", "2.9 s", "did not lose its memory"):
+    for word in ("20,047", "20,183", "2.9 s", "loses no unwritten data"):
         assert word in words(table), word
 
 

@@ -51,7 +51,7 @@ def test_damaged_blocks_are_a_loss() -> None:
 @pytest.mark.parametrize(
     ("outcome", "seen", "changes", "why"),
     [
-        (Outcome.PASS, [WHOLE], {"memory_lost": False}, "the server did not lose its memory"),
+        (Outcome.PASS, [WHOLE], {"memory_lost": False}, "this fault loses no unwritten data of the server"),
         (Outcome.PASS, [WHOLE], {"export_sync": False}, "the export is async, but this fault lost no operation"),
         (Outcome.PASS, [Evidence()], {}, "no operation was acknowledged"),
         (Outcome.PASS, [], {}, "no operation was acknowledged"),

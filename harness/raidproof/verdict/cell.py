@@ -118,7 +118,7 @@ def judge_safety(
     if not acknowledged:
         return not_shown("no operation was acknowledged")
     if not memory_lost:
-        return not_shown("the server did not lose its memory")
+        return not_shown("this fault loses no unwritten data of the server")
     if not export_sync:
         return not_shown("the export is async, but this fault lost no operation")
     return Safety(word=SafetyWord.SAFE, lost=0, acknowledged=acknowledged)
