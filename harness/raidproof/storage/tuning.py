@@ -300,12 +300,11 @@ def parse_dirty(content: Mapping[str, str]) -> DirtyState:
         RigError: a file in /proc/sys/vm is missing, or is not a number.
     """
     limits = {name: _whole_number(f"{VM}/{name}", content) for name in DIRTY}
-    # /proc/sys/fs/xfs exists only if XFS is loaded.
-    optional = {name for name, path in WRITE_BACK.items() if not path.startswith(VM)}
     found = {
         name: _whole_number(path, content) / 100
         for name, path in WRITE_BACK.items()
-        if path in content or name not in optional
+        # /proc/sys/fs/xfs exists only if XFS is loaded.
+        if path.startswith(VM) or path in content
     }
     return DirtyState.model_validate(limits | found)
 

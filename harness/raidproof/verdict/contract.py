@@ -154,9 +154,9 @@ def judge_promise(checker: str, acknowledged: int, judged: int, lost: int, condi
         return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason="no operation was acknowledged")
     if not lost and judged < LEAST_JUDGED:
         reason = (
-            f"no loss was seen, but only {judged} of {acknowledged:,} acknowledged operations could have shown one"
+            f"no loss was seen, but only {judged} of {acknowledged:,} acknowledged operations could have shown one; "
+            f"at least {LEAST_JUDGED} are needed"
         )
-        reason = f"{reason}; at least {LEAST_JUDGED} are needed"
         return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason)
     if not lost:
         reason = f"all {acknowledged:,} acknowledged operations survived; {judged:,} could have shown a loss"

@@ -419,9 +419,10 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was checked"
     if record.undecided is not None:
         undecided = record.undecided
-        states = f"in {undecided.states:,} of {seen} a loss may or may not break a promise"
-        states = f"{states}, the first is {undecided.state}"
-        return Outcome.INCONCLUSIVE, f"{states}: {undecided.reason}"
+        return Outcome.INCONCLUSIVE, (
+            f"in {undecided.states:,} of {seen} a loss may or may not break a promise, the first is "
+            f"{undecided.state}: {undecided.reason}"
+        )
     early = f"; {record.ended_early}" if record.ended_early else ""
     if not any(record.tested.values()):
         return Outcome.INCONCLUSIVE, f"no operation was acknowledged before the cut in any of {seen}{early}"
