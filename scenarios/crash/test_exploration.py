@@ -16,10 +16,11 @@ REPLAYS = 10
 # Exhaustive only: md may write ext4's commit block before the flush that must precede it (docs/findings.md), and then
 # some states do not mount.
 EXT4 = pytest.param(Ext4Spec(), marks=pytest.mark.exhaustive)
+STATES = 80
 LYING_SECONDS = 0.3
 """Duration of the workload in seconds: short, because in later states XFS cannot replay its log. Such states do not
 mount, and no promise is judged."""
-LYING_STATES = 60
+LYING_STATES = 30
 """Number of crash states to check; more than half of them break a promise."""
 FEW = LedgerSpec(kinds=("fsync", "fsync"))
 """A ledger with the one kind of worker whose promise is tested: the exploration shrinks the failure of each kind."""
@@ -29,8 +30,8 @@ FEW = LedgerSpec(kinds=("fsync", "fsync"))
 def test_sync_export_keeps_every_promise_in_every_crash(
     cycle: CrashTestRunner, explore: Explore, filesystem: FilesystemSpec
 ) -> None:
-    explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=150).must_keep_every_promise()
-    assert explored.record.judged == 150
+    explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=STATES).must_keep_every_promise()
+    assert explored.record.judged == STATES
     assert explored.record.cold.checked
 
 

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.long
 
 MISSING = "disk1"
 MINUTES = 5.0
-STATES = 150
-STATES_WITH_HOLE = 80
+STATES = 80
+STATES_WITH_HOLE = 50
 """Number of crash states to check if the write hole is open; about one in five breaks a promise."""
 
 
