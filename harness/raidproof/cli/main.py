@@ -15,6 +15,7 @@ from raidproof import __version__
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import kernel as cli_kernel
+from raidproof.cli import package as cli_package
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -101,6 +102,7 @@ def export_log(
 
 app.add_typer(cli_hosts.app)
 app.add_typer(cli_kernel.app)
+app.add_typer(cli_package.app)
 app.command()(cli_explore.explore)
 app.command()(export_log)
 

@@ -3,15 +3,15 @@
 import lzma
 import re
 import tarfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from raidproof.core import command
-from raidproof.core.errors import RequestError, RigError, nearest
+from raidproof.core.errors import RequestError, nearest
 from raidproof.core.log import step
 from raidproof.image import apt, cache
 from raidproof.image.kernel import catalogue
+from raidproof.image.worktree import identity_of
 
 RECIPE_VERSION = "1"
 """Part of the cache address: increase it when the result of an unpacking changes."""
@@ -24,8 +24,6 @@ UNNEEDED = (
 )
 """Patterns of source files that no kernel of User-mode Linux needs: they are not unpacked."""
 _VERSION = re.compile(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION)[ \t]*=[ \t]*(\S*)", re.MULTILINE)
-_GIT = ("git", "--no-optional-locks")
-_GIT_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,7 @@ class SourceTree:
     version: str
     """The version that the Makefile names, such as ``6.12.107`` or ``7.2.0-rc3``."""
     identity: str
-    """The content: ``g`` and the commit, followed by ``-d`` and a digest if files differ from the commit; or ``t`` and
-    a digest of the names, sizes and times of all files of a tree that is no git work tree."""
+    """The content, see `raidproof.image.worktree.identity_of`."""
 
     @property
     def name(self) -> str:
@@ -133,38 +130,4 @@ def read(path: Path) -> SourceTree:
         )
     numbers = [fields[key] for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL") if fields.get(key)]
     version = ".".join(numbers) + fields.get("EXTRAVERSION", "")
-    try:
-        identity = _git_identity(path) if (path / ".git").exists() else f"t{_short(*_stamps(path))}"
-    except FileNotFoundError as error:
-        raise RigError(
-            f"{path} changed while it was read: {error.filename} vanished", remedy="repeat the command"
-        ) from error
-    return SourceTree(path, version, identity)
-
-
-def _git_identity(path: Path) -> str:
-    def git(*words: str) -> str:
-        return command.succeed([*_GIT, "-C", path, *words], deadline_s=_GIT_DEADLINE_S)
-
-    commit = git("rev-parse", "--verify", "--short=12", "HEAD").strip()
-    changes = git("diff", "--no-ext-diff", "--no-textconv", "--binary", "HEAD")
-    added = [name for name in git("ls-files", "-z", "--others", "--exclude-standard").split("\0") if name]
-    if not changes and not added:
-        return f"g{commit}"
-    contents = (part for name in sorted(added) for part in (name, _content(path / name)))
-    return f"g{commit}-d{_short(changes, *contents)}"
-
-
-def _content(path: Path) -> bytes:
-    return str(path.readlink()).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-
-
-def _stamps(path: Path) -> Iterator[str]:
-    for file in sorted(path.rglob("*")):
-        status = file.lstat()
-        if not file.is_dir():
-            yield f"{file.relative_to(path)} {status.st_size} {status.st_mtime_ns}"
-
-
-def _short(*parts: str | bytes) -> str:
-    return cache.digest(*parts)[:8]
+    return SourceTree(path, version, identity_of(path))
