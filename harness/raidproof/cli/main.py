@@ -14,6 +14,8 @@ from rich.console import Console
 from raidproof import __version__
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import kernel as cli_kernel
+from raidproof.cli import package as cli_package
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -99,6 +101,8 @@ def export_log(
 
 
 app.add_typer(cli_hosts.app)
+app.add_typer(cli_kernel.app)
+app.add_typer(cli_package.app)
 app.command()(cli_explore.explore)
 app.command()(export_log)
 
