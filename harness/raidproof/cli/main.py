@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from raidproof import __version__
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import schema as cli_schema
+from raidproof.cli import version as cli_version
 from raidproof.cli.options import (
     RESULTS,
     Base,
     DryRun,
     Image,
+    Json,
     Keep,
     Kernel,
     Modules,
@@ -32,6 +34,7 @@ from raidproof.cli.options import (
     StoredRun,
     with_platform,
 )
+from raidproof.cli.output import emit, say, screen
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -45,6 +48,8 @@ from raidproof.core.errors import (
 from raidproof.core.waiting import interrupted, unwind_on_signals
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from raidproof.core.topology import Platform
     from raidproof.plan.cell import Matrix
     from raidproof.plan.plan import Plan
@@ -101,6 +106,8 @@ def export_log(
 app.add_typer(cli_hosts.app)
 app.command()(cli_explore.explore)
 app.command()(export_log)
+app.command()(cli_schema.schema)
+app.command()(cli_version.version)
 
 
 def show_version(asked: bool) -> None:
@@ -152,6 +159,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     results: Results = RESULTS,
     keep: Keep = False,
+    json: Json = False,
 ) -> None:
     """Cut the power under a sync export and an async export.
 
@@ -161,7 +169,7 @@ def demo(
     from raidproof.run.demo import run_demo  # noqa: PLC0415
 
     record, report = run_demo(results, platform=platform_asked(asked), seed=seed, keep=keep)
-    show(record, Console(), report)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -177,21 +185,25 @@ def run(
     repeats: Repeats = None,
     results: Results = RESULTS,
     keep: Keep = False,
+    json: Json = False,
 ) -> None:
     """Measure every configuration of a plan.
 
     The report names the bottleneck of each configuration, and ranks those with a sync export that lost no data.
     """
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    matrix = matrix_asked(plan, select, screen(json), seed=seed, repeats=repeats)
     platform = platform_asked(asked, matrix.plan)
     if dry_run:
+        from raidproof.plan.dry_run import dry_run as described  # noqa: PLC0415
+
+        emit(described(matrix, platform), json)
         return
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
     record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
-    show(record, Console(), report)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -207,6 +219,7 @@ def compare_sides(
     seed: Seed = None,
     repeats: Repeats = None,
     results: Results = RESULTS,
+    json: Json = False,
 ) -> None:
     """Compare two kernels, images or packages by a plan.
 
@@ -215,7 +228,7 @@ def compare_sides(
     from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    matrix = matrix_asked(plan, select, screen(json), seed=seed, repeats=repeats)
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -225,14 +238,16 @@ def compare_sides(
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)
-    for line in announce(matrix, *sides):
-        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    say(screen(json), announce(matrix, *sides))
     if dry_run:
+        from raidproof.plan.dry_run import dry_run_of_sides  # noqa: PLC0415
+
+        emit(dry_run_of_sides(matrix, *sides), json)
         return
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
     comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
-    show_comparison(comparison, Console(), page)
+    emit(comparison, json, lambda console: show_comparison(comparison, console, page))
     raise typer.Exit(Status[comparison.outcome.name])
 
 
@@ -257,10 +272,7 @@ def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None
 
 
 @app.command()
-def judge(
-    run: StoredRun,
-    results: Results = RESULTS,
-) -> None:
+def judge(run: StoredRun, results: Results = RESULTS, json: Json = False) -> None:
     """Compute the verdicts of a stored run again, without machines."""
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
@@ -270,7 +282,8 @@ def judge(
     store = RunStore.find(run, results)
     record = store.load()
     judge_run(record, store.path)
-    show(record, Console(), write_report(record, store))
+    report = write_report(record, store)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -316,8 +329,8 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         raise typer.Exit(Status.REQUIREMENT_MISSING)
 
 
-def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
-    """Return the selected cells of a plan, and print their description.
+def matrix_asked(path: Path, select: str | None, console: "Console", **changes: int | None) -> "Matrix":
+    """Return the selected cells of a plan, and print their description on a console.
 
     ``changes`` replace values of the plan's table ``run``, for example its seed.
     """
@@ -327,7 +340,7 @@ def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matr
 
     given = {name: value for name, value in changes.items() if value is not None}
     matrix = matrix_of(load_plan(path, given)).select(select)
-    Console().print(describe(matrix))
+    console.print(describe(matrix))
     return matrix
 
 

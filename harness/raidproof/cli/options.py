@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from raidproof.run.plan_runner import OPTIONS
+from raidproof.core.option import OPTIONS
 
 RESULTS = Path("results")
 """Default directory of stored runs."""
@@ -39,6 +39,10 @@ Seed = Annotated[int | None, typer.Option(help="Seed of the order of the cells a
 Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
 Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on standard output, and all text on standard error.")
+]
+"""`raidproof.cli.output.emit` prints the result of a command with this option."""
 Base = Annotated[
     list[str] | None,
     typer.Option(

@@ -13,6 +13,7 @@ import pytest
 
 from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
+from raidproof.core.option import OPTIONS
 from raidproof.core.waiting import unwinding_on_signals
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import (
@@ -27,7 +28,6 @@ from raidproof.pytest_plugin.fixtures import (
     plans,
 )
 from raidproof.record.outcome import Outcome
-from raidproof.run.plan_runner import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
 __all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]
