@@ -15,6 +15,7 @@ from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import schema as cli_schema
 from raidproof.cli import version as cli_version
+from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -123,6 +124,16 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
+    completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            help="Print the completion script of bash, zsh or fish.",
+            is_eager=True,
+            callback=show_completion,
+        ),
+    ] = None,
 ) -> None:
     """Define the options of every command; `main` reads --debug, which then covers errors of the command line too."""
 
@@ -435,6 +446,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in ours
     words = [word for word in ours if word != "--debug"] + words[len(ours) :]
     unwind_on_signals()
+    register_shells()
     try:
         # In standalone mode, typer would print an error of the command line in ten lines.
         status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS

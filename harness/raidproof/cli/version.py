@@ -1,7 +1,6 @@
 """`raidproof version`: the versions of raidproof, its records and its plugins."""
 
 import platform
-from importlib.metadata import distributions
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 def versions() -> "Versions":
     """Return the versions of this installation."""
+    from importlib.metadata import distributions  # noqa: PLC0415
+
     from raidproof.cli.schema import published  # noqa: PLC0415
     from raidproof.core.versions import Versions  # noqa: PLC0415
 
