@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raidproof import __version__
+from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import schema as cli_schema
 from raidproof.cli import version as cli_version
 from raidproof.cli.completion import register_shells, show_completion
+from raidproof.cli.config import split, use_defaults
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -109,6 +111,7 @@ app.command()(cli_explore.explore)
 app.command()(export_log)
 app.command()(cli_schema.schema)
 app.command()(cli_version.version)
+app.command()(cli_config.config)
 
 
 def show_version(asked: bool) -> None:
@@ -120,6 +123,7 @@ def show_version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    asked: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
@@ -135,7 +139,12 @@ def options(
         ),
     ] = None,
 ) -> None:
-    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too."""
+    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too.
+
+    Raises:
+        RequestError: a file of defaults is invalid.
+    """
+    use_defaults(asked)
 
 
 @app.command("test")
@@ -202,7 +211,7 @@ def run(
 
     The report names the bottleneck of each configuration, and ranks those with a sync export that lost no data.
     """
-    matrix = matrix_asked(plan, select, screen(json), seed=seed, repeats=repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json))
     platform = platform_asked(asked, matrix.plan)
     if dry_run:
         from raidproof.plan.dry_run import dry_run as described  # noqa: PLC0415
@@ -239,7 +248,7 @@ def compare_sides(
     from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
-    matrix = matrix_asked(plan, select, screen(json), seed=seed, repeats=repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json))
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -340,26 +349,30 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         raise typer.Exit(Status.REQUIREMENT_MISSING)
 
 
-def matrix_asked(path: Path, select: str | None, console: "Console", **changes: int | None) -> "Matrix":
+def matrix_asked(asked: typer.Context, path: Path, select: str | None, console: "Console") -> "Matrix":
     """Return the selected cells of a plan, and print their description on a console.
 
-    ``changes`` replace values of the plan's table ``run``, for example its seed.
+    The options ``seed`` and ``repeats`` replace values of the plan's table ``run``; a file's defaults do not.
     """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
     from raidproof.plan.plan import load_plan  # noqa: PLC0415
 
-    given = {name: value for name, value in changes.items() if value is not None}
-    matrix = matrix_of(load_plan(path, given)).select(select)
+    given, defaults = (
+        {name: options[name] for name in ("seed", "repeats") if options.get(name) is not None}
+        for options in split(asked)
+    )
+    matrix = matrix_of(load_plan(path, given, defaults)).select(select)
     console.print(describe(matrix))
     return matrix
 
 
 def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
-    """Return the provider and the software that a command's options and its plan request."""
+    """Return the provider and the software that a command's options, its plan and the files of defaults request."""
     from raidproof.run.platform import platform_for  # noqa: PLC0415
 
-    return platform_for(asked.params, plan.run if plan else None)
+    given, defaults = split(asked)
+    return platform_for(given, plan.run if plan else None, defaults)
 
 
 def require_clone() -> None:

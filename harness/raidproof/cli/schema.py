@@ -30,9 +30,11 @@ def record(kind: Any, version: int) -> Callable[[str, str], dict[str, Any]]:
 
 def published(*, built_in: bool = False) -> dict[str, Published]:
     """Return all schemas by name; ``built_in``: without the kinds of other distributions, as in the stored files."""
+    from raidproof.cli.defaults import DEFAULTS_SCHEMA, Defaults, Settings  # noqa: PLC0415
+    from raidproof.core.json_schema import json_schema  # noqa: PLC0415
     from raidproof.core.versions import VERSIONS_SCHEMA, Versions  # noqa: PLC0415
     from raidproof.plan.dry_run import DRY_RUN_SCHEMA, ComparisonDryRun, DryRun  # noqa: PLC0415
-    from raidproof.plan.schema import plan_schema  # noqa: PLC0415
+    from raidproof.plan.schema import OfPlans, plan_schema  # noqa: PLC0415
     from raidproof.record import exploration, run  # noqa: PLC0415
     from raidproof.run.doctor import Finding  # noqa: PLC0415
     from raidproof.verdict.comparison import COMPARISON_SCHEMA, ComparisonRecord  # noqa: PLC0415
@@ -46,6 +48,13 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
         "dry-run": Published("result of `run --dry-run`", record(DryRun, DRY_RUN_SCHEMA)),
         "comparison-dry-run": Published("result of `ab --dry-run`", record(ComparisonDryRun, DRY_RUN_SCHEMA)),
         "doctor": Published("result of `doctor`", record(list[Finding], 1)),
+        "config": Published(
+            "raidproof.toml",
+            lambda name, title: json_schema(
+                Defaults, name=name, title=title, version=DEFAULTS_SCHEMA, mode="validation", generator=OfPlans
+            ),
+        ),
+        "settings": Published("result of `config`", record(Settings, DEFAULTS_SCHEMA)),
         "version": Published("result of `version`", record(Versions, VERSIONS_SCHEMA)),
     }
 
