@@ -15,6 +15,7 @@ from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import schema as cli_schema
+from raidproof.cli import summary as cli_summary
 from raidproof.cli import version as cli_version
 from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.config import split, use_defaults
@@ -112,6 +113,7 @@ app.command()(export_log)
 app.command()(cli_schema.schema)
 app.command()(cli_version.version)
 app.command()(cli_config.config)
+app.command()(cli_summary.summary)
 
 
 def show_version(asked: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from raidproof.cli.completion import stored_runs
-from raidproof.core.option import OPTIONS
+from raidproof.run.options import OPTIONS
 
 RESULTS = Path("results")
 """Default directory of stored runs."""

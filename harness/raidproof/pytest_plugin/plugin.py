@@ -13,7 +13,6 @@ import pytest
 
 from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
-from raidproof.core.option import OPTIONS
 from raidproof.core.waiting import unwinding_on_signals
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import (
@@ -28,6 +27,7 @@ from raidproof.pytest_plugin.fixtures import (
     plans,
 )
 from raidproof.record.outcome import Outcome
+from raidproof.run.options import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
 __all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]

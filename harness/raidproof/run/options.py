@@ -1,4 +1,4 @@
-"""The options that choose provider and software, which the command line and pytest share."""
+"""The options that choose provider and software, on the command line and in pytest."""
 
 from typing import NamedTuple
 
