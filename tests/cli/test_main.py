@@ -23,6 +23,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import SCHEMA
 from raidproof.run.doctor import Finding
 from raidproof.run.doctor import Outcome as Found
+from raidproof.verdict.comparison import compare
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -345,3 +346,35 @@ def test_the_command_and_the_option_print_the_same_version(capsys: pytest.Captur
     by_command = capsys.readouterr().out
     main(["--version"])
     assert capsys.readouterr().out == by_command
+
+
+def test_a_comparison_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = HOME / "tests" / "data" / "run"
+    base, new = (RunRecord.model_validate_json((data / f"ab-{side}.json").read_text()) for side in ("base", "new"))
+    compared = compare(base, new, name="two-ab")
+    monkeypatch.setattr("raidproof.run.comparison.run_ab", lambda *_, **__: (compared, tmp_path / "comparison.html"))
+    assert main(["ab", TINY, "--new", "kernel=debian/sid", "--json"]) == Status[compared.outcome.name]
+    captured = capsys.readouterr()
+    assert fits("comparison", json.loads(captured.out))
+    assert "comparison.html" in captured.err
+
+
+def test_colors_follow_the_variables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(**variables: str) -> str:
+        for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in {"TERM": "xterm-256color", **variables}.items():
+            monkeypatch.setenv(name, value)
+        main(["judge", "tests/data/run", "--results", "."])
+        return capsys.readouterr().out
+
+    # The terminal shows verdicts and safety in colors: SGR 31 and 32, or 91 and 92.
+    colored = re.compile(r"\x1b\[(?:\d+;)*[39][12]m")
+    monkeypatch.chdir(HOME)
+    monkeypatch.setattr("raidproof.run.run.write_report", lambda *_: Path("report.html"))
+    assert "\x1b" not in shown()
+    assert colored.search(shown(FORCE_COLOR="1"))
+    assert not colored.search(shown(FORCE_COLOR="1", NO_COLOR="1"))
+    assert "\x1b" not in shown(FORCE_COLOR="1", TERM="dumb")
