@@ -9,18 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from raidproof import __version__
+from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import kernel as cli_kernel
 from raidproof.cli import package as cli_package
+from raidproof.cli import schema as cli_schema
+from raidproof.cli import summary as cli_summary
+from raidproof.cli import version as cli_version
+from raidproof.cli.completion import register_shells, show_completion
+from raidproof.cli.config import split, use_defaults
 from raidproof.cli.options import (
     RESULTS,
     Base,
     DryRun,
     Image,
+    Json,
     Keep,
     Kernel,
     Modules,
@@ -34,6 +40,7 @@ from raidproof.cli.options import (
     StoredRun,
     with_platform,
 )
+from raidproof.cli.output import emit, say, screen
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -47,6 +54,8 @@ from raidproof.core.errors import (
 from raidproof.core.waiting import interrupted, unwind_on_signals
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from raidproof.core.topology import Platform
     from raidproof.plan.cell import Matrix
     from raidproof.plan.plan import Plan
@@ -105,6 +114,10 @@ app.add_typer(cli_kernel.app)
 app.add_typer(cli_package.app)
 app.command()(cli_explore.explore)
 app.command()(export_log)
+app.command()(cli_schema.schema)
+app.command()(cli_version.version)
+app.command()(cli_config.config)
+app.command()(cli_summary.summary)
 
 
 def show_version(asked: bool) -> None:
@@ -116,12 +129,28 @@ def show_version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    asked: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
+    completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            help="Print the completion script of bash, zsh or fish.",
+            is_eager=True,
+            callback=show_completion,
+        ),
+    ] = None,
 ) -> None:
-    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too."""
+    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too.
+
+    Raises:
+        RequestError: a file of defaults is invalid.
+    """
+    use_defaults(asked)
 
 
 @app.command("test")
@@ -156,6 +185,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     results: Results = RESULTS,
     keep: Keep = False,
+    json: Json = False,
 ) -> None:
     """Cut the power under a sync export and an async export.
 
@@ -165,7 +195,7 @@ def demo(
     from raidproof.run.demo import run_demo  # noqa: PLC0415
 
     record, report = run_demo(results, platform=platform_asked(asked), seed=seed, keep=keep)
-    show(record, Console(), report)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -181,21 +211,25 @@ def run(
     repeats: Repeats = None,
     results: Results = RESULTS,
     keep: Keep = False,
+    json: Json = False,
 ) -> None:
     """Measure every configuration of a plan.
 
     The report names the bottleneck of each configuration, and ranks those with a sync export that lost no data.
     """
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json))
     platform = platform_asked(asked, matrix.plan)
     if dry_run:
+        from raidproof.plan.dry_run import dry_run as described  # noqa: PLC0415
+
+        emit(described(matrix, platform), json)
         return
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
     record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
-    show(record, Console(), report)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -211,6 +245,7 @@ def compare_sides(
     seed: Seed = None,
     repeats: Repeats = None,
     results: Results = RESULTS,
+    json: Json = False,
 ) -> None:
     """Compare two kernels, images or packages by a plan.
 
@@ -219,7 +254,7 @@ def compare_sides(
     from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json))
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -229,14 +264,16 @@ def compare_sides(
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)
-    for line in announce(matrix, *sides):
-        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    say(screen(json), announce(matrix, *sides))
     if dry_run:
+        from raidproof.plan.dry_run import dry_run_of_sides  # noqa: PLC0415
+
+        emit(dry_run_of_sides(matrix, *sides), json)
         return
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
     comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
-    show_comparison(comparison, Console(), page)
+    emit(comparison, json, lambda console: show_comparison(comparison, console, page))
     raise typer.Exit(Status[comparison.outcome.name])
 
 
@@ -261,10 +298,7 @@ def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None
 
 
 @app.command()
-def judge(
-    run: StoredRun,
-    results: Results = RESULTS,
-) -> None:
+def judge(run: StoredRun, results: Results = RESULTS, json: Json = False) -> None:
     """Compute the verdicts of a stored run again, without machines."""
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
@@ -274,7 +308,8 @@ def judge(
     store = RunStore.find(run, results)
     record = store.load()
     judge_run(record, store.path)
-    show(record, Console(), write_report(record, store))
+    report = write_report(record, store)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -320,26 +355,30 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         raise typer.Exit(Status.REQUIREMENT_MISSING)
 
 
-def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
-    """Return the selected cells of a plan, and print their description.
+def matrix_asked(asked: typer.Context, path: Path, select: str | None, console: "Console") -> "Matrix":
+    """Return the selected cells of a plan, and print their description on a console.
 
-    ``changes`` replace values of the plan's table ``run``, for example its seed.
+    The options ``seed`` and ``repeats`` replace values of the plan's table ``run``; a file's defaults do not.
     """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
     from raidproof.plan.plan import load_plan  # noqa: PLC0415
 
-    given = {name: value for name, value in changes.items() if value is not None}
-    matrix = matrix_of(load_plan(path, given)).select(select)
-    Console().print(describe(matrix))
+    given, defaults = (
+        {name: options[name] for name in ("seed", "repeats") if options.get(name) is not None}
+        for options in split(asked)
+    )
+    matrix = matrix_of(load_plan(path, given, defaults)).select(select)
+    console.print(describe(matrix))
     return matrix
 
 
 def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
-    """Return the provider and the software that a command's options and its plan request."""
+    """Return the provider and the software that a command's options, its plan and the files of defaults request."""
     from raidproof.run.platform import platform_for  # noqa: PLC0415
 
-    return platform_for(asked.params, plan.run if plan else None)
+    given, defaults = split(asked)
+    return platform_for(given, plan.run if plan else None, defaults)
 
 
 def require_clone() -> None:
@@ -426,6 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in ours
     words = [word for word in ours if word != "--debug"] + words[len(ours) :]
     unwind_on_signals()
+    register_shells()
     try:
         # In standalone mode, typer would print an error of the command line in ten lines.
         status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS

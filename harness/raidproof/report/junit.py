@@ -30,8 +30,10 @@ def render(record: RunRecord) -> str:
     suite.add_property("reason", printable(record.reason))
     for word, names in by_safety(record).items():
         suite.add_property(word.value, printable("; ".join(names)))
-    suite.add_testcases([case_of_cell(record, cell) for cell in record.cells])
-    suite.add_testcases([case_of(record, cycle) for cycle in record.cycles])
+    for name, value in about(record).items():
+        suite.add_property(name, printable(value))
+    suite.add_testcases([with_context(case_of_cell(record, cell), record, cell.outcome) for cell in record.cells])
+    suite.add_testcases([with_context(case_of(record, cycle), record, cycle.outcome) for cycle in record.cycles])
     if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
         # If no other test case has the run's outcome, an additional one shows it.
         suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
@@ -40,6 +42,30 @@ def render(record: RunRecord) -> str:
     xml = JUnitXml()
     xml.add_testsuite(suite)
     return str(xml.tostring().decode())  # type: ignore[no-untyped-call]
+
+
+def about(record: RunRecord) -> dict[str, str]:
+    """Return the provider, the kernel and the plan of a run, as far as they are known, by name of the property."""
+    found = {"provider": str(record.topology.get("provider", ""))}
+    if record.environment is not None:
+        found |= {"provider": record.environment.provider, "kernel": record.environment.kernels}
+    if record.plan is not None:
+        found["plan"] = record.plan.path
+    return {name: value for name, value in found.items() if value}
+
+
+def with_context(made: TestCase, record: RunRecord, outcome: Outcome) -> TestCase:
+    """Return a test case with additional properties: the outcome of its part of the run, and those of the run.
+
+    Servers that read JUnit show the properties of test cases, but not all of them those of the suite.
+    """
+    properties = made.child(Properties)  # type: ignore[no-untyped-call]
+    if properties is None:
+        properties = Properties()  # type: ignore[no-untyped-call]
+        made.append(properties)  # type: ignore[no-untyped-call]
+    for name, value in {"outcome": outcome.value, **about(record)}.items():
+        properties.add_property(Property(name, printable(value)))
+    return made
 
 
 def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
 
 from raidproof.core.blame import Culprit
 from raidproof.core.errors import ProductError, RequestError, RigError
@@ -54,37 +53,6 @@ GIVE_UP_AFTER = 3
 LEDGER_SECONDS = 2.0
 """Seconds that clients work before a power cut or the fault of a control."""
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
-
-
-class Option(NamedTuple):
-    """An option that chooses provider or software, on the command line and in pytest."""
-
-    name: str
-    metavar: str
-    help: str
-    repeated: bool = False
-    """Whether the option may be given several times."""
-
-
-OPTIONS = (
-    Option("provider", "NAME", "Provider of the machines: uml, qemu, vagrant, hosts, or auto."),
-    Option("inventory", "FILE", "Inventory file of the machines of provider hosts."),
-    Option("kernel", "NAME", "Kernel of the machines: debian/sid, or the path of a .deb, bzImage or User-mode Linux."),
-    Option(
-        "modules",
-        "DIR",
-        "Folder of modules of a kernel's file; with provider uml, modules that replace a kernel's own.",
-    ),
-    Option("image", "NAME", "User space of the machines: debian/trixie, or the folder of a recipe."),
-    Option("package", "DEB", "Package file that replaces the image's version; may be repeated.", repeated=True),
-    Option(
-        "server",
-        "KEY=VALUE",
-        "Different software of the server: kernel=..., image=..., PACKAGE=...deb.",
-        repeated=True,
-    ),
-    Option("clients", "KEY=VALUE", "Different software of the clients; keys as for --server.", repeated=True),
-)
 
 
 class PlanRunner:
