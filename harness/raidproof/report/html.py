@@ -16,7 +16,7 @@ from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report import cells, comparison, exploration, run_charts, terminal, words
+from raidproof.report import cells, comparison, exploration, known, run_charts, terminal, words
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.table import LOOKS
@@ -80,6 +80,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         took=duration(record),
         columns=columns(),
         words=terminal,
+        known=known,
         safety_in=safety_in,
         by_safety=by_safety(record),
         most_names=MOST_NAMES,
@@ -178,6 +179,8 @@ def sections_of(
         yield "crash-states", "Crash states"
     if record.suites:
         yield "suites", "Suites"
+    if record.known is not None:
+        yield "known", "Known differences"
     yield "configuration", "Configuration"
     yield "environment", "Environment"
     yield "limits", "What this cannot prove"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
@@ -35,6 +35,7 @@ from raidproof.plan.plan import Plan
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repetition
+from raidproof.record.known import KnownDifference
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.record.store import RECORD
@@ -46,6 +47,7 @@ from raidproof.run.run import Run
 from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
+from raidproof.verdict.known import known_today
 from raidproof.workload.ledger import LedgerSpec
 from raidproof.workload.workload import CLIENTS
 
@@ -430,10 +432,11 @@ def run_plan(
     platform: Platform | None = None,
     resumed: RunStore | None = None,
     keep: bool = False,
+    known: Sequence[KnownDifference] = (),
 ) -> tuple[RunRecord, Path | None]:
     """Run a plan, or resume a run of it; return the run's record and the path of its report.
 
-    ``platform`` overrides the plan's platform.
+    ``platform`` overrides the plan's platform. ``known``: the failures that are expected today.
 
     Raises:
         RequestError: the run to resume has another plan, other machines or other software.
@@ -449,6 +452,7 @@ def run_plan(
         with Run(plan.name, results, topology, keep=keep, resumed=resumed) as current_run:
             if current_run.record.plan is None:
                 current_run.record.plan = record_of(matrix, path)
+            current_run.record.known = known_today(known)
             try:
                 PlanRunner(matrix, current_run).run()
             except KeyboardInterrupt:

@@ -308,20 +308,26 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     """Return the outcome and the reason of a plan's run: those of its worst cell or of a control that did not pass."""
     if not record.cells:
         return Outcome.INCONCLUSIVE, "no cell was measured"
+    excused = set(record.known.excused) if record.known else set()
+    counted = [cell for cell in record.cells if not (cell.outcome is Outcome.FAIL and cell.name in excused)]
     for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
-        if culprit := next((cell for cell in record.cells if cell.outcome is outcome), None):
+        if culprit := next((cell for cell in counted if cell.outcome is outcome), None):
             errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
             return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
     if control := next((one for one in controls if one.outcome not in {Outcome.PASS, Outcome.SKIP}), None):
         return control.outcome, f"{control.title}: {control.reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
+    expected = len(record.cells) - len(counted)
+    if expected and not best:
+        return Outcome.PASS, f"all failures are expected, in {expected:,} of {len(record.cells):,} cells"
     if not best:
         return Outcome.INCONCLUSIVE, "no cell has a rank; the table gives the reason for each cell"
     words = "; ".join(
         f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best
     )
-    return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}"
+    known = f"; all failures are expected, in {expected:,} of {len(record.cells):,} cells" if expected else ""
+    return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}{known}"
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:
