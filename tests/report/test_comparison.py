@@ -8,13 +8,14 @@ from xml.etree import ElementTree as ET
 import pytest
 from rich.console import Console
 
+from raidproof.record.comparison import ComparisonRecord, Finding, Version
 from raidproof.record.run import RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report import comparison as report
 from raidproof.report.chart import BAR
 from raidproof.report.comparison import show_comparison
 from raidproof.report.html import render_comparison, write_comparison
-from raidproof.verdict.comparison import ComparisonRecord, Finding, Version, compare
+from raidproof.verdict.comparison import compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -88,9 +89,9 @@ def test_bars_end_where_their_values_are(comparison: ComparisonRecord) -> None:
 
 
 def test_a_difference_stands_out(comparison: ComparisonRecord) -> None:
-    comparison.pairs[0].finding = Finding.HIGHER
+    comparison.pairs[0].finding = Finding.FASTER
     row = report.speed(report.groups(comparison)[0]).rows[0]
-    assert row.label[1] == ("new/base 1.167, higher", "strong")
+    assert row.label[1] == ("new/base 1.167, faster", "strong")
     assert row.bars[0].kind == "side-base"
 
 

@@ -7,23 +7,25 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from raidproof.record.outcome import Outcome
-from raidproof.report.cells import measure
-from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
-from raidproof.report.table import Cell, Field, Table, say, say_end
-from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
-from raidproof.verdict.comparison import (
+from raidproof.record.comparison import (
     BASE,
+    ERROR_RATE,
     NEW,
     Built,
     ComparisonRecord,
     CutPair,
     Finding,
+    Method,
     Pair,
     SideCell,
     SideCut,
     Version,
 )
+from raidproof.record.outcome import Outcome
+from raidproof.report.cells import measure
+from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
+from raidproof.report.table import Cell, Field, Table, say, say_end
+from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
 """Components at the head of a list of versions, in this order; other components follow."""
@@ -31,12 +33,11 @@ IDLE = (
     "The two labs run side by side on one host. While one lab measures, the other is idle, but its machines still "
     "use memory and a little CPU time."
 )
-NO_STATISTICS = (
-    "Ratios are of medians. If the ranges of the repetitions overlap, no difference is shown. If the ranges do not "
-    "overlap, the difference may still be due to chance: with n repetitions on each side, the probability of this is "
-    "n! n! / (2n)! for each direction of the difference."
+BY_RANGES = (
+    "An earlier version of raidproof made this comparison without a statistical test: two sides differ if the ranges "
+    "of their repetitions do not overlap. Of equal sides, this calls 10 % of the cells with 3 repetitions different."
 )
-"""How a reader must interpret the ratios and ranges; source of the formula: the number of orders of 2n values."""
+"""How a reader must interpret the findings of a record of schema version 1."""
 
 LEFT, RIGHT, ROW = 108.0, 930.0, 66.0
 LEGEND = {
@@ -83,15 +84,32 @@ def groups(comparison: ComparisonRecord) -> list[Group]:
     return grouped
 
 
-def ratio(pair: Pair) -> str:
-    """Return the ratio of the medians of new and base, as text."""
-    return UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}"
+def how_decided(comparison: ComparisonRecord) -> str:
+    """Return the sentences on how the findings of a comparison were made."""
+    if comparison.method is Method.RANGES:
+        return BY_RANGES
+    looks = f", which {comparison.looks} looks at the values share" if comparison.looks > 1 else ""
+    return (
+        f"New/base: ratio of the geometric means with its {100 * comparison.confidence:.4g} % confidence interval. A "
+        "cell is faster or slower if a permutation test shows it. The tests are corrected by Holm's method: equal "
+        f"sides have such a cell in at most {100 * ERROR_RATE:g} % of comparisons{looks}. A cell is the same if the "
+        f"interval lies within {100 * comparison.margin:g} % of 1."
+    )
+
+
+def ratio(pair: Pair) -> Cell:
+    """Return the ratio of new and base with its confidence interval; without a test, the ratio of the medians."""
+    change = pair.change
+    if change is None:
+        return Cell(UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}")
+    limits = "(no interval)" if change.low is None or change.high is None else f"({change.low:.3f}-{change.high:.3f})"
+    return Cell(f"{change.ratio:.3f}", aside=limits)
 
 
 def remarks(pair: Pair) -> list[str]:
     """Return remarks on the values of a cell on both sides: limits, flags, failures, outcomes."""
     sides = ((BASE, pair.base), (NEW, pair.new))
-    said = [pair.why] if pair.why and pair.finding not in {Finding.NONE, Finding.SINGLE} else []
+    said = [one for one in (pair.why, needed(pair)) if one]
     if pair.finding is not Finding.ONE_SIDED and "limited by" not in pair.why:
         said.append(limits(pair))
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
@@ -105,6 +123,15 @@ def remarks(pair: Pair) -> list[str]:
     if len(flags) == 2 and len(set(flags.values())) == 1:
         return [*said, f"! both: {flags[BASE]}"]
     return [*said, *(f"! {name}: {flag}" for name, flag in flags.items())]
+
+
+def needed(pair: Pair) -> str:
+    """Return a clause on the number of repetitions that would decide an undecided cell; empty for other cells."""
+    if pair.finding is not Finding.UNDECIDED:
+        return ""
+    if pair.more is None:
+        return "" if pair.change is None else "no affordable number of repetitions would decide it"
+    return f"about {plural(pair.more, 'more repetition')} of each side would decide it"
 
 
 def limits(pair: Pair) -> str:
@@ -158,7 +185,7 @@ def speed(group: Group) -> Bars:
     x = Axis.from_zero(values, LEFT, RIGHT)
     rows = []
     for place, pair in enumerate(group.pairs):
-        said = f"new/base {ratio(pair)}, {pair.finding}" if pair.ratio is not None else pair.finding.value
+        said = f"new/base {ratio(pair).words}, {pair.finding}" if pair.ratio is not None else pair.finding.value
         bars = [
             Bar(
                 kind="unranked" if pair.finding is Finding.NOT_COMPARABLE else f"side-{name}",
@@ -170,7 +197,7 @@ def speed(group: Group) -> Bars:
             )
             for line, (name, side) in enumerate(((BASE, pair.base), (NEW, pair.new)))
         ]
-        rows.append(row(place, pair.name, said, bars, strong=pair.finding in {Finding.HIGHER, Finding.LOWER}))
+        rows.append(row(place, pair.name, said, bars, strong=pair.finding in {Finding.FASTER, Finding.SLOWER}))
     return chart(f"speed-{group.place}", f"{group.title}, base and new", x, rows)
 
 
@@ -235,7 +262,7 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
         console.print(Text("Power cuts", style="bold"))
         console.print(cut_table(comparison).drawn(console.width))
     console.print()
-    say(console, f"{took(comparison)}; values are medians (least-greatest); there is no statistical test")
+    say(console, f"{took(comparison)}; values are medians (least-greatest). {how_decided(comparison)}")
     say_end(console, "comparison", comparison.outcome, comparison.reason, page)
 
 

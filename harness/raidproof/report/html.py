@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.run import CrashTestRecord, RunRecord
@@ -21,7 +22,6 @@ from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.table import LOOKS
 from raidproof.verdict.cell import by_safety, losing, safety_in
-from raidproof.verdict.comparison import ComparisonRecord
 
 SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
 """Frames of the scatter charts: the HTML report shows the frame that fits the browser's width."""

@@ -13,11 +13,12 @@ from raidproof.plan.cell import Matrix
 from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
+from raidproof.record.comparison import BASE, NEW, ComparisonRecord
 from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
-from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, compare, why_nothing_is_compared
+from raidproof.verdict.comparison import compare, why_nothing_is_compared
 
 T = TypeVar("T")
 ROLES = ("server", "clients")
