@@ -12,7 +12,9 @@ import typer
 from rich.console import Console
 
 from raidproof import __version__
+from raidproof.cli import compare as cli_compare
 from raidproof.cli import explore as cli_explore
+from raidproof.cli import history as cli_history
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli.options import (
     RESULTS,
@@ -99,6 +101,9 @@ def export_log(
 
 
 app.add_typer(cli_hosts.app)
+app.add_typer(cli_compare.baselines)
+app.command()(cli_compare.compare)
+app.command()(cli_history.history)
 app.command()(cli_explore.explore)
 app.command()(export_log)
 
@@ -175,6 +180,8 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run of this plan.")] = False,
     seed: Seed = None,
     repeats: Repeats = None,
+    against: cli_compare.Against = None,
+    known: cli_compare.Known = None,
     results: Results = RESULTS,
     keep: Keep = False,
 ) -> None:
@@ -186,13 +193,16 @@ def run(
     platform = platform_asked(asked, matrix.plan)
     if dry_run:
         return
+    from raidproof.record.known import load_known  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
-    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
+    base, expected = cli_compare.base_of(against, results), load_known(known)
+    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
     show(record, Console(), report)
-    raise typer.Exit(Status[record.outcome.name])
+    outcome = cli_compare.show_against(base, record, results, expected) if base else record.outcome
+    raise typer.Exit(Status[outcome.name])
 
 
 @app.command("ab")
@@ -206,6 +216,7 @@ def compare_sides(
     dry_run: DryRun = False,
     seed: Seed = None,
     repeats: Repeats = None,
+    known: cli_compare.Known = None,
     results: Results = RESULTS,
 ) -> None:
     """Compare two kernels, images or packages by a plan.
@@ -229,9 +240,10 @@ def compare_sides(
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         return
+    from raidproof.record.known import load_known  # noqa: PLC0415
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
-    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
+    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], known=load_known(known))
     show_comparison(comparison, Console(), page)
     raise typer.Exit(Status[comparison.outcome.name])
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from raidproof.record.cell import Strict
+from raidproof.record.known import KnownRecord
 from raidproof.record.older import with_findings
 from raidproof.record.outcome import Outcome
 
@@ -234,6 +235,40 @@ class Built(Strict):
     """Names of the cells in which the values differ."""
 
 
+class Alone(Strict):
+    """A cell of one run that was compared with no cell of the other run."""
+
+    cell: str
+    why: str
+    """The reason, as a clause."""
+
+
+class AxisValues(Strict):
+    """The values of an axis that only one of two plans has."""
+
+    axis: str
+    values: list[str]
+
+
+class Matching(Strict):
+    """How the cells of two stored runs were matched: by their workload, and by the axes that both plans have."""
+
+    axes: list[str]
+    """The axes that both plans have."""
+    axes_of_base: list[AxisValues]
+    """The axes that only the plan of base has."""
+    axes_of_new: list[AxisValues]
+    """The axes that only the plan of new has."""
+    renamed: dict[str, str] = Field(default_factory=dict)
+    """The name of the cell of new by that of the cell of base, if the names differ."""
+    only_base: list[Alone] = Field(default_factory=list)
+    only_new: list[Alone] = Field(default_factory=list)
+    requested: list[Built] = Field(default_factory=list)
+    """The requested hardware and configuration that differ between the runs."""
+    apart_s: float = 0.0
+    """Time from the begin of base to the begin of new, in seconds; negative if new is the older run."""
+
+
 class Side(Strict):
     """The run of one side."""
 
@@ -271,6 +306,10 @@ class ComparisonRecord(Strict):
     """Margin of the finding SAME, as a share."""
     confidence: float = CONFIDENCE
     """Confidence level of the interval of each ratio."""
+    matching: Matching | None = None
+    """How the cells were matched, if the sides are stored runs; None if they were measured in turn."""
+    known: KnownRecord | None = None
+    """The known differences that the comparison was judged with; None without any."""
     looks: int = 1
     """How often the sides could be compared while repetitions were added; the looks share the error rate."""
     notes: list[str] = Field(default_factory=list)

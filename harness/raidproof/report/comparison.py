@@ -24,6 +24,8 @@ from raidproof.record.comparison import (
 from raidproof.record.outcome import Outcome
 from raidproof.report.cells import measure
 from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
+from raidproof.report.known import tell_known
+from raidproof.report.matching import tell_matching
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
 
@@ -249,6 +251,7 @@ def _losses(comparison: ComparisonRecord) -> Sequence[float]:
 
 def show_comparison(comparison: ComparisonRecord, console: Console, page: Path | None = None) -> None:
     """Print a comparison: versions that differ, cells, power cuts, the outcome, and the path of the HTML report."""
+    tell_matching(comparison, console)
     tell_versions(comparison, console)
     for group in groups(comparison):
         console.print()
@@ -263,6 +266,7 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
         console.print(cut_table(comparison).drawn(console.width))
     console.print()
     say(console, f"{took(comparison)}; values are medians (least-greatest). {how_decided(comparison)}")
+    tell_known(comparison.known, console)
     say_end(console, "comparison", comparison.outcome, comparison.reason, page)
 
 

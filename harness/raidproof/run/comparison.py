@@ -14,11 +14,13 @@ from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
 from raidproof.record.comparison import BASE, NEW, ComparisonRecord
+from raidproof.record.known import KnownDifference
 from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
 from raidproof.verdict.comparison import compare, why_nothing_is_compared
+from raidproof.verdict.known import known_today
 
 T = TypeVar("T")
 ROLES = ("server", "clients")
@@ -76,11 +78,18 @@ def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
 
 
 def run_ab(
-    matrix: Matrix, path: Path, results: Path, *, base: Platform, new: Platform
+    matrix: Matrix,
+    path: Path,
+    results: Path,
+    *,
+    base: Platform,
+    new: Platform,
+    known: Sequence[KnownDifference] = (),
 ) -> tuple[ComparisonRecord, Path]:
     """Run a plan on two sides, each a run with its own record; return the comparison and the path of its HTML report.
 
-    After an interruption, the repetitions made until then are kept and compared, and both labs end.
+    ``known``: the differences that are expected today. After an interruption, the repetitions made until then are kept
+    and compared, and both labs end.
 
     Raises:
         RequirementMissing: this host cannot run a lab, or a machine lacks the program of a workload.
@@ -101,13 +110,14 @@ def run_ab(
             with ExitStack() as undo:
                 for side in sides:
                     side.record.plan = record_of(matrix, path)
+                    side.record.known = known_today(known)
                     undo.enter_context(side)
                 measure([PlanRunner(matrix, side) for side in sides])
         except KeyboardInterrupt:
             say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
             raise
         finally:
-            comparison = compare(sides[0].record, sides[1].record, name=store.path.name)
+            comparison = compare(sides[0].record, sides[1].record, name=store.path.name, known=known_today(known))
             page = write_comparison(comparison, store)
     return comparison, page
 

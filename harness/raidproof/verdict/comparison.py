@@ -1,6 +1,6 @@
 """Comparison of two runs of one plan with different software (the sides base and new), from their records."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from raidproof.record.cell import CellRecord
@@ -17,9 +17,11 @@ from raidproof.record.comparison import (
     Version,
 )
 from raidproof.record.environment import MachineRecord, flat
+from raidproof.record.known import KnownRecord
 from raidproof.record.outcome import SEVERITY, Outcome, and_errors, worst
 from raidproof.record.run import RunRecord
 from raidproof.verdict.difference import Rules, judge_cuts, judge_pairs
+from raidproof.verdict.known import Judged, judged_in, known_in, slower
 
 TRANSIENT = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
 """Fields of a layer's state that do not depend on how the layer was built; they are not compared."""
@@ -28,12 +30,20 @@ NAMES = ("uuid=", "fsid=", "clientaddr=")
 
 
 def compare(
-    base: RunRecord, new: RunRecord, *, name: str, margin: float = MARGIN, looks: int = 1, paired: bool = True
+    base: RunRecord,
+    new: RunRecord,
+    *,
+    name: str,
+    margin: float = MARGIN,
+    looks: int = 1,
+    paired: bool = True,
+    known: KnownRecord | None = None,
 ) -> ComparisonRecord:
     """Return the comparison of two runs of one plan.
 
     ``margin``: the greatest change of a cell that is the same, as a share. ``looks``: how often the sides may be
     compared, while repetitions are added until they are decided. ``paired``: whether both sides were measured in turn.
+    ``known``: the differences that are expected.
     """
     rules = Rules(margin=margin, looks=looks, paired=paired)
     others = {cell.name: cell for cell in new.cells}
@@ -41,7 +51,15 @@ def compare(
     pairs = judge_pairs(both, rules)
     cycles = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
     cuts = judge_cuts([(cell, others.get(cell.name)) for cell in base.cells], cycles)
-    outcome, reason = conclude_comparison(base, new, pairs, cuts, margin)
+    if known is not None:
+        judged = [*judged_values(pairs, margin), *judged_in(new)]
+        known = known_in(judged, [cell.name for cell in new.cells], known.entries, known.date)
+    alike = are_alike(base, new, paired=paired)
+    nothing = why_nothing_is_compared(base, new) if paired else None
+    excused = frozenset(known.excused if known else ())
+    outcome, reason = conclude_comparison(
+        base, new, pairs, cuts, margin, alike=alike, nothing=nothing, excused=excused
+    )
     environments = [one for one in (base.environment, new.environment) if one is not None]
     return ComparisonRecord(
         name=name,
@@ -50,7 +68,7 @@ def compare(
         provider=str(base.topology.get("provider", "")),
         base=side_of(base),
         new=side_of(new),
-        alike=asked_alike(base, new),
+        alike=alike,
         versions=list(versions_of(base, new)),
         built=built_differently(both),
         pairs=pairs,
@@ -58,6 +76,7 @@ def compare(
         margin=margin,
         confidence=rules.confidence,
         looks=looks,
+        known=known,
         notes=list(dict.fromkeys(note for one in environments for note in one.notes)),
         cannot_prove=list(dict.fromkeys(said for one in environments for said in one.cannot_prove)),
         outcome=outcome,
@@ -88,6 +107,23 @@ def asked_of(run: RunRecord) -> dict[str, str]:
 def asked_alike(base: RunRecord, new: RunRecord) -> bool:
     """Return whether both sides requested the same machines with the same software."""
     return base.topology == new.topology
+
+
+def are_alike(base: RunRecord, new: RunRecord, *, paired: bool) -> bool:
+    """Return whether both sides have the same machines and software, so that differences are due to chance.
+
+    Sides that were not measured in turn may have different versions of the same requested software.
+    """
+    return asked_alike(base, new) and (paired or not any(one.differs for one in versions_of(base, new)))
+
+
+def judged_values(pairs: Sequence[Pair], margin: float) -> Iterator[Judged]:
+    """Yield the result of the comparison of values for each cell of which it is known whether new is slower."""
+    for pair in pairs:
+        if pair.finding is Finding.SLOWER:
+            yield slower(pair.name, failed=True)
+        elif pair.not_slower(margin):
+            yield slower(pair.name, failed=False)
 
 
 def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
@@ -131,12 +167,17 @@ def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]
     Cells with the same difference share an entry. Members or clients with the same difference share an entry, too: a
     star stands for their names.
     """
+    # A side on which no layer was built has no effective values.
+    return different_fields([pair for pair in pairs if pair[0].effective and pair[1].effective], leaves)
+
+
+def different_fields(
+    pairs: Sequence[tuple[CellRecord, CellRecord]], fields_of: Callable[[CellRecord], dict[str, Any]]
+) -> list[Built]:
+    """Return the fields that differ between the two sides of a cell; ``fields_of``: the fields of a side by path."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for base, new in pairs:
-        # A side on which no layer was built has no effective values.
-        if not (base.effective and new.effective):
-            continue
-        ours, theirs = leaves(base), leaves(new)
+        ours, theirs = fields_of(base), fields_of(new)
         for field in dict.fromkeys([*ours, *theirs]):
             values = difference(ours.get(field), theirs.get(field))
             if values[0] != values[1]:
@@ -176,7 +217,15 @@ def difference(base: Any, new: Any) -> tuple[str, str]:
 
 
 def conclude_comparison(
-    base: RunRecord, new: RunRecord, pairs: list[Pair], cuts: list[CutPair], margin: float
+    base: RunRecord,
+    new: RunRecord,
+    pairs: list[Pair],
+    cuts: list[CutPair],
+    margin: float,
+    *,
+    alike: bool,
+    nothing: str | None = None,
+    excused: frozenset[str] = frozenset(),
 ) -> tuple[Outcome, str]:
     """Return the outcome and the reason of a comparison.
 
@@ -184,11 +233,18 @@ def conclude_comparison(
     and INVALID are those of the worst cell of both sides. INVALID if the software of the sides allows no comparison.
     INCONCLUSIVE if no cell was comparable, if a cell may be slower by more than the margin, or if sides with the same
     software differ.
+
+    ``alike``: whether the sides have the same software. ``nothing``: why the software allows no comparison.
+    ``excused``: the names of the cells whose failures are expected.
     """
     sides = ((BASE, base), (NEW, new))
     early = {name: run.ended_early for name, run in sides if run.ended_early is not None}
     ends = [(name, cell) for name, run in sides for cell in run.cells]
-    judged = [(name, cell) for name, cell in ends if (name, cell.outcome) != (BASE, Outcome.FAIL)]
+    judged = [
+        (name, cell)
+        for name, cell in ends
+        if cell.outcome is not Outcome.FAIL or (name == NEW and cell.name not in excused)
+    ]
     if early:
         # An error on one side ends both runs with the same reason.
         said = f"ended early: {next(iter(early.values()))}"
@@ -196,12 +252,14 @@ def conclude_comparison(
         if broken is not None:
             return Outcome.FAIL, f"{broken[0]}: {broken[1].name}: {broken[1].reason}; {said}"
         return Outcome.ERROR, said
-    if (nothing := why_nothing_is_compared(base, new)) is not None:
+    if nothing is not None:
         return Outcome.INVALID, nothing
     if not pairs:
         return Outcome.INCONCLUSIVE, "no cell was measured"
-    found = differences_in_words(pairs, cuts, alike=asked_alike(base, new))
-    outcome = outcome_of_differences(pairs, cuts, margin, alike=asked_alike(base, new))
+    found = differences_in_words(pairs, cuts, alike=alike)
+    if excused:
+        found += f"; all failures are expected in {len(excused)} {'cell' if len(excused) == 1 else 'cells'}"
+    outcome = outcome_of_differences(pairs, cuts, margin, alike=alike, excused=excused)
     of_cells = worst([Outcome.PASS, *(cell.outcome for _, cell in judged)])
     if SEVERITY.index(of_cells) <= SEVERITY.index(outcome):
         return outcome, found
@@ -210,16 +268,23 @@ def conclude_comparison(
     return of_cells, f"{name}: {cell.name}: {cell.reason}{and_errors(of_cells, errors)}; {found}"
 
 
-def outcome_of_differences(pairs: list[Pair], cuts: list[CutPair], margin: float, *, alike: bool) -> Outcome:
-    """Return the outcome that follows from the differences between the sides alone."""
-    if any(one.newly_broken for cut in cuts for one in cut.promises):
+def outcome_of_differences(
+    pairs: list[Pair], cuts: list[CutPair], margin: float, *, alike: bool, excused: frozenset[str] = frozenset()
+) -> Outcome:
+    """Return the outcome that follows from the differences between the sides alone.
+
+    ``excused``: the names of the cells whose failures are expected.
+    """
+    if any(one.newly_broken for cut in cuts if cut.title not in excused for one in cut.promises):
         return Outcome.FAIL
-    if alike and any(pair.finding in {Finding.FASTER, Finding.SLOWER} for pair in pairs):
+    counted = [pair for pair in pairs if pair.name not in excused]
+    if alike and any(pair.finding in {Finding.FASTER, Finding.SLOWER} for pair in counted):
         return Outcome.INCONCLUSIVE
-    if any(pair.finding is Finding.SLOWER for pair in pairs):
+    if any(pair.finding is Finding.SLOWER for pair in counted):
         return Outcome.FAIL
     compared = [pair for pair in pairs if pair.finding not in {Finding.NOT_COMPARABLE, Finding.ONE_SIDED}]
-    return Outcome.PASS if compared and all(pair.not_slower(margin) for pair in compared) else Outcome.INCONCLUSIVE
+    settled = (pair.name in excused or pair.not_slower(margin) for pair in compared)
+    return Outcome.PASS if compared and all(settled) else Outcome.INCONCLUSIVE
 
 
 def differences_in_words(pairs: list[Pair], cuts: list[CutPair], *, alike: bool) -> str:
