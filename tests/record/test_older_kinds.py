@@ -105,13 +105,15 @@ def test_an_older_comparison_finds_the_same(tmp_path: Path) -> None:
         sides.append(now)
     again = compare(*sides, name=before.name)
     # The older code compared ranges, and stored no rounds.
-    side = {*TEXTS, "rounds"}
+    texts = {*TEXTS, "rounds"}
     left_out: Any = {
         "reason": True,
         "method": True,
         "base": TEXTS,
         "new": TEXTS,
-        "pairs": {"__all__": {"why": True, "finding": True, "change": True, "more": True, "base": side, "new": side}},
+        "pairs": {
+            "__all__": {"why": True, "finding": True, "change": True, "more": True, "base": texts, "new": texts}
+        },
     }
     assert again.model_dump(exclude=left_out) == before.model_dump(exclude=left_out)
     assert (before.schema_version, before.method, again.method) == (2, Method.RANGES, Method.PERMUTATION)

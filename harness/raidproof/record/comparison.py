@@ -44,7 +44,7 @@ class Method(StrEnum):
     """How the findings of a comparison were made."""
 
     PERMUTATION = "permutation test"
-    """By `raidproof.verdict.statistics`, corrected by Holm's method."""
+    """By `raidproof.verdict.statistics`, corrected by Hochberg's method."""
     RANGES = "ranges"
     """By raidproof's schema version 1: two sides differ if the ranges of their values do not overlap; not a test."""
 
@@ -61,7 +61,7 @@ class Change(Strict):
     p: float
     """Probability of a difference at least as great between equal sides, from 0 to 1, for this cell alone."""
     corrected: float
-    """``p`` corrected for the number of the comparison's cells, by Holm's method."""
+    """``p`` corrected for the number of the comparison's cells, by Hochberg's method."""
     blocks: list[int]
     """Number of consecutive rounds in each block of the test; one block, if the rounds of the sides are no pairs."""
     least: float | None = None
@@ -183,7 +183,7 @@ class RateChange(Strict):
     p: float
     """Probability of a difference at least as great between equal sides (Fisher's exact test, two-sided)."""
     corrected: float
-    """``p`` corrected for the number of power cuts in the comparison, by Holm's method."""
+    """``p`` corrected for the number of power cuts in the comparison, by Hochberg's method."""
 
     @property
     def differs(self) -> bool:

@@ -93,7 +93,7 @@ def how_decided(comparison: ComparisonRecord) -> str:
     looks = f", which {comparison.looks} looks at the values share" if comparison.looks > 1 else ""
     return (
         f"New/base: ratio of the geometric means with its {100 * comparison.confidence:.4g} % confidence interval. A "
-        "cell is faster or slower if a permutation test shows it. The tests are corrected by Holm's method: equal "
+        "cell is faster or slower if a permutation test shows it. The tests are corrected by Hochberg's method: equal "
         f"sides have such a cell in at most {100 * ERROR_RATE:g} % of comparisons{looks}. A cell is the same if the "
         f"interval lies within {100 * comparison.margin:g} % of 1."
     )

@@ -68,7 +68,7 @@ def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> 
         for place, sample in samples.items()
         if min(map(len, sample[:2])) > 1
     }
-    corrected = dict(zip(found, statistics.holm([one.p for one in found.values()]), strict=True))
+    corrected = dict(zip(found, statistics.corrected([one.p for one in found.values()]), strict=True))
     level = rules.error_rate / max(1, len(samples))
     for place, (base, new, blocks) in samples.items():
         pair, fewest = pairs[place], min(len(base), len(new))
@@ -222,7 +222,7 @@ def judge_rates(cuts: Sequence[CutPair]) -> None:
         if cut.base and cut.new and cut.base.states and cut.new.states:
             counts = (cut.base.broken_states or 0, cut.base.states, cut.new.broken_states or 0, cut.new.states)
             found.append((cut, statistics.same_share(*counts)))
-    for (cut, p), corrected in zip(found, statistics.holm([p for _, p in found]), strict=True):
+    for (cut, p), corrected in zip(found, statistics.corrected([p for _, p in found]), strict=True):
         cut.rate = RateChange(p=p, corrected=corrected)
 
 

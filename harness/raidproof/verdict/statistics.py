@@ -8,11 +8,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 MOST_ARRANGEMENTS = 200_000
 """Greatest number of arrangements that the test enumerates; of more, it draws `DRAWN`."""
@@ -74,16 +74,17 @@ def shift(base: Sequence[float], new: Sequence[float], blocks: Sequence[int], co
     1996), and the limits are order statistics of these shifts.
     """
     sizes = tuple((size, size) for size in blocks) if len(blocks) > 1 else ((len(base), len(new)),)
-    weights, new_in = arrangements(sizes)
+    possible = arrangements(sizes)
     logs = np.log(np.array([*base, *new], dtype=float))
-    observed = float(weights[0] @ logs)
-    same = new_in >= 1 - _TIE
-    shifts = np.sort((observed - weights[~same] @ logs) / (1 - new_in[~same]))
-    total, certain = len(new_in), int(np.count_nonzero(same))
+    observed = float(possible.observed @ logs)
+    shifts = (observed - possible.others @ logs) / possible.swapped
+    certain, total = possible.same, possible.same + len(shifts)
     above = certain + int(np.count_nonzero(shifts <= _TIE))
     below = certain + int(np.count_nonzero(shifts >= -_TIE))
     place = math.floor((1 - confidence) / 2 * total + _TIE) - certain
     limited = 0 <= place < len(shifts)
+    if limited:
+        shifts.partition([place, len(shifts) - 1 - place])
     return Shift(
         estimate=observed,
         low=float(shifts[place]) if limited else None,
@@ -104,13 +105,22 @@ def variation(samples: Sequence[Sequence[float]], sizes: Sizes | None = None) ->
     return math.sqrt(squares / freedom) if freedom > 0 else 0.0
 
 
-@lru_cache(maxsize=4)
-def arrangements(sizes: Sizes) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the weights of the values in the statistic of each arrangement, and the part of new that stays new.
+class Arrangements(NamedTuple):
+    """The arrangements of the sides of values, as weights of the values in the statistic: first base, then new."""
 
-    The first arrangement is the observed one. Values: all of base, then all of new. The part is the weight of the
-    values of new: 1 if an arrangement equals the observed one, -1 if all sides are swapped.
-    """
+    observed: NDArray[np.float64]
+    """The weights of the observed arrangement."""
+    others: NDArray[np.float64]
+    """A row of weights for each arrangement that differs from the observed one."""
+    swapped: NDArray[np.float64]
+    """For each row of ``others``, by how much a shift of new by 1 lowers its statistic below the observed one."""
+    same: int
+    """Number of arrangements that are equal to the observed one, itself included."""
+
+
+@lru_cache(maxsize=4)
+def arrangements(sizes: Sizes) -> Arrangements:
+    """Return the arrangements of the sides within blocks of these sizes."""
     worth = np.array([base * new / (base + new) for base, new in sizes])
     worth /= worth.sum()
     starts_new = sum(base for base, _ in sizes)
@@ -126,14 +136,16 @@ def arrangements(sizes: Sizes) -> tuple[NDArray[np.float64], NDArray[np.float64]
             is_new = generator.permuted(np.tile(observed, (rows, 1)), axis=1)
             is_new[0] = observed
         else:
-            # The last combination in lexicographic order is the observed one: reversed, it is the first.
+            # Of the combinations in lexicographic order, the last one is the observed one: reversed, it is the first.
             chosen = list(combinations(range(base + new), new))[::-1]
             block = np.zeros((len(chosen), base + new), dtype=bool)
             block[np.arange(len(chosen))[:, None], chosen] = True
             repeat //= len(chosen)
             is_new = np.tile(np.repeat(block, repeat, axis=0), (rows // (repeat * len(chosen)), 1))
         weights[:, places] = np.where(is_new, value / new, -value / base)
-    return weights, weights[:, starts_new:].sum(axis=1)
+    swapped = 1 - weights[:, starts_new:].sum(axis=1)
+    other = swapped > _TIE
+    return Arrangements(weights[0].copy(), weights[other], swapped[other], int(np.count_nonzero(~other)))
 
 
 def _columns(sizes: Sizes, starts_new: int) -> list[NDArray[np.int_]]:
@@ -145,18 +157,18 @@ def _columns(sizes: Sizes, starts_new: int) -> list[NDArray[np.int_]]:
     return places
 
 
-def holm(probabilities: Sequence[float]) -> list[float]:
-    """Return each p corrected for the number of tests by Holm's method (1979), in the given order.
+def corrected(probabilities: Sequence[float]) -> list[float]:
+    """Return each p corrected for the number of tests by Hochberg's method (1988), in the given order.
 
-    If every test with a corrected p of at most 5 % is called, then the probability of any false call is at most 5 %,
-    for any dependence between the tests. Benjamini and Hochberg's method limits the share of false calls instead: in a
-    comparison with many changed cells, it calls equal ones more often than the bound of 5 % of comparisons permits.
+    If every test with a corrected p of at most 5 % is called, the probability of any false call is at most 5 %. The
+    method has the factors of Holm's (1979) and begins with the greatest p, so that it finds more; it supposes that the
+    tests are independent or positively dependent, as of cells that were measured one after the other. Benjamini and
+    Hochberg's method limits the share of false calls instead: if half of 24 cells are changed, it calls an equal one
+    in 25 % of comparisons (`benchmarks/comparison_power.py`).
     """
-    order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
-    factors = range(len(order), 0, -1)
-    each = [min(1.0, factor * probabilities[one]) for factor, one in zip(factors, order, strict=True)]
-    corrected = accumulate(each, max)
-    by_place = dict(zip(order, corrected, strict=True))
+    order = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
+    each = accumulate((min(1.0, factor * probabilities[one]) for factor, one in enumerate(order, start=1)), min)
+    by_place = dict(zip(order, each, strict=True))
     return [by_place[place] for place in range(len(order))]
 
 
@@ -203,11 +215,11 @@ def power(change: float, spread: float, repetitions: int, level: float) -> float
     if spread <= 0:
         return float(change != 0)
     freedom = 2 * repetitions - 1 - len(blocks_of(repetitions))
-    limit = stats.t.isf(level / 2, freedom)
+    limit = -special.stdtrit(freedom, level / 2)
     offset = abs(change) / (spread * math.sqrt(2 / repetitions))
-    found = stats.nct.sf(limit, freedom, offset)
+    missed = float(special.nctdtr(freedom, offset, limit))
     # For a great offset, the function of scipy has no result.
-    return float(found) if math.isfinite(found) else 1.0
+    return 1 - missed if math.isfinite(missed) else 1.0
 
 
 def least_change(spread: float, repetitions: int, level: float) -> float | None:
@@ -251,14 +263,14 @@ def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: flo
     if math.floor((1 - confidence) / 2 * _count(repetitions)) < 1:
         return False
     error = found.variation * math.sqrt(2 / repetitions)
-    half = stats.t.isf((1 - confidence) / 2, 2 * repetitions - 2) * error
+    half = -float(special.stdtrit(2 * repetitions - 2, (1 - confidence) / 2)) * error
     low, high = math.log1p(-margin) + half, math.log1p(margin) - half
     if low >= high:
         return False
     if error <= 0:
         return low <= found.estimate <= high
-    inside: Any = stats.norm.cdf([low, high], found.estimate, error)
-    return float(inside[1] - inside[0]) >= SETTLED
+    below, inside = (float(special.ndtr((limit - found.estimate) / error)) for limit in (low, high))
+    return inside - below >= SETTLED
 
 
 def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> float:
