@@ -10,7 +10,7 @@ from raidproof.report.words import number, plural, some
 
 DRIFT = (
     "The two runs were made one after the other, not in turn: a change of the host's speed between the runs is part "
-    "of the difference. `raidproof ab` measures both sides in turn."
+    "of the difference. The command ab measures both sides in turn."
 )
 MOST_NAMES = 4
 """Greatest number of names that a sentence on the terminal lists; the HTML report lists all."""
