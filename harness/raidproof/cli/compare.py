@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from raidproof.cli.options import RESULTS, Results
+from raidproof.cli.options import RESULTS, Margin, Results
 from raidproof.core.errors import Status
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ baselines = typer.Typer(
 def compare(
     base: Annotated[str, typer.Argument(help=f"base side: {SIDE}")],
     new: Annotated[str, typer.Argument(help=f"new side: {SIDE}")],
-    margin: Annotated[
-        float, typer.Option(min=0.1, max=50, help="Greatest change of a cell that is the same, in percent.")
-    ] = 3.0,
+    margin: Margin = 3.0,
     known: Known = None,
     json: Annotated[bool, typer.Option("--json", help="Print the record of the comparison as JSON.")] = False,
     results: Results = RESULTS,

@@ -4,7 +4,8 @@ import configparser
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,7 @@ from raidproof.cli.options import (
     Image,
     Keep,
     Kernel,
+    Margin,
     Modules,
     New,
     Package,
@@ -217,16 +219,29 @@ def compare_sides(
     seed: Seed = None,
     repeats: Repeats = None,
     known: cli_compare.Known = None,
+    margin: Margin = 3.0,
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Add repetitions of undecided cells, up to --max-repeats.")
+    ] = False,
+    max_repeats: Annotated[
+        int, typer.Option(help="Greatest number of repetitions of each side with --until-decided.", min=2, max=1000)
+    ] = 30,
+    minutes: Annotated[
+        float | None, typer.Option(help="With --until-decided: add no repetition after this time.", min=0)
+    ] = None,
     results: Results = RESULTS,
 ) -> None:
     """Compare two kernels, images or packages by a plan.
 
-    The command measures the cells of the plan alternately on the two sides.
+    The command measures the cells of the plan alternately on the two sides. Exit status 1: a cell is slower on new, or
+    new breaks a promise. Exit status 5: a cell is undecided.
     """
-    from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
+    from raidproof.run.comparison import Effort, announce, run_ab, side_of, with_enough_repeats  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    effort = Effort(margin / 100, max_repeats if until_decided else None, minutes)
+    enough = partial(with_enough_repeats, most=effort.most_repeats)
+    matrix = matrix_asked(plan, select, ready=enough, seed=seed, repeats=repeats)
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -236,14 +251,15 @@ def compare_sides(
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)
-    for line in announce(matrix, *sides):
+    for line in announce(matrix, *sides, effort, results):
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         return
     from raidproof.record.known import load_known  # noqa: PLC0415
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
-    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], known=load_known(known))
+    expected = load_known(known)
+    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], effort=effort, known=expected)
     show_comparison(comparison, Console(), page)
     raise typer.Exit(Status[comparison.outcome.name])
 
@@ -328,10 +344,13 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         raise typer.Exit(Status.REQUIREMENT_MISSING)
 
 
-def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
+def matrix_asked(
+    path: Path, select: str | None, *, ready: "Callable[[Matrix], Matrix] | None" = None, **changes: int | None
+) -> "Matrix":
     """Return the selected cells of a plan, and print their description.
 
-    ``changes`` replace values of the plan's table ``run``, for example its seed.
+    ``ready`` changes the selected cells before. ``changes`` replace values of the plan's table ``run``, for example
+    its seed.
     """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
@@ -339,6 +358,8 @@ def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matr
 
     given = {name: value for name, value in changes.items() if value is not None}
     matrix = matrix_of(load_plan(path, given)).select(select)
+    if ready is not None:
+        matrix = ready(matrix)
     Console().print(describe(matrix))
     return matrix
 

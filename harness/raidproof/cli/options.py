@@ -37,6 +37,12 @@ Select = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run, and do not start it.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the order of the cells and of all random choices.")]
 Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
+Margin = Annotated[
+    float,
+    typer.Option(
+        metavar="PERCENT", help="A cell whose ratio is surely within this margin is the same.", min=0, max=50
+    ),
+]
 Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
 Base = Annotated[

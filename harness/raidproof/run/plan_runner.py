@@ -23,6 +23,7 @@ from raidproof.plan.forecast import (
     CUT_S,
     EXPLORATION,
     REPETITION,
+    REPETITION_S,
     Forecast,
     cut_s,
     exploration_s,
@@ -89,6 +90,7 @@ class PlanRunner:
     """Runs the cells of a plan; skips repetitions that a resumed run has already measured."""
 
     def __init__(self, matrix: Matrix, current_run: Run) -> None:
+        self.matrix = matrix
         self.plan = plan = matrix.plan
         cells = matrix.cells
         self.current_run = current_run
@@ -159,6 +161,11 @@ class PlanRunner:
         begun = now_ns()
         self.run_repetition(round_, self.cells[name])
         self.forecast.ended(REPETITION, (round_, name), (now_ns() - begun) / 1e9)
+
+    def add(self, round_: int, name: str) -> None:
+        """Add a repetition of a cell to the order of the run."""
+        self.order.append((round_, name))
+        self.forecast.add(REPETITION, (round_, name), REPETITION_S + timed_s(self.plan, self.cells[name]))
 
     def finish(self) -> None:
         """Make every power cut, if the plan requests power cuts."""
