@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from raidproof.report import history as report
-from raidproof.report.html import render_history
+from raidproof.report.history import render_history
 from raidproof.verdict.history import CellHistory, Order, histories
 from tests.stored_runs import SYNC, run_with
 

@@ -68,11 +68,11 @@ def base_of(against: str | None, results: Path) -> "RunStore | None":
     Raises:
         RequestError: no baseline and no run of a plan has this name.
     """
+    if against is None:
+        return None
     from raidproof.record.baseline import run_named  # noqa: PLC0415
     from raidproof.run.stored_comparison import with_cells  # noqa: PLC0415
 
-    if against is None:
-        return None
     store = run_named(against, results)
     with_cells(store)
     return store

@@ -30,8 +30,7 @@ def history(
     Runs with other hardware, other settings or another host are shown apart.
     """
     from raidproof.record.stored_runs import stored_runs  # noqa: PLC0415
-    from raidproof.report.history import show_histories  # noqa: PLC0415
-    from raidproof.report.html import write_history  # noqa: PLC0415
+    from raidproof.report.history import show_histories, write_history  # noqa: PLC0415
     from raidproof.verdict.history import Order, histories  # noqa: PLC0415
 
     found = histories(stored_runs(results, plan), cell, Order(by.value))

@@ -193,14 +193,15 @@ def run(
     """
     matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
     platform = platform_asked(asked, matrix.plan)
+    from raidproof.record.known import load_known  # noqa: PLC0415
+
+    base, expected = cli_compare.base_of(against, results), load_known(known)
     if dry_run:
         return
-    from raidproof.record.known import load_known  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
-    base, expected = cli_compare.base_of(against, results), load_known(known)
     record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
     show(record, Console(), report)
     outcome = cli_compare.show_against(base, record, results, expected) if base else record.outcome
@@ -253,12 +254,13 @@ def compare_sides(
         refuse_unknown(side)
     for line in announce(matrix, *sides, effort, results):
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
-    if dry_run:
-        return
     from raidproof.record.known import load_known  # noqa: PLC0415
-    from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
     expected = load_known(known)
+    if dry_run:
+        return
+    from raidproof.report.comparison import show_comparison  # noqa: PLC0415
+
     comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], effort=effort, known=expected)
     show_comparison(comparison, Console(), page)
     raise typer.Exit(Status[comparison.outcome.name])

@@ -7,8 +7,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from raidproof.core.errors import RequestError
+from raidproof.record.store import RunStore
 from raidproof.report.cells import measure
 from raidproof.report.chart import Axis
+from raidproof.report.html import templates
 from raidproof.report.table import Cell, Field, Table, say
 from raidproof.report.words import UNKNOWN, number, plural, printable, span
 from raidproof.verdict.change_point import LEVEL, least_values
@@ -267,3 +270,27 @@ def labels(history: CellHistory, points: Sequence[HistoryPoint], at: dict[str, f
     first, last = points[0], points[-1]
     ends = [(LEFT, f"{first.started:%Y-%m-%d}", "start")]
     return [*ends, (RIGHT, f"{last.started:%Y-%m-%d}", "end")] if len(points) > 1 else ends
+
+
+def write_history(histories: Sequence[CellHistory], cell: str, results: Path, path: Path) -> None:
+    """Write the HTML page with the histories of cells atomically; ``cell``: the name or pattern of the cells.
+
+    Raises:
+        RequestError: the directory of the page does not exist.
+    """
+    if not path.parent.is_dir():
+        raise RequestError(f"{path}: the directory does not exist", remedy="create it, or give another file")
+    RunStore(path.parent).write_text(path.name, render_history(histories, cell, results))
+
+
+def render_history(histories: Sequence[CellHistory], cell: str, results: Path) -> str:
+    """Return the HTML page with the histories of cells."""
+    page = templates().get_template("history.html.j2")
+    words = {
+        "chart": chart,
+        "conclusion": conclusion,
+        "method": METHOD,
+        "other_request": other_request,
+        "table": table,
+    }
+    return page.render(histories=histories, cell=cell, results=str(results), words=words)

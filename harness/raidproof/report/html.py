@@ -12,18 +12,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from raidproof.core.errors import RequestError
 from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report import cells, comparison, exploration, history, known, matching, run_charts, terminal, words
+from raidproof.report import cells, comparison, exploration, known, matching, run_charts, terminal, words
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.table import LOOKS
 from raidproof.verdict.cell import by_safety, losing, safety_in
-from raidproof.verdict.history import CellHistory
 
 SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
 """Frames of the scatter charts: the HTML report shows the frame that fits the browser's width."""
@@ -122,23 +120,6 @@ def render_comparison(compared: ComparisonRecord) -> str:
     return page.render(
         run=compared, sides=comparison, matching=matching, known=known, groups=comparison.groups(compared)
     )
-
-
-def write_history(histories: Sequence[CellHistory], cell: str, results: Path, path: Path) -> None:
-    """Write the HTML page with the histories of cells atomically; ``cell``: the name or pattern of the cells.
-
-    Raises:
-        RequestError: the directory of the page does not exist.
-    """
-    if not path.parent.is_dir():
-        raise RequestError(f"{path}: the directory does not exist", remedy="create it, or give another file")
-    RunStore(path.parent).write_text(path.name, render_history(histories, cell, results))
-
-
-def render_history(histories: Sequence[CellHistory], cell: str, results: Path) -> str:
-    """Return the HTML page with the histories of cells."""
-    page = templates().get_template("history.html.j2")
-    return page.render(histories=histories, cell=cell, results=str(results), words=history)
 
 
 def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
