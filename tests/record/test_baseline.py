@@ -7,7 +7,14 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
-from raidproof.record.baseline import baseline_named, baselines_of, remove_baseline, run_named, set_baseline
+from raidproof.record.baseline import (
+    baseline_named,
+    baselines_of,
+    refuse_removal_of_baselines,
+    remove_baseline,
+    run_named,
+    set_baseline,
+)
 from raidproof.record.cell import PlanRecord
 
 
@@ -77,3 +84,13 @@ def test_a_malformed_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "baselines" / "v1.json").write_text('{"name": 3}')
     with pytest.raises(RequestError, match=r"v1\.json: not the file of a baseline"):
         baselines_of(tmp_path)
+
+
+def test_the_run_of_a_baseline_may_not_be_removed(tmp_path: Path) -> None:
+    one, two = stored(tmp_path, "one"), stored(tmp_path, "two")
+    set_baseline("v1", one, tmp_path)
+    refuse_removal_of_baselines(two)
+    with pytest.raises(RequestError, match="run one is kept, because it is the run of baseline 'v1'"):
+        refuse_removal_of_baselines(one)
+    remove_baseline("v1", tmp_path)
+    refuse_removal_of_baselines(one)

@@ -196,7 +196,7 @@ def test_a_slower_side_is_a_failure(sides: Sides) -> None:
 
 
 def test_a_cell_that_may_be_slower_is_inconclusive(sides: Sides) -> None:
-    assert compared(comparable(sides, new=times(0.98))).outcome is Outcome.INCONCLUSIVE
+    assert compared(comparable(sides, new=times(0.985))).outcome is Outcome.INCONCLUSIVE
 
 
 def test_an_undecided_cell_that_is_certainly_not_slower_is_no_hindrance(sides: Sides) -> None:

@@ -108,6 +108,21 @@ def run_named(name: str, results: Path) -> RunStore:
     return RunStore(results / run)
 
 
+def refuse_removal_of_baselines(store: RunStore) -> None:
+    """Verify that a stored run may be removed: that it is not the run of a baseline.
+
+    Raises:
+        RequestError: a baseline means this run.
+    """
+    run = store.path.resolve()
+    names = [one.name for one in baselines_of(run.parent) if one.run == run.name]
+    if names:
+        raise RequestError(
+            f"run {run.name} is kept, because it is the run of baseline {', '.join(map(repr, names))}",
+            remedy="`raidproof baseline rm NAME` removes the name of a baseline",
+        )
+
+
 def make_durable(folder: Path) -> None:
     """Make the names in a directory durable (fsync of the directory)."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

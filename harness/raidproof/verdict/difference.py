@@ -24,10 +24,8 @@ from raidproof.record.comparison import (
 from raidproof.record.outcome import Outcome, worst
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict import statistics
-from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware
+from raidproof.verdict.cell import two_groups, what_was_lost, why_not_of_the_hardware
 
-DURATIONS = ("_ns", "_us", "_ms", "_seconds")
-"""Endings of the names of values of which a smaller one is faster; ``creates_s`` is a rate per second."""
 EXPLORATION = "crash states"
 """Name of the check of explored crash states in a `PromiseChange`."""
 
@@ -52,11 +50,6 @@ class Rules:
     def confidence(self) -> float:
         """Confidence level of the interval of each ratio."""
         return 1 - (1 - CONFIDENCE) / self.looks
-
-
-def lower_is_better(unit: str) -> bool:
-    """Return whether a smaller value is faster, by the name of the value, which ends with its unit."""
-    return unit.endswith(DURATIONS)
 
 
 def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> list[Pair]:
@@ -127,14 +120,13 @@ def pair_of(base: CellRecord, new: CellRecord, rules: Rules) -> Pair:
     sides = [side_cell(cell, rules) for cell in (base, new)]
     finding, why = without_test(base, new, sides)
     both = base.median is not None and new.median is not None and base.median > 0
-    unit = base.unit or new.unit
     return Pair(
         name=base.name,
         workload=base.compared_with,
-        unit=unit,
+        unit=base.unit or new.unit,
         base=sides[0],
         new=sides[1],
-        lower_is_better=lower_is_better(unit),
+        lower_is_better=base.lower_is_better or new.lower_is_better,
         ratio=(new.median or 0.0) / (base.median or 1.0) if both and finding is not Finding.BIMODAL else None,
         finding=finding,
         why=why,
@@ -177,14 +169,8 @@ def without_test(base: CellRecord, new: CellRecord, sides: Sequence[SideCell]) -
         return Finding.NOT_COMPARABLE, "a value is not greater than 0, so that no ratio is known"
     modes = {name: side.modes for name, side in zip((BASE, NEW), sides, strict=True) if side.modes is not None}
     if modes:
-        return Finding.BIMODAL, "; ".join(f"{name}: {two_groups(one)}" for name, one in modes.items())
+        return Finding.BIMODAL, "; ".join(f"{name}: {two_groups((one.low, one.high))}" for name, one in modes.items())
     return Finding.UNDECIDED, ""
-
-
-def two_groups(modes: Modes) -> str:
-    """Return the two groups of the values of a side as a clause."""
-    low, high = (f"{len(one)} values from {one[0]:.3g} to {one[-1]:.3g}" for one in (modes.low, modes.high))
-    return f"{low}, {high}"
 
 
 def why_not_measured(cell: CellRecord) -> str:

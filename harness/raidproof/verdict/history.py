@@ -15,7 +15,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.cell import why_not_of_the_hardware
 from raidproof.verdict.change_point import find_changes
-from raidproof.verdict.difference import lower_is_better
 from raidproof.verdict.matching import hardware_of, requested
 
 
@@ -146,13 +145,13 @@ def history_of(
     if order is Order.KERNEL:
         points.sort(key=lambda point: version_key(point.kernel))
     run, cell = max(cells, key=lambda pair: pair[0].started)
-    unit = next((one.unit for _, one in reversed(cells) if one.unit), "")
+    measured = next((one for _, one in reversed(cells) if one.unit), cell)
     history = CellHistory(
         cell=cell.name,
         plan=run.plan.path if run.plan else "",
         workload=cell.compared_with,
-        unit=unit,
-        lower_is_better=lower_is_better(unit),
+        unit=measured.unit,
+        lower_is_better=measured.lower_is_better,
         order=order,
         host=run.environment.host_cpu if run.environment else "",
         differs=list(differs),

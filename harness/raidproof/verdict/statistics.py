@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import special
 
 MOST_ARRANGEMENTS = 200_000
 """Greatest number of arrangements that the test enumerates; of more, it draws `DRAWN`."""
@@ -28,6 +28,8 @@ MOST_REPETITIONS = 1000
 """Greatest number of repetitions that the functions below consider."""
 GREATEST = math.log(100.0)
 """Greatest change that `least_change` considers, as a difference of logarithms."""
+ENOUGH = 1e-5
+"""Accuracy of the result of `least_change`, as a difference of logarithms."""
 LEAST_VALUES, LEAST_GROUP, GAP = 8, 3, 3.0
 """`groups` needs 8 values, 3 in each group, and a gap that is 3 times as wide as the wider group."""
 _TIE = 1e-9
@@ -212,9 +214,13 @@ def power(change: float, spread: float, repetitions: int, level: float) -> float
     """
     if repetitions < 2 or 2 / _count(repetitions) > level:
         return 0.0
+    return _power(change, spread, repetitions, level, 2 * repetitions - 1 - len(blocks_of(repetitions)))
+
+
+def _power(change: float, spread: float, repetitions: int, level: float, freedom: int) -> float:
+    """Return the power of the t test of two means, from 0 to 1; ``freedom``: degrees of freedom of the variation."""
     if spread <= 0:
         return float(change != 0)
-    freedom = 2 * repetitions - 1 - len(blocks_of(repetitions))
     limit = -special.stdtrit(freedom, level / 2)
     offset = abs(change) / (spread * math.sqrt(2 / repetitions))
     missed = float(special.nctdtr(freedom, offset, limit))
@@ -232,10 +238,11 @@ def least_change(spread: float, repetitions: int, level: float) -> float | None:
     if power(GREATEST, spread, repetitions, level) < POWER:
         return None
 
-    def missing(change: float) -> float:
-        return power(change, spread, repetitions, level) - POWER
-
-    return math.expm1(float(optimize.brentq(missing, 0.0, GREATEST)))
+    low, high = 0.0, GREATEST
+    while high - low > ENOUGH:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, spread, repetitions, level) >= POWER else (middle, high)
+    return math.expm1(high)
 
 
 def repetitions_to_settle(
@@ -273,10 +280,63 @@ def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: flo
     return inside - below >= SETTLED
 
 
+def differing(samples: Sequence[Sequence[float]], level: float) -> list[list[bool]]:
+    """Return for each two samples of positive values whether they differ, as a square matrix.
+
+    By Welch's t test (1947) of the logarithms, corrected over all pairs by Hochberg's method. The test supposes normal
+    noise, as an exact test of 3 repetitions, the default number, could show nothing. A sample with a single value, or
+    with a value that is not positive, differs from none.
+    """
+    count = len(samples)
+    usable = np.array([len(values) > 1 and min(values) > 0 for values in samples], dtype=bool)
+    logs = [np.log(values) if good else np.zeros(2) for values, good in zip(samples, usable, strict=True)]
+    means = np.array([values.mean() for values in logs])
+    errors = np.array([values.var(ddof=1) / len(values) for values in logs])
+    freedoms = np.array([len(values) - 1 for values in logs])
+    first, second = np.triu_indices(count, 1)
+    both = errors[first] + errors[second]
+    shares = errors[first] ** 2 / freedoms[first] + errors[second] ** 2 / freedoms[second]
+    # Without any variation, as on a virtual clock, every difference is certain.
+    certain = both <= _TIE**2
+    apart = means[first] - means[second]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * special.stdtr(both**2 / shares, -np.abs(apart) / np.sqrt(both))
+    p = np.where(certain, np.abs(apart) <= _TIE, p)
+    p = np.where(usable[first] & usable[second], p, 1.0)
+    order = np.argsort(p)[::-1]
+    low_enough = p[order] * np.arange(1, len(order) + 1) <= level
+    called = np.zeros(len(order), dtype=bool)
+    if low_enough.any():
+        called[order[int(np.argmax(low_enough)) :]] = True
+    differ = np.zeros((count, count), dtype=bool)
+    differ[first, second] = differ[second, first] = called
+    return [[bool(one) for one in row] for row in differ]
+
+
+def repetitions_to_part(one: Sequence[float], other: Sequence[float], level: float) -> int | None:
+    """Return the number of repetitions that show a difference of two samples with probability `SETTLED`.
+
+    Supposed that difference and variation are as measured. None if more than `MOST_REPETITIONS`, or not known.
+    """
+    if min(len(one), len(other)) < 2 or min(*one, *other) <= 0:
+        return None
+    apart = float(np.log(one).mean() - np.log(other).mean())
+    spread = variation([one, other])
+    numbers = range(max(2, min(len(one), len(other)) + 1), MOST_REPETITIONS + 1)
+
+    def enough(repetitions: int) -> bool:
+        return _power(apart, spread, repetitions, level, 2 * repetitions - 2) >= SETTLED
+
+    place = bisect_left(numbers, True, key=enough)
+    return numbers[place] if place < len(numbers) else None
+
+
 def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> float:
     """Return the two-sided probability of shares at least as different if both sides have the same share.
 
     By Fisher's exact test, which keeps its level for any numbers.
     """
+    from scipy import stats  # noqa: PLC0415  importing it takes a second
+
     table = np.array([[broken_base, of_base - broken_base], [broken_new, of_new - broken_new]])
     return float(stats.fisher_exact(table).pvalue)
