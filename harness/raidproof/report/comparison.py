@@ -264,6 +264,8 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
         console.print()
         console.print(Text("Power cuts", style="bold"))
         console.print(cut_table(comparison).drawn(console.width))
+        for line in cut_changes(comparison):
+            say(console, line)
     console.print()
     say(console, f"{took(comparison)}; values are medians (least-greatest). {how_decided(comparison)}")
     tell_known(comparison.known, console)
@@ -336,7 +338,8 @@ def cut_table(comparison: ComparisonRecord) -> Table[CutPair]:
         comparison.cuts,
         note="Lost: acknowledged operations that were missing after the power cut, of all acknowledged operations. "
         "One power cut of a configuration on each side shows whether promises were kept, but not whether one side "
-        "loses less than the other.",
+        "loses less than the other. A test of shares of broken crash states compares the two recorded power cuts, and "
+        "not all power cuts of these configurations.",
     )
 
 
@@ -366,6 +369,22 @@ def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[
         Field("work lost", seconds(lambda side: side.loss_window_s), "number", "s", name, page_only=True),
         Field("recovery", seconds(lambda side: side.recovery_s), "number", "s", name, page_only=True),
     ]
+
+
+def cut_changes(comparison: ComparisonRecord) -> list[str]:
+    """Return a line on each promise that is newly broken or newly kept, and on each share of broken crash states."""
+    lines = []
+    for cut in comparison.cuts:
+        for one in cut.promises:
+            kind = f" ({one.kind})" if one.kind else ""
+            lines.append(f"{cut.title}: {one.checker}{kind}: newly {'broken' if one.newly_broken else 'kept'} by new")
+        if cut.rate is not None and cut.base is not None and cut.new is not None:
+            base, new = (
+                f"{count(side.broken_states)} of {count(side.states)} crash states" for side in (cut.base, cut.new)
+            )
+            said = "the shares differ" if cut.rate.differs else "the shares do not differ by more than chance explains"
+            lines.append(f"{cut.title}: broken on base {base}, on new {new}: {said} (p = {cut.rate.corrected:.2g})")
+    return lines
 
 
 def version_table(versions: Sequence[Version]) -> Table[tuple[str, str, str, str]]:
