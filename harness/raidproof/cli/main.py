@@ -14,6 +14,7 @@ from rich.console import Console
 from raidproof import __version__
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import store as cli_store
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -101,6 +102,8 @@ def export_log(
 app.add_typer(cli_hosts.app)
 app.command()(cli_explore.explore)
 app.command()(export_log)
+for stored_runs in (cli_store.ls, cli_store.show, cli_store.rm, cli_store.export):
+    app.command()(stored_runs)
 
 
 def show_version(asked: bool) -> None:
