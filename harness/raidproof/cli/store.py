@@ -118,7 +118,7 @@ def rm(
     results: Results = RESULTS,
 ) -> None:
     """Remove stored runs with all their files. A run that is in progress is refused."""
-    from raidproof.record.index import Index  # noqa: PLC0415
+    from raidproof.record.index import update  # noqa: PLC0415
     from raidproof.record.store import RunStore  # noqa: PLC0415
 
     stores = {path: RunStore(path) for path in (removable(run, results) for run in runs)}
@@ -133,9 +133,8 @@ def rm(
             return
     for path, store in stores.items():
         store.remove()
+        update(path)
         print(f"removed {path}")  # noqa: T201
-    for parent in {path.parent for path in stores}:
-        Index.open(parent).close()  # the opening removes the entries
 
 
 def export(
@@ -182,7 +181,7 @@ def show_list(runs: "Sequence[RunEntry]", console: Console) -> None:
     for row, line in zip(rows, lines, strict=True):
         text = Text(line, no_wrap=True, overflow="ellipsis")
         text.stylize("bold" if row is rows[0] else COLOURS.get(row[1], "cyan"), begin, begin + len(row[1]))
-        console.print(text)
+        console.print(text, no_wrap=True, overflow="ellipsis")
 
 
 def row_of(run: "RunEntry") -> tuple[str, ...]:

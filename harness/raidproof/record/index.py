@@ -249,6 +249,8 @@ class Index:
     def put(self, names: Iterable[str]) -> None:
         """Read the records of runs, given by the names of their directories, and replace their entries.
 
+        A run whose directory does not exist has no entry afterwards.
+
         Raises:
             sqlite3.Error: the index cannot be written.
         """
@@ -256,19 +258,18 @@ class Index:
         from raidproof.record.summary import summary_of  # noqa: PLC0415
 
         rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
-        present = []
-        for name, folder in self._settled(names).items():
+        listed = list(names)
+        for name, folder in self._settled(listed).items():
             summary = summary_of(self.results / name, folder.kind)
             entries = {"runs": [summary.run], **{table: getattr(summary, table) for table in [*TABLES][1:]}}
             for table, found in entries.items():
                 rows[table] += [one.model_dump(exclude={"path"}) for one in found]
             rows["runs"][-1]["fingerprint"] = folder.fingerprint
-            present.append(name)
         with self._writing():
-            self._delete((name,) for name in present)
-            for table, listed in rows.items():
-                if listed:
-                    self._database.executemany(_insert(listed[0], table), [*map(_stored, listed)])
+            self._delete((name,) for name in listed)
+            for table, made in rows.items():
+                if made:
+                    self._database.executemany(_insert(made[0], table), [*map(_stored, made)])
 
     def _settled(self, names: Iterable[str]) -> dict[str, Folder]:
         """Return directories whose fingerprints differ after any later change; one that changes goes without."""
@@ -282,15 +283,6 @@ class Index:
                 # The next opening of the index reads a directory without a fingerprint again.
                 found[name] = again if again is None or again == found[name] else again._replace(fingerprint="")
         return {name: folder for name, folder in found.items() if folder is not None}
-
-    def forget(self, name: str) -> None:
-        """Remove the entries of a run whose directory was removed.
-
-        Raises:
-            sqlite3.Error: the index cannot be written.
-        """
-        with self._writing():
-            self._delete([(name,)])
 
     def runs(self, wanted: RunFilter | None = None, limit: int | None = None) -> list[RunEntry]:
         """Return the runs that meet the conditions, the newest first, at most ``limit``."""
@@ -346,7 +338,7 @@ class Index:
 
 
 def update(run: Path) -> None:
-    """Read the record of a run into the index of its results directory, if there is an index.
+    """Make the index of a results directory, if there is an index, agree with the directory of one run.
 
     A failure is only logged: the next opening of the index reads the record.
     """

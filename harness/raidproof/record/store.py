@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory, rename_durably, write_durably
 from raidproof.core.waiting import wall_clock
-from raidproof.record.names import JOURNAL, LATEST, NAMED, RECORD, REMOVED, TIME
+from raidproof.record.names import COMPARISON, JOURNAL, LATEST, NAMED, RECORD, REMOVED, TIME
 from raidproof.record.run import SCHEMA, RunRecord, SchemaOnly
 from raidproof.record.run_lock import is_locked, locked
 
@@ -61,6 +61,10 @@ class RunStore:
         for path in (Path(run), results / run):
             if (path / RECORD).is_file():
                 return cls(path)
+            if (path / COMPARISON).is_file():
+                raise RequestError(
+                    f"{path} is a comparison of two runs, and not a run", remedy=f"see {path / 'comparison.html'}"
+                )
         word, _, what = str(run).partition(":")
         if word == LATEST:
             return cls.newest(results, what or None)

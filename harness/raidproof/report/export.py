@@ -23,7 +23,7 @@ MONITORS = ("derived", "engine", "steady", "regime")
 
 
 def identity(record: RunRecord) -> Row:
-    """Return the columns that identify a run: its name, begin, plan, provider, and the kernel of the server."""
+    """Return the columns of a run: its name, begin, plan, provider, the kernel of the server, and the outcome."""
     environment = record.environment
     kernels = [one.kernel for one in environment.machines if one.role == Role.SERVER] if environment else []
     return {
@@ -32,6 +32,7 @@ def identity(record: RunRecord) -> Row:
         "plan": plan_name(record.plan) if record.plan else None,
         "provider": environment.provider if environment else record.topology.get("provider"),
         "kernel": kernels[0] if kernels else None,
+        "run_outcome": record.outcome.value,
     }
 
 
@@ -114,7 +115,8 @@ def as_csv(rows: Sequence[Row]) -> str:
 def as_parquet(rows: Sequence[Row]) -> bytes:
     """Return rows as a Parquet file.
 
-    A column with numbers alone has the type double, with booleans alone the type bool; all others are text.
+    A column with integers alone has the type int64, with other numbers alone double, with booleans alone bool; all
+    others are text.
 
     Raises:
         RequirementMissing: pyarrow is not installed.
@@ -128,7 +130,9 @@ def as_parquet(rows: Sequence[Row]) -> bytes:
     for name in columns(rows):
         values = [_plain(row.get(name)) for row in rows]
         kinds = {type(value) for value in values if value is not None}
-        if kinds and kinds <= {int, float}:
+        if kinds == {int} and all(one is None or -(2**63) <= one < 2**63 for one in values):
+            made[name] = pyarrow.array(values, pyarrow.int64())
+        elif kinds and kinds <= {int, float}:
             made[name] = pyarrow.array(
                 [None if value is None else float(value) for value in values], pyarrow.float64()
             )
@@ -187,6 +191,7 @@ def _metrics(records: Sequence[RunRecord]) -> Iterator["Metric"]:
                     monitored.add_sample(monitored.name, labels | {"name": name}, number, timestamp=at_s)
         for cycle in record.cycles:
             labels = of_run | {"crash_test": cycle.name, "fault": cycle.fault, "outcome": cycle.outcome.value}
+            labels["control"] = "yes" if cycle.control is not None else "no"
             if cycle.on_server is not None:
                 acknowledged.add_sample(acknowledged.name, labels, cycle.on_server.acknowledged_total, timestamp=at_s)
                 lost.add_sample(lost.name, labels, cycle.on_server.lost_total, timestamp=at_s)
