@@ -4,6 +4,7 @@ import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 from tarfile import open as open_tar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -285,3 +286,21 @@ def test_a_run_that_is_lost_is_found(tmp_path: Path) -> None:
     assert any("stored, and now missing" in one for one in problems)
     assert any("the index differs from the directory" in one for one in problems)
     assert any("20260102-000000-y: unfinished" in one for one in problems)
+
+
+def test_on_a_full_disk_the_index_is_in_memory(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def full(path: Path | str, **options: Any) -> sqlite3.Connection:
+        database = connect(path, **options)
+        if path != ":memory:":
+            database.execute("PRAGMA max_page_count = 9")
+        return database
+
+    monkeypatch.setattr("sqlite3.connect", full)
+    with Index.open(results) as index:
+        assert "plan" in folders(index)
+    made(results, "20270101-000000-x")
+    update(results / "20270101-000000-x")
+    with Index.open(results) as index:
+        assert "20270101-000000-x" in folders(index)

@@ -117,10 +117,10 @@ def test_a_removed_run_is_gone_with_the_remains_of_earlier_removals(store: RunSt
 def test_a_removal_that_is_killed_leaves_no_half_run(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     real = shutil.rmtree
 
-    def killed(path: Path, **options: bool) -> None:
+    def killed(path: Path, *, ignore_errors: bool = False) -> None:
         if path.exists():
             raise KeyboardInterrupt
-        real(path, **options)
+        real(path, ignore_errors=ignore_errors)
 
     monkeypatch.setattr("shutil.rmtree", killed)
     results = store.path.parent

@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from raidproof.record import RunRecord, RunStore
@@ -23,6 +24,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunRecord]:
     with open_tar(DATA / "older" / "plan.tar.xz") as tar:
         tar.extractall(folder, filter="data")
     return [RunStore(folder / "plan").load(), RunStore(DATA / "run").load()]
+
+
+def families_of(runs: list[RunRecord]) -> dict[str, Metric]:
+    """Return the metrics that the parser of another program finds in the export."""
+    found = text_string_to_metric_families(as_openmetrics(runs))  # type: ignore[no-untyped-call]
+    return {one.name: one for one in found}
 
 
 def test_each_repetition_is_a_row_with_its_axes_and_all_values(runs: list[RunRecord]) -> None:
@@ -47,7 +54,7 @@ def test_a_repetition_that_failed_is_a_row_without_a_value(runs: list[RunRecord]
     repeat.value, repeat.values, repeat.derived, repeat.rig_error = None, {}, None, "the lab ended"
     first = next(csv.DictReader(io.StringIO(as_csv(list(cell_rows([run]))))))
     assert (first["value"], first["derived.seconds"], first["rig_error"]) == ("", "", "the lab ended")
-    families = {one.name: one for one in text_string_to_metric_families(as_openmetrics([run]))}
+    families = families_of([run])
     assert len(families["raidproof_cell_value"].samples) == 3
 
 
@@ -94,7 +101,7 @@ def test_any_values_can_be_written_as_parquet(rows: list[dict[str, object]]) -> 
 
 
 def test_openmetrics_is_read_by_its_parser(runs: list[RunRecord]) -> None:
-    families = {one.name: one for one in text_string_to_metric_families(as_openmetrics(runs))}
+    families = families_of(runs)
     values = families["raidproof_cell_value"].samples
     assert [(one.labels["cell"], one.labels["axis_level"], one.value) for one in values] == [
         (cell.name, cell.settings["level"], repeat.value) for cell in runs[0].cells for repeat in cell.repeats
