@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
@@ -165,27 +165,30 @@ class Index:
 
     @classmethod
     def stored(cls, results: Path, *, anew: bool = False) -> Self:
-        """Return the stored index as it is; create it anew if it has another version, or if ``anew``."""
-        lock = os.open(results / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            if not anew:
-                _wait_for(lock, fcntl.LOCK_SH)
-                index = cls(results, _connected(results), lock)
-                if index.version == VERSION:
-                    return index
-                index._database.close()
-            _wait_for(lock, fcntl.LOCK_EX)
-            if anew:
-                for end in ("", "-wal", "-shm"):
-                    (results / f"{INDEX}{end}").unlink(missing_ok=True)
-            index = cls(results, _connected(results), lock)
-            if index.version != VERSION:
-                index._database.execute("PRAGMA journal_mode = WAL")
-                index.create_tables()
-            _wait_for(lock, fcntl.LOCK_SH)
-        except BaseException:
-            os.close(lock)
-            raise
+        """Return the stored index as it is; create it anew if it has another version, or if ``anew``.
+
+        A process that has created the index keeps the exclusive lock, so that others need not read all records too.
+
+        Raises:
+            RigError: another process keeps the index locked.
+            OSError: the lock cannot be created.
+            sqlite3.Error: the index cannot be used.
+        """
+        with ExitStack() as undo:
+            lock = os.open(results / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            undo.callback(os.close, lock)
+            for kind in (fcntl.LOCK_EX,) if anew else (fcntl.LOCK_SH, fcntl.LOCK_EX):
+                _wait_for(lock, kind)
+                # Under each lock a new connection: meanwhile another process may have created the file anew.
+                with ExitStack() as unfit:
+                    index = cls(results, unfit.enter_context(closing(_connected(results, anew=anew))), lock)
+                    if index.version != VERSION and kind == fcntl.LOCK_EX:
+                        index._database.execute("PRAGMA journal_mode = WAL")
+                        index.create_tables()
+                    if index.version == VERSION:
+                        unfit.pop_all()
+                        break
+            undo.pop_all()
         return index
 
     def _reconciled(self) -> Self:
@@ -351,7 +354,9 @@ def update(run: Path) -> None:
         logger.warning("the index of %s does not have run %s yet: %s", run.parent, run.name, error)
 
 
-def _connected(results: Path) -> sqlite3.Connection:
+def _connected(results: Path, *, anew: bool) -> sqlite3.Connection:
+    for end in ("", "-wal", "-shm") if anew else ():
+        (results / f"{INDEX}{end}").unlink(missing_ok=True)
     database = sqlite3.connect(results / INDEX, timeout=BUSY_S, isolation_level=None)
     # The index needs no fsync: after a power failure the directories restore what it has lost.
     database.execute("PRAGMA synchronous = NORMAL")
