@@ -292,7 +292,7 @@ def test_on_a_full_disk_the_index_is_in_memory(results: Path, monkeypatch: pytes
     connect = sqlite3.connect
 
     def full(path: Path | str, **options: Any) -> sqlite3.Connection:
-        database = connect(path, **options)
+        database: sqlite3.Connection = connect(path, **options)
         if path != ":memory:":
             database.execute("PRAGMA max_page_count = 9")
         return database
