@@ -17,6 +17,7 @@ from raidproof.cli import compare as cli_compare
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import history as cli_history
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import store as cli_store
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -108,6 +109,8 @@ app.command()(cli_compare.compare)
 app.command()(cli_history.history)
 app.command()(cli_explore.explore)
 app.command()(export_log)
+for stored_runs in (cli_store.ls, cli_store.show, cli_store.rm, cli_store.export):
+    app.command()(stored_runs)
 
 
 def show_version(asked: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from raidproof.run.plan_runner import OPTIONS
+from raidproof.run.options import OPTIONS
 
 RESULTS = Path("results")
 """Default directory of stored runs."""
@@ -30,7 +30,7 @@ PLATFORM = {
 }
 """Options of every command that starts machines; ``platform_asked`` reads them."""
 PlanFile = Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")]
-StoredRun = Annotated[str, typer.Argument(help="name or directory of a stored run")]
+StoredRun = Annotated[str, typer.Argument(help="name or directory of a stored run; latest, or latest:PLAN")]
 Select = Annotated[
     str | None, typer.Option("-k", help="Select cells by an expression, for example 'level=5 and not wsize=8KiB'.")
 ]

@@ -27,7 +27,7 @@ from raidproof.pytest_plugin.fixtures import (
     plans,
 )
 from raidproof.record.outcome import Outcome
-from raidproof.run.plan_runner import OPTIONS
+from raidproof.run.options import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
 __all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]

@@ -1,11 +1,9 @@
 """`raidproof run`: measure every cell once in each round, then run controls and power cuts."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
 
 from raidproof.core.blame import Culprit
 from raidproof.core.errors import ProductError, RequestError, RigError
@@ -39,7 +37,6 @@ from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord
 from raidproof.record.known import KnownDifference
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord
-from raidproof.record.store import RECORD
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
@@ -57,33 +54,6 @@ GIVE_UP_AFTER = 3
 LEDGER_SECONDS = 2.0
 """Seconds that clients work before a power cut or the fault of a control."""
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
-
-
-class Option(NamedTuple):
-    """An option that chooses provider or software, on the command line and in pytest."""
-
-    name: str
-    metavar: str
-    help: str
-    repeated: bool = False
-    """Whether the option may be given several times."""
-
-
-OPTIONS = (
-    Option("provider", "NAME", "Provider of the machines: uml, qemu, vagrant, hosts, or auto."),
-    Option("inventory", "FILE", "Inventory file of the machines of provider hosts."),
-    Option("kernel", "NAME", "Kernel of the machines: debian/sid, or the path of a .deb or bzImage."),
-    Option("modules", "DIR", "Folder of modules for a bzImage; with provider uml, they replace the kernel's own."),
-    Option("image", "NAME", "User space of the machines: debian/trixie, or the folder of a recipe."),
-    Option("package", "DEB", "Package file that replaces the image's version; may be repeated.", repeated=True),
-    Option(
-        "server",
-        "KEY=VALUE",
-        "Different software of the server: kernel=..., image=..., PACKAGE=...deb.",
-        repeated=True,
-    ),
-    Option("clients", "KEY=VALUE", "Different software of the clients; keys as for --server.", repeated=True),
-)
 
 
 class PlanRunner:
@@ -498,13 +468,4 @@ def newest_of(name: str, results: Path) -> RunStore:
     Raises:
         RequestError: the directory has no run of this plan.
     """
-    # A plan's name may be a suffix of another plan's name.
-    named = re.compile(rf"(\d{{8}}-\d{{6}})-{re.escape(name)}(?:-(\d+))?")
-    runs = [
-        (found[1], int(found[2] or 1), path)
-        for path in results.glob(f"*-{name}*")
-        if (found := named.fullmatch(path.name)) and (path / RECORD).is_file()
-    ]
-    if not runs:
-        raise RequestError(f"{results.absolute()} has no run of plan {name} that could be resumed")
-    return RunStore(max(runs)[-1])
+    return RunStore.newest(results, name)
