@@ -77,7 +77,12 @@ def test_a_baseline_is_set_listed_used_and_removed(results: Path, capsys: pytest
     assert main(["compare", "v1", new]) == Status.FAIL
     assert main(["baseline", "list", "--json"]) == Status.PASS
     assert [one["run"] for one in json.loads(capsys.readouterr().out.rpartition("[\n")[2].join(["[", ""]))] == [base]
+    assert main(["rm", base, "--yes"]) == Status.BAD_REQUEST
+    assert "is kept, because it is the run of baseline 'v1'" in capsys.readouterr().err
+    assert main(["compare", "v1", "latest:two"]) == Status.FAIL
     assert main(["baseline", "rm", "v1"]) == Status.PASS
+    assert main(["rm", base, "--yes"]) == Status.PASS
+    capsys.readouterr()
     assert main(["baseline", "list"]) == Status.PASS
     assert "no baselines" in capsys.readouterr().out
     assert main(["baseline", "rm", "v1"]) == Status.BAD_REQUEST

@@ -117,13 +117,15 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without a question.")] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Remove stored runs with all their files. A run that is in progress is refused."""
+    """Remove stored runs with all their files. A run in progress, and the run of a baseline, are refused."""
+    from raidproof.record.baseline import refuse_removal_of_baselines  # noqa: PLC0415
     from raidproof.record.index import update  # noqa: PLC0415
     from raidproof.record.store import RunStore  # noqa: PLC0415
 
     stores = {path: RunStore(path) for path in (removable(run, results) for run in runs)}
     for store in stores.values():
         store.refuse_in_use()
+        refuse_removal_of_baselines(store)
     names = ", ".join(path.name for path in stores)
     if not yes:
         if not sys.stdin.isatty():

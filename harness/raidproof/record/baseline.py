@@ -1,6 +1,5 @@
 """Baselines: names for stored runs that later runs are compared with, each a file in ``results/baselines/``."""
 
-import os
 import re
 from datetime import datetime
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from raidproof.core.errors import RequestError, nearest
+from raidproof.core.files import make_directory, sync_directory, write_durably
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import Strict
 from raidproof.record.store import RECORD, RunStore
@@ -49,10 +49,8 @@ def set_baseline(name: str, store: RunStore, results: Path) -> Baseline:
         raise RequestError(f"{store.path} is not the run of a plan: it has no cells to compare with")
     baseline = Baseline(name=name, run=store.path.resolve().name, since=wall_clock())
     folder = results / FOLDER
-    folder.mkdir(exist_ok=True)
-    RunStore(folder).write_text(f"{name}.json", baseline.model_dump_json(indent=1) + "\n")
-    make_durable(folder)
-    make_durable(results)
+    make_directory(folder, exist_ok=True)
+    write_durably(folder / f"{name}.json", baseline.model_dump_json(indent=1) + "\n")
     return baseline
 
 
@@ -64,7 +62,7 @@ def remove_baseline(name: str, results: Path) -> Baseline:
     """
     baseline = baseline_named(name, results)
     (results / FOLDER / f"{name}.json").unlink(missing_ok=True)
-    make_durable(results / FOLDER)
+    sync_directory(results / FOLDER)
     return baseline
 
 
@@ -121,15 +119,6 @@ def refuse_removal_of_baselines(store: RunStore) -> None:
             f"run {run.name} is kept, because it is the run of baseline {', '.join(map(repr, names))}",
             remedy="`raidproof baseline rm NAME` removes the name of a baseline",
         )
-
-
-def make_durable(folder: Path) -> None:
-    """Make the names in a directory durable (fsync of the directory)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: Path) -> Baseline:

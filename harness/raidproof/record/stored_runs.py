@@ -5,21 +5,26 @@ from pathlib import Path
 
 from raidproof.core.errors import RequestError
 from raidproof.core.log import say
+from raidproof.record.entry import Kind, RunFilter
+from raidproof.record.index import Index
 from raidproof.record.run import RunRecord
-from raidproof.record.store import RECORD, RunStore
+from raidproof.record.store import RunStore
 
 
 def stored_runs(results: Path, plan: str | None = None) -> Iterator[RunRecord]:
-    """Yield the runs of plans in a directory of stored runs, in the order of their names, which begin with the time.
+    """Yield the runs of plans in a directory of stored runs, the oldest first.
 
-    ``plan``: yield only runs of the plan file with this name, without folder and suffix. A run that cannot be read is
-    left out with a message.
+    ``plan``: yield only runs of the plan with this name. A run that cannot be read is left out with a message.
     """
-    for path in sorted(results.glob(f"*/{RECORD}")):
+    if not results.is_dir():
+        return
+    with Index.open(results) as index:
+        entries = [one for one in index.runs(RunFilter(plan=plan)) if one.kind is Kind.RUN]
+    for entry in reversed(entries):
         try:
-            record = RunStore(path.parent).load()
-        except RequestError as error:
+            record = RunStore(Path(entry.path)).load()
+        except (RequestError, FileNotFoundError) as error:
             say(f"left out: {error}")
             continue
-        if record.plan is not None and plan in {None, Path(record.plan.path).stem}:
+        if record.plan is not None:
             yield record

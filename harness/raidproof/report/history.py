@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from raidproof.core.errors import RequestError
-from raidproof.record.store import RunStore
+from raidproof.core.files import write_durably
 from raidproof.report.cells import measure
 from raidproof.report.chart import Axis
 from raidproof.report.html import templates
@@ -280,7 +280,7 @@ def write_history(histories: Sequence[CellHistory], cell: str, results: Path, pa
     """
     if not path.parent.is_dir():
         raise RequestError(f"{path}: the directory does not exist", remedy="create it, or give another file")
-    RunStore(path.parent).write_text(path.name, render_history(histories, cell, results))
+    write_durably(path, render_history(histories, cell, results))
 
 
 def render_history(histories: Sequence[CellHistory], cell: str, results: Path) -> str:
