@@ -4,19 +4,23 @@ import configparser
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raidproof import __version__
+from raidproof.cli import compare as cli_compare
 from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
+from raidproof.cli import history as cli_history
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import kernel as cli_kernel
 from raidproof.cli import package as cli_package
 from raidproof.cli import schema as cli_schema
+from raidproof.cli import store as cli_store
 from raidproof.cli import summary as cli_summary
 from raidproof.cli import version as cli_version
 from raidproof.cli.completion import register_shells, show_completion
@@ -29,6 +33,7 @@ from raidproof.cli.options import (
     Json,
     Keep,
     Kernel,
+    Margin,
     Modules,
     New,
     Package,
@@ -112,8 +117,13 @@ def export_log(
 app.add_typer(cli_hosts.app)
 app.add_typer(cli_kernel.app)
 app.add_typer(cli_package.app)
+app.add_typer(cli_compare.baselines)
+app.command()(cli_compare.compare)
+app.command()(cli_history.history)
 app.command()(cli_explore.explore)
 app.command()(export_log)
+for stored_runs in (cli_store.ls, cli_store.show, cli_store.rm, cli_store.export):
+    app.command()(stored_runs)
 app.command()(cli_schema.schema)
 app.command()(cli_version.version)
 app.command()(cli_config.config)
@@ -209,6 +219,8 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run of this plan.")] = False,
     seed: Seed = None,
     repeats: Repeats = None,
+    against: cli_compare.Against = None,
+    known: cli_compare.Known = None,
     results: Results = RESULTS,
     keep: Keep = False,
     json: Json = False,
@@ -219,6 +231,9 @@ def run(
     """
     matrix = matrix_asked(asked, plan, select, screen(json))
     platform = platform_asked(asked, matrix.plan)
+    from raidproof.record.known import load_known  # noqa: PLC0415
+
+    base, expected = cli_compare.base_of(against, results), load_known(known)
     if dry_run:
         from raidproof.plan.dry_run import dry_run as described  # noqa: PLC0415
 
@@ -228,9 +243,10 @@ def run(
     from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
-    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
+    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
     emit(record, json, lambda console: show(record, console, report))
-    raise typer.Exit(Status[record.outcome.name])
+    outcome = cli_compare.show_against(base, record, results, expected, screen(json)) if base else record.outcome
+    raise typer.Exit(Status[outcome.name])
 
 
 @app.command("ab")
@@ -244,17 +260,31 @@ def compare_sides(
     dry_run: DryRun = False,
     seed: Seed = None,
     repeats: Repeats = None,
+    known: cli_compare.Known = None,
+    margin: Margin = 3.0,
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Add repetitions of undecided cells, up to --max-repeats.")
+    ] = False,
+    max_repeats: Annotated[
+        int, typer.Option(help="Greatest number of repetitions of each side with --until-decided.", min=2, max=1000)
+    ] = 30,
+    minutes: Annotated[
+        float | None, typer.Option(help="With --until-decided: add no repetition after this time.", min=0)
+    ] = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
     """Compare two kernels, images or packages by a plan.
 
-    The command measures the cells of the plan alternately on the two sides.
+    The command measures the cells of the plan alternately on the two sides. Exit status 1: a cell is slower on new, or
+    new breaks a promise. Exit status 5: a cell is undecided.
     """
-    from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
+    from raidproof.run.comparison import Effort, announce, run_ab, side_of, with_enough_repeats  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
-    matrix = matrix_asked(asked, plan, select, screen(json))
+    effort = Effort(margin / 100, max_repeats if until_decided else None, minutes)
+    enough = partial(with_enough_repeats, most=effort.most_repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json), ready=enough)
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -264,7 +294,10 @@ def compare_sides(
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)
-    say(screen(json), announce(matrix, *sides))
+    say(screen(json), announce(matrix, *sides, effort, results))
+    from raidproof.record.known import load_known  # noqa: PLC0415
+
+    expected = load_known(known)
     if dry_run:
         from raidproof.plan.dry_run import dry_run_of_sides  # noqa: PLC0415
 
@@ -272,7 +305,7 @@ def compare_sides(
         return
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
-    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
+    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], effort=effort, known=expected)
     emit(comparison, json, lambda console: show_comparison(comparison, console, page))
     raise typer.Exit(Status[comparison.outcome.name])
 
@@ -355,10 +388,18 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         raise typer.Exit(Status.REQUIREMENT_MISSING)
 
 
-def matrix_asked(asked: typer.Context, path: Path, select: str | None, console: "Console") -> "Matrix":
+def matrix_asked(
+    asked: typer.Context,
+    path: Path,
+    select: str | None,
+    console: "Console",
+    *,
+    ready: "Callable[[Matrix], Matrix] | None" = None,
+) -> "Matrix":
     """Return the selected cells of a plan, and print their description on a console.
 
     The options ``seed`` and ``repeats`` replace values of the plan's table ``run``; a file's defaults do not.
+    ``ready`` changes the selected cells before.
     """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
@@ -369,6 +410,8 @@ def matrix_asked(asked: typer.Context, path: Path, select: str | None, console: 
         for options in split(asked)
     )
     matrix = matrix_of(load_plan(path, given, defaults)).select(select)
+    if ready is not None:
+        matrix = ready(matrix)
     console.print(describe(matrix))
     return matrix
 

@@ -31,13 +31,21 @@ PLATFORM = {
 }
 """Options of every command that starts machines; ``platform_asked`` reads them."""
 PlanFile = Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")]
-StoredRun = Annotated[str, typer.Argument(help="name or directory of a stored run", autocompletion=stored_runs)]
+StoredRun = Annotated[
+    str, typer.Argument(help="name or directory of a stored run; latest, or latest:PLAN", autocompletion=stored_runs)
+]
 Select = Annotated[
     str | None, typer.Option("-k", help="Select cells by an expression, for example 'level=5 and not wsize=8KiB'.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run, and do not start it.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the order of the cells and of all random choices.")]
 Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
+Margin = Annotated[
+    float,
+    typer.Option(
+        metavar="PERCENT", help="A cell whose ratio is surely within this margin is the same.", min=0, max=50
+    ),
+]
 Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
 Json = Annotated[

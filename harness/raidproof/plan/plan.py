@@ -240,4 +240,9 @@ def load_plan(path: Path, changes: Mapping[str, Any] | None = None, defaults: Ma
         raise RequestError(f"{path} is not a valid TOML file: {error}") from error
     if (changes or defaults) and isinstance(run := document.get("run", {}), dict):
         document["run"] = {**(defaults or {}), **run, **(changes or {})}
-    return read_plan(document, source=str(path), name=re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-_") or "plan")
+    return read_plan(document, source=str(path), name=default_name(path))
+
+
+def default_name(path: Path) -> str:
+    """Return the name of a plan whose file has this path, if the file does not name the plan."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-_") or "plan"

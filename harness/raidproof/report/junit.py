@@ -76,7 +76,7 @@ def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
     if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
         reason = f"does not count: the run is INVALID: {record.reason}; this crash test: PASS: {cycle.reason}"
         return case(title, record.run, Outcome.SKIP, reason)
-    made = case(title, record.run, cycle.outcome, cycle.reason)
+    made = case(title, record.run, *end_of(cycle.outcome, cycle.reason, expected=expected(record, cycle.name)))
     safety = safety_in(record, cycle)
     made.append(properties_of({"safety": safety.word, "safety_size": safety.size or None}))  # type: ignore[no-untyped-call]
     said = [
@@ -98,7 +98,8 @@ def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
             Outcome.SKIP,
             f"does not count: the run is INVALID: {record.reason}; this cell: PASS: {reason}",
         )
-    made = case(cell.name, record.run, outcome, reason)
+    excused = record.known is not None and cell.name in record.known.excused
+    made = case(cell.name, record.run, *end_of(outcome, reason, expected=excused))
     made.time = sum(repeat.visit_s for repeat in cell.repeats)
     figures = {
         "median": cell.median,
@@ -119,6 +120,19 @@ def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
     said = [f"{cell.outcome}: {cell.reason}", cell.why_not and f"no rank: {cell.why_not}", cell.cause, cell.flag]
     made.system_out = printable("\n".join(one for one in said if one))
     return made
+
+
+def expected(record: RunRecord, cycle: str) -> bool:
+    """Return whether the known differences of a run expect the failures of a crash test, in all of its cells."""
+    cells = [cell.name for cell in record.cells if cell.cycle == cycle]
+    return bool(cells) and record.known is not None and set(cells) <= set(record.known.excused)
+
+
+def end_of(outcome: Outcome, reason: str, *, expected: bool) -> tuple[Outcome, str]:
+    """Return outcome and reason of a test case; an expected failure appears as skipped."""
+    if outcome is Outcome.FAIL and expected:
+        return Outcome.SKIP, f"expected failure: {reason}"
+    return outcome, reason
 
 
 def properties_of(figures: Mapping[str, object]) -> Properties:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raidproof.core.errors import DeadlineExceeded
+from raidproof.core.files import write_durably
 from raidproof.core.topology import NO_MECHANICS, Topology
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.disks import usual_modes
@@ -230,7 +231,7 @@ def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
     for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
         for machine, text in output.items():
             path = directory / f"{kind}.{machine}.txt"
-            path.write_text(text)
+            write_durably(path, text)
             files[f"{kind} {machine}"] = f"{directory.parent.name}/{directory.name}/{path.name}"
     return files
 
