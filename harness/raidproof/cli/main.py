@@ -141,8 +141,9 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
     """Run the end-to-end scenarios. All arguments are passed to pytest."""
     require_clone()
     os.chdir(HOME)
-    # Replace this process, so that signals and the exit status are pytest's own.
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", *pytest_arguments(arguments or [])])  # noqa: S606
+    # Replace this process, so that pytest itself receives the signals.
+    words = [sys.executable, "-m", "raidproof.pytest_plugin", *pytest_arguments(arguments or [])]
+    os.execv(sys.executable, words)  # noqa: S606
 
 
 @app.command()
