@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from raidproof import __version__
+from raidproof.cli import bisect as cli_bisect
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli.options import (
@@ -100,6 +101,8 @@ def export_log(
 
 app.add_typer(cli_hosts.app)
 app.command()(cli_explore.explore)
+app.command()(cli_bisect.bisect)
+app.command("bisect-run")(cli_bisect.bisect_run)
 app.command()(export_log)
 
 
