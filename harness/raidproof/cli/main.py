@@ -15,6 +15,8 @@ from raidproof import __version__
 from raidproof.cli import bisect as cli_bisect
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import kernel as cli_kernel
+from raidproof.cli import package as cli_package
 from raidproof.cli.options import (
     RESULTS,
     Base,
@@ -100,6 +102,8 @@ def export_log(
 
 
 app.add_typer(cli_hosts.app)
+app.add_typer(cli_kernel.app)
+app.add_typer(cli_package.app)
 app.command()(cli_explore.explore)
 app.command()(cli_bisect.bisect)
 app.command("bisect-run")(cli_bisect.bisect_run)

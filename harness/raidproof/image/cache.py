@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def build(kind: str, recipe_digest: str, builder: Callable[[Path], None]) -> Pat
     if final.is_dir():
         return final
     try:
-        with _lock(kind, recipe_digest, wait=True):
+        with locked(kind, recipe_digest, wait=True):
             if not final.is_dir():
                 _build_aside(final, builder)
     except OSError as error:
@@ -89,7 +89,7 @@ def sweep() -> list[str]:
     for partial in sorted(root().glob(f"*/*{PARTIAL}")):
         kind, recipe_digest = partial.parent.name, partial.name.removesuffix(PARTIAL)
         try:
-            with _lock(kind, recipe_digest, wait=False):
+            with locked(kind, recipe_digest, wait=False):
                 _remove(partial)
         except BlockingIOError:
             logger.info("another process is building %s", partial)
@@ -98,8 +98,19 @@ def sweep() -> list[str]:
     return removed
 
 
+def trim(kind: str, keep: int) -> None:
+    """Remove the least recently used folders of a kind but ``keep`` of them; folders in use by a process stay.
+
+    This is for working folders, whose builder holds their lock and sets their modification time.
+    """
+    folders = sorted((root() / kind).iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for folder in folders[keep:]:
+        with suppress(BlockingIOError), locked(kind, folder.name, wait=False):
+            _remove_tree(folder)
+
+
 @contextmanager
-def _lock(kind: str, recipe_digest: str, *, wait: bool) -> Iterator[None]:
+def locked(kind: str, recipe_digest: str, *, wait: bool = True) -> Iterator[None]:
     """Hold the lock of an artefact; without ``wait``, raise BlockingIOError if another process holds it.
 
     Lock files are never removed: if a process waited for a removed file, a third process could lock a new file at the

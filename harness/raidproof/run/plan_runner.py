@@ -69,8 +69,12 @@ class Option(NamedTuple):
 OPTIONS = (
     Option("provider", "NAME", "Provider of the machines: uml, qemu, vagrant, hosts, or auto."),
     Option("inventory", "FILE", "Inventory file of the machines of provider hosts."),
-    Option("kernel", "NAME", "Kernel of the machines: debian/sid, or the path of a .deb or bzImage."),
-    Option("modules", "DIR", "Folder of modules for a bzImage; with provider uml, they replace the kernel's own."),
+    Option("kernel", "NAME", "Kernel of the machines: debian/sid, or the path of a .deb, bzImage or User-mode Linux."),
+    Option(
+        "modules",
+        "DIR",
+        "Folder of modules of a kernel's file; with provider uml, modules that replace a kernel's own.",
+    ),
     Option("image", "NAME", "User space of the machines: debian/trixie, or the folder of a recipe."),
     Option("package", "DEB", "Package file that replaces the image's version; may be repeated.", repeated=True),
     Option(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from raidproof.core.errors import RequestError
-from raidproof.image.kernel import pc, uml
+from raidproof.image.kernel import own, pc, uml
 from raidproof.image.kernel.catalogue import CATALOGUE, DEFAULT, Kernel
 
 __all__ = ["CATALOGUE", "DEFAULT", "Kernel", "get", "is_path"]
@@ -16,8 +16,9 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
     """Return a kernel that a provider can boot; fetch and prepare the kernel if the cache lacks it.
 
     ``name`` is a name in the catalogue (None: the default). For a PC ``name`` may also be the path of a linux-image
-    ``.deb``, or of a bzImage, whose modules are in the folder ``modules``. For User-mode Linux ``modules`` is a folder
-    of modules that replace the kernel's own.
+    ``.deb``, or of a bzImage, whose modules are in the folder ``modules``. For User-mode Linux it may be a folder that
+    `kernel build` made, or the path of a binary, whose modules are in the folder ``modules``; with a kernel that has
+    its modules, those in ``modules`` replace the kernel's own.
 
     Raises:
         RequestError: the kernel does not exist, or the provider cannot boot it.
@@ -26,12 +27,7 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
     """
     name = name or DEFAULT
     if provider == USER_MODE:
-        if is_path(name):
-            raise RequestError(
-                f"provider {USER_MODE} cannot boot {name}: it boots only the kernels of the catalogue",
-                remedy="use provider qemu for your own kernel",
-            )
-        return uml.get(name, modules)
+        return own.get(Path(name).expanduser(), modules) if is_path(name) else uml.get(name, modules)
     if is_path(name):
         return pc.get(Path(name).expanduser(), modules)
     if modules is not None:
@@ -43,5 +39,7 @@ def get(name: str | None = None, *, modules: str | None = None, provider: str = 
 
 
 def is_path(name: str) -> bool:
-    """Return whether ``name`` is the path of a kernel's file, not a name in the catalogue."""
-    return name.startswith(("/", "./", "../", "~")) or name.endswith(".deb") or Path(name).is_file()
+    """Return whether ``name`` is the path of a kernel's file or of a folder that `kernel build` made."""
+    if name.startswith(("/", "./", "../", "~")) or name.endswith(".deb"):
+        return True
+    return Path(name).is_file() or (Path(name) / own.DESCRIPTION).is_file()

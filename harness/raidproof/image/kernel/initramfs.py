@@ -93,6 +93,13 @@ class ModuleFolder:
         above = tuple(self.path / folder for folder in folders)
         return sorted(name for name, file in self._files.items() if any(file.is_relative_to(one) for one in above))
 
+    def unmet(self) -> list[str]:
+        """Return ``MODULE needs NAME`` for each dependency of a module that the folder and the kernel lack."""
+        found = (
+            (name, one) for name, file in sorted(self._files.items()) for one in _required(file) if not self.has(one)
+        )
+        return [f"{name} needs {one}" for name, one in found]
+
     def needed(self, names: Iterable[str]) -> list[Path]:
         """Return the files of the modules ``names`` and of their dependencies, each after its own dependencies.
 
@@ -127,6 +134,13 @@ def unpack(path: Path) -> Path:
             return path
     path.unlink()
     return plain
+
+
+def _required(file: Path) -> Iterator[str]:
+    # Of uncompressed modules only: those that this project or a user builds.
+    if file.suffix == ".ko":
+        found = re.search(rb"(?<=\0)depends=([^\0]*)\0", b"\0" + file.read_bytes())
+        yield from (plain_name(one) for one in (found[1].decode() if found else "").split(",") if one)
 
 
 def dependencies(module: bytes) -> Iterator[str]:

@@ -112,7 +112,7 @@ def _build(name: str, partial: Path, fetch: Callable[[Path], Unpacked]) -> None:
     step(f"preparing kernel {release}")
     tree = scratch / "modules"
     folder = tree / "lib" / "modules" / release
-    _copy_modules(found, folder)
+    copy_modules(found, folder)
     own = initramfs.ModuleFolder(folder)
     initramfs.make(name, own, scratch, partial / "initramfs")
     own.needed([*NAMES, *own.inside(FOLDERS)])
@@ -122,11 +122,12 @@ def _build(name: str, partial: Path, fetch: Callable[[Path], Unpacked]) -> None:
     (partial / "kernel.json").write_text(json.dumps({"release": release, "packages": packages}))
 
 
-def _copy_modules(source: Path | None, target: Path) -> None:
+def copy_modules(source: Path | None, target: Path) -> None:
+    """Copy the files of a folder of modules, without symbolic links; ``None`` stands for an empty folder."""
     target.mkdir(parents=True)
     if source is None:
         return
-    # Without symbolic links: `make modules_install` creates links to the kernel's sources.
+    # `make modules_install` creates links to the kernel's sources.
     for path in source.rglob("*"):
         if path.is_file() and not path.is_symlink():
             copy = target / path.relative_to(source)
