@@ -15,6 +15,7 @@ import pytest
 from raidproof.cli.main import main
 from raidproof.core.command import succeed
 from raidproof.core.errors import RequestError, Status
+from raidproof.core.topology import SoftwareSpec
 from raidproof.image.kernel.source import BuildFailed
 from raidproof.record.bisection import Answer, BisectionRecord
 from raidproof.record.store import RunStore
@@ -178,12 +179,12 @@ def test_the_command_that_shows_it_again_keeps_the_predicate_last() -> None:
 def test_kernels_that_do_not_build_are_skipped_and_builds_are_counted(tmp_path: Path, tree: Path) -> None:
     commits = make_history(tree, states_of(PLANTED))
 
-    def build(folder: Path, fragment: Path | None) -> Path:
+    def build(folder: Path) -> SoftwareSpec:
         if (folder / "number").read_text() in {"8", "9"}:
             raise BuildFailed("no such function")
         kernel = tmp_path / f"kernel{(folder / 'number').read_text()}"
         kernel.write_text((folder / "state").read_text())
-        return kernel
+        return SoftwareSpec(kernel=str(kernel))
 
     candidates = Commits(tree, commits[0], commits[-1], build=build)
     words = (sys.executable, "-c", "import sys; sys.exit(int(open('{kernel}').read()))")

@@ -110,7 +110,7 @@ def bisect(
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.bisection import show_bisection  # noqa: PLC0415
     from raidproof.run.bisection import RECORD, WHAT, Bisection, digest_of, load, new_record, newest_of  # noqa: PLC0415
-    from raidproof.run.candidates import Commits  # noqa: PLC0415
+    from raidproof.run.candidates import BUILT, Commits, placeholders  # noqa: PLC0415
     from raidproof.run.run import command_line  # noqa: PLC0415
 
     given = asked.params
@@ -118,8 +118,7 @@ def bisect(
     part = only_one(given, PARTS) if tested == "plan" else None
     refuse_without_effect(given, chosen, tested)
     rule = rule_of(given, part)
-    builds = chosen == "tree" and (tested != "words" or any("{kernel}" in word for word in words or ()))
-    candidates = candidates_of(given, chosen, build=builds)
+    candidates = candidates_of(given, chosen, build=tested != "words" or bool(BUILT & placeholders(words or ())))
     digest = digest_of(candidates, predicate_of(given, tested, part, Path()), rule, on, str(config))
     with ExitStack() as undo:
         if isinstance(candidates, Commits):
@@ -194,7 +193,9 @@ def rule_of(given: Mapping[str, Any], part: str | None) -> "Rule":
 
 
 def candidates_of(given: Mapping[str, Any], chosen: str, *, build: bool) -> "Candidates":
-    """Return the candidates that the options name; ``build``: whether a kernel of each commit is built."""
+    """Return the candidates that the options name; ``build``: whether the software of each commit is built."""
+    from raidproof.core.topology import SoftwareSpec  # noqa: PLC0415
+    from raidproof.image import package  # noqa: PLC0415
     from raidproof.image.kernel import source  # noqa: PLC0415
     from raidproof.run.candidates import AxisValues, Commits, DebVersions  # noqa: PLC0415
 
@@ -202,8 +203,13 @@ def candidates_of(given: Mapping[str, Any], chosen: str, *, build: bool) -> "Can
         return DebVersions(given["debs"])
     if chosen == "axis":
         return AxisValues(given["axis"])
-    ends = (given["good"], given["bad"])
-    return Commits(given["tree"], *ends, fragment=given["config"], build=source.build if build else None)
+
+    def built(tree: Path) -> SoftwareSpec:
+        if (tree / "arch" / "um").is_dir():
+            return SoftwareSpec(kernel=str(source.build(tree, given["config"])))
+        return SoftwareSpec(packages=tuple(map(str, package.build(tree))))
+
+    return Commits(given["tree"], given["good"], given["bad"], build=built if build else None)
 
 
 def predicate_of(given: Mapping[str, Any], tested: str, part: str | None, logs: Path) -> "Predicate":

@@ -11,6 +11,7 @@ from raidproof.core.log import logger, say, step, to_file
 from raidproof.core.waiting import now_ns, wall_clock
 from raidproof.image import cache
 from raidproof.image.kernel.source import BuildFailed
+from raidproof.image.package import PackageBuildFailed
 from raidproof.record.bisection import (
     BISECTION_SCHEMA,
     Answer,
@@ -126,7 +127,7 @@ class Bisection:
         step(f"{said}, {left}: preparing")
         try:
             trial = self.candidates.prepare(mine.index)
-        except BuildFailed as error:
+        except (BuildFailed, PackageBuildFailed) as error:
             return Decision(Answer.UNTESTABLE, f"does not build: {error}")
         finally:
             mine.built = self.candidates.builds

@@ -26,9 +26,11 @@ _GIT = (
 )
 TREE, COMMIT, KERNEL, PACKAGES, VERSION, VALUE = "tree", "commit", "kernel", "packages", "version", "value"
 """The placeholders of a command, in braces, that candidates replace."""
+BUILT = {KERNEL, PACKAGES}
+"""The placeholders for which commits are built."""
 
-Build = Callable[[Path, Path | None], Path]
-"""A function that builds a kernel from a source tree and a fragment of its configuration, and returns its folder."""
+Build = Callable[[Path], SoftwareSpec]
+"""A function that builds software from a source tree."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Trial:
     """The texts that replace placeholders in a command."""
     folder: Path | None = None
     """The working folder for a command; None: that of this process."""
+
+
+def words_of(software: SoftwareSpec) -> dict[str, str]:
+    """Return the texts that replace placeholders in a command, for a candidate's software."""
+    words = {} if software.kernel is None else {KERNEL: software.kernel}
+    return words | ({PACKAGES: " ".join(software.packages)} if software.packages else {})
 
 
 class Candidates(Protocol):
@@ -58,7 +66,7 @@ class Candidates(Protocol):
         """Return a candidate ready to be tested.
 
         Raises:
-            BuildFailed: the candidate does not build.
+            BuildFailed, PackageBuildFailed: the candidate does not build.
             RigError: a step before the build failed.
         """
 
@@ -90,8 +98,8 @@ def _git(folder: Path, *arguments: str) -> str:
 class Commits:
     """The commits of a git repository from a good to a bad one: the first parents of the bad commit."""
 
-    def __init__(self, tree: Path, good: str, bad: str, *, fragment: Path | None = None, build: Build | None) -> None:
-        """Read the commits; ``build`` builds a kernel of each commit, None: the commits are only checked out.
+    def __init__(self, tree: Path, good: str, bad: str, *, build: Build | None) -> None:
+        """Read the commits; ``build`` builds the software of each commit, None: the commits are only checked out.
 
         Raises:
             RequestError: ``tree`` is no git repository, a revision is unknown, or the bad commit does not follow the
@@ -99,7 +107,7 @@ class Commits:
             RequirementMissing: git is not installed.
         """
         self.builds = build is not None
-        self._build, self._fragment = build, fragment
+        self._build = build
         self._tree = tree = tree.resolve()
         if not tree.is_dir() or not git(tree, "rev-parse", "--git-dir").ok:
             raise RequestError(f"{tree} is not in a git repository", remedy="name the repository with --tree")
@@ -146,10 +154,10 @@ class Commits:
             yield
 
     def prepare(self, index: int) -> Trial:
-        """Check out a commit in the work tree, and build its kernel if a kernel is wanted.
+        """Check out a commit in the work tree, and build it if its software is wanted.
 
         Raises:
-            BuildFailed: the kernel does not build.
+            BuildFailed, PackageBuildFailed: the commit does not build.
             RigError: git failed.
         """
         commit = self._listed[index].name
@@ -161,11 +169,9 @@ class Commits:
         if not checked_out:
             self.finish()
             _git(self._tree, "worktree", "add", "--quiet", "--force", "--detach", str(self.folder), commit)
-        words = {TREE: str(self.folder), COMMIT: commit}
-        if self._build is None:
-            return Trial(words=words, folder=self.folder)
-        kernel = str(self._build(self.folder, self._fragment))
-        return Trial(SoftwareSpec(kernel=kernel), words={**words, KERNEL: kernel}, folder=self.folder)
+        software = SoftwareSpec() if self._build is None else self._build(self.folder)
+        words = {TREE: str(self.folder), COMMIT: commit, **words_of(software)}
+        return Trial(software, words=words, folder=self.folder)
 
     def finish(self) -> None:
         """Remove the work tree and the repository's entry for it."""
@@ -218,8 +224,8 @@ class DebVersions:
         files = self._files[version]
         kernel = next((str(file) for file in files if self._names[file].startswith("linux-image")), None)
         packages = tuple(str(file) for file in files if str(file) != kernel)
-        words = {VERSION: version, PACKAGES: " ".join(packages), **({KERNEL: kernel} if kernel else {})}
-        return Trial(SoftwareSpec(kernel=kernel, packages=packages), words=words)
+        software = SoftwareSpec(kernel=kernel, packages=packages)
+        return Trial(software, words={VERSION: version, **words_of(software)})
 
     def finish(self) -> None:
         """Do nothing."""
