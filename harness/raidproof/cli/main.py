@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raidproof import __version__
+from raidproof.cli import bisect as cli_bisect
 from raidproof.cli import compare as cli_compare
 from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
@@ -121,6 +122,8 @@ app.add_typer(cli_compare.baselines)
 app.command()(cli_compare.compare)
 app.command()(cli_history.history)
 app.command()(cli_explore.explore)
+app.command()(cli_bisect.bisect)
+app.command("bisect-run")(cli_bisect.bisect_run)
 app.command()(export_log)
 for stored_runs in (cli_store.ls, cli_store.show, cli_store.rm, cli_store.export):
     app.command()(stored_runs)
@@ -184,8 +187,9 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
     """Run the end-to-end scenarios. All arguments are passed to pytest."""
     require_clone()
     os.chdir(HOME)
-    # Replace this process, so that signals and the exit status are pytest's own.
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", *pytest_arguments(arguments or [])])  # noqa: S606
+    # Replace this process, so that pytest itself receives the signals.
+    words = [sys.executable, "-m", "raidproof.pytest_plugin", *pytest_arguments(arguments or [])]
+    os.execv(sys.executable, words)  # noqa: S606
 
 
 @app.command()

@@ -126,9 +126,12 @@ def follow(
     *,
     environment: Mapping[str, str],
     pass_fds: Sequence[int] = (),
+    folder: Path | None = None,
     deadline_s: float,
 ) -> Completed:
     """Run a program on this host, and pass each line of its output to ``on_line`` as soon as it is printed.
+
+    ``folder`` is the working folder of the program; None: that of this process.
 
     If this process is interrupted or ends, the program receives SIGTERM; after an interruption, this process waits up
     to ``ENDING_S`` for the end of the program.
@@ -148,6 +151,7 @@ def follow(
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
             pass_fds=pass_fds,
+            cwd=folder,
             text=True,
             errors="replace",
             start_new_session=True,

@@ -15,6 +15,7 @@ from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import unwinding_on_signals
 from raidproof.lab.lab import Lab
+from raidproof.pytest_plugin import exit_status
 from raidproof.pytest_plugin.fixtures import (
     CURRENT_RUN,
     PLANS,
@@ -252,6 +253,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """Store the outcome of an error of raidproof in the report; report a missing requirement as a skip."""
     report = yield
     outcome = outcome_of(call.excinfo.value) if call.excinfo is not None else None
+    if report.failed and call.excinfo is not None:
+        ended = exit_status.status_of(call.excinfo.value, outcome)
+        report.user_properties.append((exit_status.PROPERTY, ended.name))
     if outcome is not None and call.excinfo is not None:
         named = (f"{PROPERTY}{call.when}", outcome.value)
         report.user_properties.append(named)

@@ -228,6 +228,8 @@ class Options:
     """Number of checkers that work at the same time."""
     resume: bool = False
     """Whether to continue the newest exploration of the crash test."""
+    shrinks: bool = True
+    """Whether to check broken states again, and to search for the smallest state that shows each failure."""
     at_replies: bool = False
     """Whether to cut only at instants of acknowledgements, with the content of all volatile caches lost."""
 
@@ -271,7 +273,8 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             with exploration:
                 look(exploration, options.budget, record)
                 step("the checks of crash states have ended")
-                explain_failures(record, source, exploration)
+                if options.shrinks:
+                    explain_failures(record, source, exploration)
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
             record.stopped_by, record.ended_early = StoppedBy.RIG, f"the rig failed: {error}"

@@ -125,21 +125,31 @@ def _build(declared: catalogue.KernelRecipe, release: str, module: str, edit: So
     apt.unpack(files[source_package], scratch / "package")
     objects, source = scratch / "objects", scratch / source_package
     objects.mkdir()
-    (objects / ".config").write_bytes(_config(scratch / "uml", release))
+    (objects / ".config").write_bytes(config_of(scratch / "uml", release))
     archive = scratch / "package" / "usr" / "src" / f"{source_package}.tar.xz"
     excluded = [f"--exclude={source_package}/{pattern}" for pattern in unneeded(module)]
     command.succeed(["tar", "-C", scratch, "--anchored", *excluded, "-xf", archive], deadline_s=BUILD_DEADLINE_S)
     edited = source / edit.file
     edited.write_text(edit.apply(edited.read_text()))
 
+    make_module(source, objects, release, module)
+    shutil.copy(objects / module, partial / Path(module).name)
+    versions = "".join(f"{package} {apt.version(path)}\n" for package, path in files.items())
+    (partial / "versions").write_text(versions)
+
+
+def make_module(source: Path, objects: Path, release: str, module: str) -> None:
+    """Build one module of a User-mode kernel from the tree ``source``; the folder ``objects`` has a ``.config``.
+
+    Raises:
+        CommandFailed: the module does not build.
+        RequirementMissing: this host has no make.
+    """
     step(f"building {module}")
     jobs = f"-j{len(os.sched_getaffinity(0))}"
     make: list[str | Path] = ["make", "-s", jobs, "-C", source, f"O={objects}", *make_words(release)]
     for target in ("olddefconfig", "modules_prepare", module):
         command.succeed([*make, target], deadline_s=BUILD_DEADLINE_S)
-    shutil.copy(objects / module, partial / Path(module).name)
-    versions = "".join(f"{package} {apt.version(path)}\n" for package, path in files.items())
-    (partial / "versions").write_text(versions)
 
 
 def unneeded(module: str) -> list[str]:
@@ -148,7 +158,7 @@ def unneeded(module: str) -> list[str]:
     return [pattern for pattern in UNNEEDED if pattern.partition("/")[0] != top]
 
 
-def _config(tree: Path, release: str) -> bytes:
+def config_of(tree: Path, release: str) -> bytes:
     """Return the configuration in the unpacked package user-mode-linux.
 
     Raises:
