@@ -7,7 +7,7 @@ from raidproof.machine.machine import Machine
 from raidproof.record.finding import ANSWER, KERNEL, MEASURED, Answer
 
 Record = Callable[[str, object], None]
-"""pytest's fixture ``record_property``."""
+"""The type of the fixture ``record``: called with the name and the value of a property."""
 
 
 def conclude(record: Record, server: Machine, measured: str, *, wrong: int, seen: int, least: int) -> None:

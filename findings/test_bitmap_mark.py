@@ -25,7 +25,8 @@ from raidproof.storage.array import Array, ArraySpec
 from scenarios.crash.marks import writes
 from scenarios.crash.settled import DEADLINE_S, TIME_BASE_S
 
-REGION = 16 * KIB
+REGION = 32 * KIB
+"""Bytes that one bit of the bitmap covers: the smallest number with which the bitmap of a RAID10 has space."""
 COUNT = 200
 LEAST = COUNT
 """Least number of writes to members, to conclude that the marks come first: each block is written to two or more."""
@@ -54,7 +55,7 @@ def lab_with(current_run: Run, platform: Platform, members: int) -> Iterator[Lab
 
 @pytest.mark.parametrize(("level", "members"), CASES)
 def test_a_region_is_marked_before_it_is_written(
-    current_run: Run, pytestconfig: pytest.Config, record_property: Record, tmp_path: Path, level: str, members: int
+    current_run: Run, pytestconfig: pytest.Config, record: Record, tmp_path: Path, level: str, members: int
 ) -> None:
     with lab_with(current_run, platform_of(vars(pytestconfig.option)), members) as lab:
         log = tmp_path / "write.log"
@@ -80,4 +81,4 @@ def test_a_region_is_marked_before_it_is_written(
         recording = Recording(WriteLog(log))
         found = [early for row in writes(recording, recording.place(begun_ns)).values() for _, early in row]
         measured = f"{sum(found)} of {len(found)} writes to members came before the durable mark of their region"
-        conclude(record_property, lab.server, measured, wrong=sum(found), seen=len(found), least=LEAST)
+        conclude(record, lab.server, measured, wrong=sum(found), seen=len(found), least=LEAST)

@@ -35,9 +35,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("level", "kind"), CASES)
-def test_barrier_writes_wait_for_the_flushes(
-    lab: Lab, record_property: Record, tmp_path: Path, level: str, kind: str
-) -> None:
+def test_barrier_writes_wait_for_the_flushes(lab: Lab, record: Record, tmp_path: Path, level: str, kind: str) -> None:
     spec = stack_without_bitmap(level, Ext4Spec() if kind == "ext4" else XfsSpec())
     stack = Stack(spec, lab.server, ())
     stack.create()
@@ -53,4 +51,4 @@ def test_barrier_writes_wait_for_the_flushes(
     stack.filesystem.deactivate()
     stack.array.deactivate()
     found = flush_order(WriteLog(log))
-    conclude(record_property, lab.server, str(found), wrong=found.early, seen=found.barriers, least=LEAST)
+    conclude(record, lab.server, str(found), wrong=found.early, seen=found.barriers, least=LEAST)

@@ -19,7 +19,7 @@ LEVEL_CASES = [pytest.param(one, marks=() if one == "0" else pytest.mark.exhaust
 
 
 @pytest.mark.parametrize("level", LEVEL_CASES)
-def test_an_error_of_a_flush_is_not_ignored(current_run: Run, record_property: Record, level: str) -> None:
+def test_an_error_of_a_flush_is_not_ignored(current_run: Run, record: Record, level: str) -> None:
     # Not by the fixture lab, which refuses messages about failed disks in the kernel's log.
     lab = current_run.lab
     lab.disks.reset()
@@ -48,4 +48,4 @@ def test_an_error_of_a_flush_is_not_ignored(current_run: Run, record_property: R
     lab.disks.clear_disk_faults()
     array.deactivate()
     measured = f"{ignored} of {COUNT} calls of fsync succeeded although a member failed its flush"
-    conclude(record_property, lab.server, measured, wrong=ignored, seen=COUNT, least=COUNT)
+    conclude(record, lab.server, measured, wrong=ignored, seen=COUNT, least=COUNT)

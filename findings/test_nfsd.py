@@ -12,7 +12,7 @@ COUNT = 20
 SET = "import os, sys; os.setxattr(sys.argv[1], 'user.kept', sys.argv[2].encode())"
 
 
-def test_setxattr_is_durable_when_it_is_acknowledged(lab: Lab, record_property: Record) -> None:
+def test_setxattr_is_durable_when_it_is_acknowledged(lab: Lab, record: Record) -> None:
     stack = Stack(stack_of(), lab.server, lab.clients)
     stack.create()
     stack.activate()
@@ -29,7 +29,7 @@ def test_setxattr_is_durable_when_it_is_acknowledged(lab: Lab, record_property: 
         unflushed += flushes(lab) == before
     stack.deactivate()
     measured = f"{unflushed} of {COUNT} SETXATTR were acknowledged before any member received a flush"
-    conclude(record_property, lab.server, measured, wrong=unflushed, seen=COUNT, least=COUNT)
+    conclude(record, lab.server, measured, wrong=unflushed, seen=COUNT, least=COUNT)
 
 
 def flushes(lab: Lab) -> int:
@@ -37,7 +37,7 @@ def flushes(lab: Lab) -> int:
     return sum(one.flushes for one in lab.disks.counters().values())
 
 
-def test_threads_of_nfsd_can_be_killed(lab: Lab, record_property: Record) -> None:
+def test_threads_of_nfsd_can_be_killed(lab: Lab, record: Record) -> None:
     stack = Stack(stack_of(), lab.server, lab.clients)
     stack.create()
     stack.activate()
@@ -49,4 +49,4 @@ def test_threads_of_nfsd_can_be_killed(lab: Lab, record_property: Record) -> Non
         raise Inconclusive("the server has no thread of nfsd with a mask of ignored signals")
     ignored = sum(mask >> (signal.SIGKILL - 1) & 1 for mask in masks)
     measured = f"{ignored} of {len(masks)} threads of nfsd ignore SIGKILL"
-    conclude(record_property, lab.server, measured, wrong=ignored, seen=len(masks), least=1)
+    conclude(record, lab.server, measured, wrong=ignored, seen=len(masks), least=1)

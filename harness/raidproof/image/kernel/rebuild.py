@@ -102,9 +102,10 @@ class SourcePatch:
         Raises:
             RigError: the patch does not match the source.
         """
-        ended = command.run(["patch", "--strip=1", "--fuzz=0", "--batch", f"--directory={folder}"], stdin=self.text)
+        ended = command.run(["patch", "--strip=1", "--fuzz=0", "--force", f"--directory={folder}"], stdin=self.text)
         if not ended.ok:
-            raise RigError(f"the patch does not match the kernel's source: {ended.stdout.strip()[-500:]}")
+            said = "; ".join(ended.stdout.strip().splitlines())
+            raise RigError(f"the patch does not match the kernel's source: {said[-500:]}")
 
 
 def rebuilt(name: str, module: str, edit: SourceEdit | SourcePatch) -> Path:
