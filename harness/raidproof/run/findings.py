@@ -179,7 +179,8 @@ def _run_pytest(nodes: Sequence[str], home: Path, results: Path, xml: Path, log:
 
         def keep(line: str) -> None:
             logger.info(line)
-            aside(line[:100])
+            if "::" in line:  # pytest names a test when the test begins
+                aside(line[:100])
             file.write(f"{line}\n")
             file.flush()
 
