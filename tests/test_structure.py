@@ -13,7 +13,8 @@ import pytest
 HOME = Path(__file__).resolve().parents[1]
 PLUGIN = HOME / "scenarios" / "suites"
 SOURCES = sorted(path for folder in (HOME / "harness", PLUGIN / "raidproof_suites") for path in folder.rglob("*.py"))
-PROGRAMS = sorted(path for folder in ("harness", "scenarios", "benchmarks") for path in (HOME / folder).rglob("*.py"))
+FOLDERS = ("harness", "scenarios", "findings", "benchmarks")
+PROGRAMS = sorted(path for folder in FOLDERS for path in (HOME / folder).rglob("*.py"))
 MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"

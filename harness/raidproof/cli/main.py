@@ -16,6 +16,7 @@ from raidproof.cli import bisect as cli_bisect
 from raidproof.cli import compare as cli_compare
 from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
+from raidproof.cli import findings as cli_findings
 from raidproof.cli import history as cli_history
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import kernel as cli_kernel
@@ -115,6 +116,7 @@ def export_log(
     print(f"{chosen.name}, {disk}: {entries:,} entries in {file}")  # noqa: T201
 
 
+app.add_typer(cli_findings.app)
 app.add_typer(cli_hosts.app)
 app.add_typer(cli_kernel.app)
 app.add_typer(cli_package.app)
@@ -461,8 +463,9 @@ def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[s
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments, with the folder ``scenarios`` added unless an argument names a path in it."""
-    named = any(not argument.startswith("-") and "scenarios" in argument for argument in arguments)
+    """Return pytest's arguments, with ``scenarios`` added unless an argument names a path there or in ``findings``."""
+    tests = ("scenarios", "findings")
+    named = any(not argument.startswith("-") and any(one in argument for one in tests) for argument in arguments)
     return [*arguments] if named else ["scenarios", *arguments]
 
 
