@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.profile import Profile, load_profile
 from raidproof.monitor.disk_model import Hardware, Member, seek_ms, turn_ms
-from raidproof.monitor.sync_model import LONGEST, SyncWrites, assumed_placement, sync_seconds
+from raidproof.monitor.sync_model import LONGEST, Region, SyncWrites, _Drive, assumed_placement, sync_seconds
 from raidproof.storage.array import ArraySpec
 from raidproof.storage.filesystem import Ext4Spec, Extent, Placement, XfsSpec
 from raidproof.workload.workload import Access
@@ -58,12 +59,17 @@ def test_a_log_that_is_farther_away_is_never_faster(profile: Profile, near: floa
 
 @given(LEVELS, DISKS, st.integers(32, 255), st.integers(1, 4))
 def test_a_larger_file_is_never_faster(level: str, profile: Profile, size: int, factor: int) -> None:
-    # A file of a few tracks does not have every angle, so that the wait for the log may be always short or always long.
+    # A file of a few tracks does not have every angle: the wait for the log may always be short, or always long.
     log = Member(profile, size=SIZE)
     small, large = (
         rate(level, profile, file=file * MIB, external_log=log, stripe_cache=1) for file in (size, size * factor)
     )
-    assert large <= small * 1.05
+    assert large <= small * 1.1
+
+
+def test_a_file_on_more_tracks_takes_longer_seeks() -> None:
+    small, large = (rate(file=file * MIB, external_log=Member(HDD, size=SIZE)) for file in (16, 1024))
+    assert large < 0.8 * small
 
 
 @given(DISKS, st.integers(1, 512), st.floats(0.1, 0.9), st.booleans(), st.booleans())
@@ -101,7 +107,8 @@ def test_parity_is_read_first() -> None:
 
 
 def test_md_reads_no_page_that_its_stripe_cache_holds() -> None:
-    spread, cached = (rate("5", file=2 * MIB, stripe_cache=pages) for pages in (1, 1024))
+    profile = replace(HDD, cache=replace(HDD.cache, read_ahead=0))
+    spread, cached = (rate("5", profile, file=2 * MIB, stripe_cache=pages) for pages in (1, 1024))
     assert cached > 1.2 * spread
 
 
@@ -157,3 +164,25 @@ def test_a_new_file_system_has_its_log_in_the_middle() -> None:
     assert assumed_placement(Ext4Spec(), array("5"), 3 * GIB, access).log_writes == EXT4_WRITES
     assert assumed_placement(Ext4Spec(journal=False), array("5"), 3 * GIB, access).log_writes == ()
     assert assumed_placement(XfsSpec(log="disk9"), array("1"), GIB, access).log is None
+
+
+def test_a_drive_reads_on_after_a_read_while_nothing_else_needs_the_heads() -> None:
+    drive = _Drive(Hardware({}), Member(HDD, size=SIZE))
+    first = drive.read(0.0, Region(0, 100 * MIB, 4 * KIB))
+    assert first > 1
+    later = first + 2.0
+    # 2 ms at 250 MB/s are 500 kB.
+    assert drive.read(later, Region(0, 100 * MIB + 256 * KIB, 4 * KIB)) - later < 0.2
+    assert drive.read(later, Region(0, 100 * MIB + 768 * KIB, 4 * KIB)) - later > 0.5
+
+
+def test_a_write_ends_the_read_ahead_of_a_drive() -> None:
+    drive = _Drive(Hardware({}), Member(HDD, size=SIZE))
+    first = drive.read(0.0, Region(0, 100 * MIB, 4 * KIB))
+    drive.write(first, Region(0, 900 * MIB, 4 * KIB))
+    later = first + 100.0
+    assert drive.read(later, Region(0, 100 * MIB + 256 * KIB, 4 * KIB)) - later > 5
+
+
+def test_files_that_a_drive_reads_ahead_are_read_sooner() -> None:
+    assert rate("5", file=16 * MIB, stripe_cache=1) > 1.1 * rate("5", file=512 * MIB, stripe_cache=1)

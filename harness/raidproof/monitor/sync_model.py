@@ -22,6 +22,8 @@ PAGE = 4 * KIB
 """Bytes of the unit in which md reads, caches and writes stripes with parity (STRIPE_SIZE in drivers/md/raid5.h)."""
 STRIPE_CACHE = 256
 """Pages of each member in md's stripe cache: the default of md/stripe_cache_size (NR_STRIPES, drivers/md/raid5.c)."""
+SEGMENTS = 8
+"""Number of sequential streams that a drive keeps in its read cache, as in the simulated drives."""
 LONGEST = 4 * MIB
 """Bytes of a sequential write between two syncs up to which the accesses are followed one by one."""
 MOST_REQUESTS = 32
@@ -58,6 +60,16 @@ def assumed_placement(filesystem: FilesystemSpec, spec: ArraySpec, room: int, ac
     return Placement(files=(file,), log=log, log_writes=filesystem.log_writes(None, spec.geometry))
 
 
+@dataclass(slots=True)
+class _Segment:
+    """Consecutive bytes of a member in its drive's read cache."""
+
+    begin: float
+    end: float
+    limit: float
+    """Offset at which the read-ahead ends."""
+
+
 class _Drive:
     """One drive: the position of its heads, and the time in ms at which it has executed all accepted requests."""
 
@@ -69,11 +81,36 @@ class _Drive:
         self.overhead_ms = self.profile.command_overhead_us / 1e3
         self.flush_ms = 0.0 if self.keeps else flush_ms(self.profile)
         self.free_ms = 0.0
-        self._at = 0
+        self._at = 0.0
+        self._ahead = cache.read_ahead if self.profile.rotational is not None else 0
+        self._segments: list[_Segment] = []
+        self._reading_on = False
+        """Whether the heads have read on after the last segment since ``free_ms``."""
 
     def read(self, now: float, region: Region) -> float:
         """Read a region from ``now`` on; return the time at which the data has arrived."""
-        return self._execute(now + self.overhead_ms, region, write=False) + self._bus_ms(region.length)
+        arrived = now + self.overhead_ms
+        if self._reads_on_until(arrived, region):
+            return arrived + self._bus_ms(region.length)
+        done = self._execute(arrived, region, write=False)
+        if self._ahead:
+            self._segments = [one for one in self._segments if not one.begin <= region.offset <= one.end]
+            end = region.offset + region.length
+            self._segments = [*self._segments[1 - SEGMENTS :], _Segment(region.offset, end, end + self._ahead)]
+            self._reading_on = True
+        return done + self._bus_ms(region.length)
+
+    def _reads_on_until(self, now: float, region: Region) -> bool:
+        """Extend the last segment by what the idle heads have read until ``now``; return whether it is enough.
+
+        A drive continues to read after a read, until another request needs the heads.
+        """
+        mechanics = self.profile.rotational
+        if self._reading_on and mechanics is not None:
+            last, place = self._segments[-1], self._place(region)
+            read = max(0.0, now - self.free_ms) * 1e3 * media_rate(mechanics, place, place)
+            last.end = min(last.limit, self._at + read)
+        return any(one.begin <= region.offset and region.offset + region.length <= one.end for one in self._segments)
 
     def write(self, now: float, region: Region) -> float:
         """Write a region from ``now`` on; return the time of the acknowledgement."""
@@ -90,7 +127,14 @@ class _Drive:
     def _bus_ms(self, length: int) -> float:
         return length / 1e3 / self.profile.interface_mb_s if self.profile.interface_mb_s else 0.0
 
+    def _place(self, region: Region) -> float:
+        """Return the position of a region between the outer (0) and the inner edge (1) of the drive."""
+        return self.member.reach * min(1.0, region.offset / self.member.bytes)
+
     def _execute(self, now: float, region: Region, *, write: bool) -> float:
+        if self._reading_on:
+            self._reads_on_until(now, region)
+            self._at, self._reading_on = self._segments[-1].end, False
         if self.profile.rotational is not None:
             done = self._under_heads(max(now, self.free_ms), region, self.profile.rotational, write=write)
         elif (flash := self.profile.flash) is not None:
@@ -104,7 +148,7 @@ class _Drive:
     def _under_heads(self, now: float, region: Region, mechanics: Rotational, *, write: bool) -> float:
         """Return the time at which a region has passed the heads: seek, rotation, transfer (Ruemmler, Wilkes 1994)."""
         turn, size = turn_ms(mechanics), self.member.bytes
-        place = self.member.reach * min(1.0, region.offset / size)
+        place = self._place(region)
         rate = media_rate(mechanics, place, place)
         track = rate * 1e3 * turn
         tracks = abs(region.offset // track - self._at // track)
@@ -128,9 +172,8 @@ class _Stripes:
         self._raid, self._chunk = spec.raid, spec.chunk_size or member_bytes
         self._parity = self._raid.parity > 0
         self._limit = cached
-        self._known: OrderedDict[tuple[int, int], tuple[set[int], int]] = OrderedDict()
-        """For pages of a stripe: the slots whose content md has, and the number of pages; latest last."""
-        self._pages = 0
+        self._known: OrderedDict[tuple[int, int], set[int]] = OrderedDict()
+        """The slots whose content md has, for each cached page of a stripe; the page used last is the last one."""
 
     def pieces(self, extent: Extent) -> int:
         """Return the number of chunks that a write overlaps."""
@@ -154,36 +197,34 @@ class _Stripes:
             by_stripe.setdefault(stripe, []).append((slot, inside, length))
         for stripe, parts in by_stripe.items():
             begin = min(inside for _, inside, _ in parts) // PAGE * PAGE
-            length = max(inside + length for _, inside, length in parts) - begin
+            length = max(PAGE, max(inside + length for _, inside, length in parts) - begin)
+            targets = {slot for slot, _, _ in parts}
             whole = {slot for slot, _, part in parts if part >= PAGE}
-            needed, written = self._modified(stripe, begin, ceil(length / PAGE), {slot for slot, _, _ in parts}, whole)
-            offset = stripe * self._chunk + begin
-            reads += [Region(slot, offset, max(PAGE, length)) for slot in sorted(needed)]
-            writes += [Region(slot, offset, max(PAGE, length)) for slot in sorted(written)]
+            needed: set[int] = set()
+            for page in range(begin, begin + length, PAGE):
+                needed |= self._needed((stripe, page), targets, whole)
+            offset, row = stripe * self._chunk + begin, self._raid.row(stripe)
+            reads += [Region(slot, offset, length) for slot in sorted(needed)]
+            written = targets | {slot for slot in (row.p, row.q) if slot is not None}
+            writes += [Region(slot, offset, length) for slot in sorted(written)]
         return reads, writes
 
-    def _modified(
-        self, stripe: int, begin: int, pages: int, targets: set[int], whole: set[int]
-    ) -> tuple[set[int], set[int]]:
-        """Return the slots to read and the slots to write, and keep their content in the stripe cache.
+    def _needed(self, page: tuple[int, int], targets: set[int], whole: set[int]) -> set[int]:
+        """Return the slots that md reads before it writes ``targets``; keep all content in the stripe cache.
 
         md takes the fewer reads: the old data and parity, or the data that is not overwritten; for equal numbers the
         latter (handle_stripe_dirtying in drivers/md/raid5.c).
         """
-        row = self._raid.row(stripe)
+        row = self._raid.row(page[0])
         parities = {slot for slot in (row.p, row.q) if slot is not None}
-        known, held = self._known.pop((stripe, begin), (set(), 0))
+        known = self._known.pop(page, set())
         modify = (targets | parities) - known
         construct = set(row.data) - whole - known
         needed = modify if len(modify) < len(construct) else construct
-        written = targets | parities
-        known = known | needed | written
-        self._known[(stripe, begin)] = known, pages
-        self._pages += pages - held
-        while self._pages > self._limit and len(self._known) > 1:
-            _, (_, held) = self._known.popitem(last=False)
-            self._pages -= held
-        return needed, written
+        self._known[page] = known | needed | targets | parities
+        while len(self._known) > self._limit:
+            self._known.popitem(last=False)
+        return needed
 
 
 @dataclass

@@ -31,6 +31,9 @@ START_UP_S = 2.0
 """Greatest time in seconds that a workload's tool (fio, ...) takes to start and end. A tool that runs for longer
 outside of its timed part does work that it does not time."""
 
+MOST_EXTENTS = 100
+"""Greatest number of extents of files that the record of a cell has."""
+
 
 def expectation(topology: Topology, cell: Cell, unit: str, read_back: Found = NOTHING_FOUND) -> dict[str, Any] | None:
     """Return the expected value of a cell, with the formula and its source; None if no formula applies.
@@ -52,7 +55,10 @@ def expectation(topology: Topology, cell: Cell, unit: str, read_back: Found = NO
         return None
     value = {"value": found.mb_s if unit.endswith("mb_s") else found.iops, **asdict(found)}
     if (placement := read_back.placement) is not None:
-        value["placement"] = placement.model_dump(mode="json")
+        # A fragmented file has thousands of extents.
+        files = placement.files[:MOST_EXTENTS]
+        value["extents"] = len(placement.files)
+        value["placement"] = placement.model_copy(update={"files": files}).model_dump(mode="json")
     return value
 
 

@@ -4,12 +4,15 @@ from unittest.mock import Mock
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.storage.filesystem import Ext4Spec, Extent, ext4
-from raidproof.storage.filesystem.placement import files_command, parse_files
+from raidproof.core.units import KIB
+from raidproof.storage.array import Geometry
+from raidproof.storage.filesystem import Ext4Spec, Extent, XfsSpec, ext4
+from raidproof.storage.filesystem.placement import files_command, parse_files, parse_xfs_log
 
 TEXTS = Path(__file__).parents[2] / "data"
 FILEFRAG = (TEXTS / "e2fsprogs" / "filefrag-1.47.0.txt").read_text()
 JOURNAL = (TEXTS / "e2fsprogs" / "debugfs-1.47.2-stat-journal.txt").read_text()
+XFS_LOG = (TEXTS / "xfsprogs" / "xfs_db-6.13-log.txt").read_text()
 BLOCK = 4096
 
 
@@ -43,3 +46,35 @@ def test_place_of_the_journal_of_ext4() -> None:
     machine = Mock(succeed=Mock(return_value=JOURNAL))
     assert Ext4Spec().log_place(machine, "/dev/md0") == ext4.parse_journal(JOURNAL, BLOCK)
     assert Ext4Spec(journal=False).log_place(machine, "/dev/md0") is None
+
+
+def test_place_of_the_log_of_xfs() -> None:
+    # agblklog is 16: the log begins with block 7 of allocation group 2.
+    log = Extent(offset=(2 * 65408 + 7) * BLOCK, length=16384 * BLOCK)
+    assert parse_xfs_log(XFS_LOG) == log
+    assert parse_xfs_log(XFS_LOG.replace("logstart = 131079", "logstart = 0")) is None
+    with pytest.raises(RigError, match="agblklog"):
+        parse_xfs_log(XFS_LOG.partition("agblklog")[0])
+    machine = Mock(succeed=Mock(return_value=XFS_LOG))
+    assert XfsSpec().log_place(machine, "/dev/md0") == log
+
+
+@pytest.mark.parametrize(
+    ("spec", "geometry", "size"),
+    [
+        (XfsSpec(), None, KIB),
+        (XfsSpec(), Geometry(64 * KIB, 3), 64 * KIB),
+        (XfsSpec(), Geometry(512 * KIB, 3), 32 * KIB),
+        (XfsSpec(aligned=False), Geometry(64 * KIB, 3), KIB),
+        (XfsSpec(log="disk9"), Geometry(64 * KIB, 3), KIB),
+        (XfsSpec(log_su="16KiB"), Geometry(64 * KIB, 3), 16 * KIB),
+    ],
+)
+def test_size_of_a_write_to_the_log_of_xfs(spec: XfsSpec, geometry: Geometry | None, size: int) -> None:
+    assert spec.log_writes(None, geometry) == (size,)
+
+
+def test_the_effective_stripe_unit_of_the_log_counts() -> None:
+    state = Mock(log_su=32 * KIB)
+    assert XfsSpec().log_writes(state, Geometry(64 * KIB, 3)) == (32 * KIB,)
+    assert XfsSpec().log_writes(Mock(log_su=0), Geometry(64 * KIB, 3)) == (KIB,)
