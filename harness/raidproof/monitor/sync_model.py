@@ -1,14 +1,15 @@
 """The duration of synchronous writes: the accesses of each member, one after another, at the places of file and log.
 
 The places and the order of the accesses follow from the array's level, the file system and the kernel. The mean over
-many synchronous writes at evenly spread places of the file gives the duration. No chance and no queue is simulated.
+many synchronous writes at random places of the file, always the same ones, gives the duration.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from math import ceil, inf, sqrt
+from math import ceil, inf
+from random import Random
 from typing import NamedTuple
 
 from raidproof.core.units import KIB, MIB
@@ -28,8 +29,6 @@ LONGEST = 4 * MIB
 """Bytes of a sequential write between two syncs up to which the accesses are followed one by one."""
 MOST_REQUESTS = 32
 """Random requests of all streams between two syncs up to which the accesses are followed one by one."""
-_EVEN = (sqrt(5) - 1) / 2
-"""The fractional parts of the multiples of the golden ratio are evenly spread (Knuth, TAOCP 3, 6.4)."""
 _MOST_ROUNDS, _LEAST_ROUNDS, _MOST_PIECES = 256, 16, 2048
 _SETTLED = 1 / 8
 """Share of the rounds that is left out of the mean, because the heads begin at the outer edge."""
@@ -302,15 +301,15 @@ class SyncWrites:
         length = self.every if self.access.sequential else size
         total = sum(one.length for one in self.placement.files)
         blocks, streams = max(1, total // length), self.access.streams
+        chance = Random(1)  # noqa: S311  no secret
         for number in count():
             chosen = []
             for stream in range(streams):
-                for request in range(requests):
+                for _ in range(requests):
                     if self.access.sequential:
                         block = (blocks * stream // streams + number) % blocks
                     else:
-                        turn = (number * streams + stream) * requests + request + 1
-                        block = int(turn * _EVEN % 1 * blocks)
+                        block = int(chance.random() * blocks)
                     chosen.append(Extent(offset=self._on_device(block * length), length=length))
             yield sorted(chosen, key=lambda one: one.offset)
 
