@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.report.summary import MARKS, OTHER, escaped, summary_of_comparison, summary_of_run
-from raidproof.verdict.comparison import ComparisonRecord, compare
+from raidproof.record.comparison import ComparisonRecord, compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

@@ -37,7 +37,7 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
     from raidproof.plan.schema import OfPlans, plan_schema  # noqa: PLC0415
     from raidproof.record import exploration, run  # noqa: PLC0415
     from raidproof.run.doctor import Finding  # noqa: PLC0415
-    from raidproof.verdict.comparison import COMPARISON_SCHEMA, ComparisonRecord  # noqa: PLC0415
+    from raidproof.record.comparison import COMPARISON_SCHEMA, ComparisonRecord  # noqa: PLC0415
 
     return {
         "plan": Published("plan file", lambda name, title: plan_schema(name, title, built_in=built_in)),

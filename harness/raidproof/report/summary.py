@@ -14,7 +14,7 @@ from raidproof.report.cells import Ranking, expected_value, of_expected, ranking
 from raidproof.report.terminal import happening, note
 from raidproof.report.words import UNKNOWN, count, number, printable, some, span
 from raidproof.verdict.cell import by_safety, safety_in
-from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, Pair, SideCell, SideCut
+from raidproof.record.comparison import BASE, NEW, ComparisonRecord, Pair, SideCell, SideCut
 
 MARKS = {
     Outcome.PASS: "\N{WHITE HEAVY CHECK MARK}",
@@ -149,7 +149,9 @@ def summary_of_comparison(compared: ComparisonRecord) -> str:
 
 def pair_row(pair: Pair) -> list[str]:
     """Return the row of a cell that both sides measured."""
-    return [pair.name, values(pair.base), values(pair.new), comparison.ratio(pair), pair.finding.value]
+    ratio = comparison.ratio(pair)
+    words = f"{ratio.words} {ratio.aside}".strip()
+    return [pair.name, values(pair.base), values(pair.new), words, pair.finding.value]
 
 
 def values(side: SideCell) -> str:
