@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.report.summary import MARKS, OTHER, escaped, summary_of_comparison, summary_of_run
-from raidproof.record.comparison import ComparisonRecord, compare
+from raidproof.verdict.comparison import compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

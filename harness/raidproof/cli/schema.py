@@ -36,8 +36,8 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
     from raidproof.plan.dry_run import DRY_RUN_SCHEMA, ComparisonDryRun, DryRun  # noqa: PLC0415
     from raidproof.plan.schema import OfPlans, plan_schema  # noqa: PLC0415
     from raidproof.record import exploration, run  # noqa: PLC0415
-    from raidproof.run.doctor import Finding  # noqa: PLC0415
     from raidproof.record.comparison import COMPARISON_SCHEMA, ComparisonRecord  # noqa: PLC0415
+    from raidproof.run.doctor import Finding  # noqa: PLC0415
 
     return {
         "plan": Published("plan file", lambda name, title: plan_schema(name, title, built_in=built_in)),

@@ -51,9 +51,9 @@ def markdown(run: str, results: Path) -> str:
 def _of_file(path: Path) -> str:
     from pydantic import ValidationError  # noqa: PLC0415
 
+    from raidproof.record.comparison import ComparisonRecord  # noqa: PLC0415
     from raidproof.record.run import RunRecord  # noqa: PLC0415
     from raidproof.report.summary import summary_of_comparison, summary_of_run  # noqa: PLC0415
-    from raidproof.record.comparison import ComparisonRecord  # noqa: PLC0415
 
     try:
         record = json.loads(path.read_text())

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from raidproof.record.cell import CellRecord
+from raidproof.record.comparison import BASE, NEW, ComparisonRecord, Pair, SideCell, SideCut
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report import comparison
@@ -14,7 +15,6 @@ from raidproof.report.cells import Ranking, expected_value, of_expected, ranking
 from raidproof.report.terminal import happening, note
 from raidproof.report.words import UNKNOWN, count, number, printable, some, span
 from raidproof.verdict.cell import by_safety, safety_in
-from raidproof.record.comparison import BASE, NEW, ComparisonRecord, Pair, SideCell, SideCut
 
 MARKS = {
     Outcome.PASS: "\N{WHITE HEAVY CHECK MARK}",
