@@ -8,7 +8,6 @@ from rich.console import Console
 
 from raidproof.cli.options import RESULTS, Results
 from raidproof.core.errors import ProductError, RequestError, Status
-from raidproof.image.kernel import catalogue
 
 HOME = Path(__file__).resolve().parents[3]
 """The folder of the clone, if raidproof runs from a clone."""
@@ -75,6 +74,7 @@ def run_reproducers(
 
     Exit status: 1 if a kernel is affected, else 5 if an answer is undecided, else 0.
     """
+    from raidproof.image.kernel import DEFAULT  # noqa: PLC0415
     from raidproof.record.finding import load_findings  # noqa: PLC0415
     from raidproof.report.findings import show_matrix  # noqa: PLC0415
     from raidproof.run.doctor import require_host  # noqa: PLC0415
@@ -82,7 +82,7 @@ def run_reproducers(
     from raidproof.run.platform import platform_of, refuse_unknown  # noqa: PLC0415
 
     found = load_findings(folder(), ids or ())
-    kernels = kernel or [catalogue.DEFAULT]
+    kernels = kernel or [DEFAULT]
     for one in kernels:
         refuse_unknown(platform_of({"kernel": one, "provider": provider}))
     require_host()
