@@ -9,7 +9,6 @@ import argparse
 import json
 import random
 import resource
-import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -147,14 +146,15 @@ def main() -> None:
             took_s, cpu_s, lines = timed(results, *options)
             print(f"{what:40} {took_s:7.2f} s {cpu_s:7.2f} s {lines:7,}")
         print(f"size of the index: {(results / INDEX).stat().st_size / 1e6:.1f} MB")
-        shutil.rmtree(results)
-        results.mkdir()
-        rounds = [round_of_writers(results, seed) for seed in range(asked.rounds)]
+        rounds = []
+        for seed in range(asked.rounds):
+            (results := Path(folder) / f"round{seed}").mkdir()
+            rounds.append(round_of_writers(results, seed))
         for problem in (problem for one in rounds for problem in one.problems):
             print(problem)
         bad = sum(bool(one.problems) for one in rounds)
-        last = rounds[-1].found if rounds else 0
-        print(f"{len(rounds)} rounds with a killed writer, {last:,} runs: {bad} rounds with a difference")
+        runs = sum(one.found for one in rounds)
+        print(f"{len(rounds)} rounds with a killed writer, {runs:,} runs: {bad} rounds with a difference")
 
 
 if __name__ == "__main__":

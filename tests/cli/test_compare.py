@@ -127,7 +127,7 @@ def test_an_unknown_baseline_is_refused_before_the_run(
 
 def test_history_prints_writes_a_page_and_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", SYNC, "--output", "h.html"]) == Status.PASS
-    assert "2 runs with a value" in capsys.readouterr().out
+    assert "2 tested runs" in capsys.readouterr().out
     assert "<svg" in Path("h.html").read_text()
     assert main(["history", SYNC, "--json", "--by", "kernel", "--plan", "two"]) == Status.PASS
     [found] = json.loads(capsys.readouterr().out)

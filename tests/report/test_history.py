@@ -45,7 +45,7 @@ def test_lines_fit_a_terminal_of_80_characters() -> None:
 
 
 def test_too_few_runs_say_how_many_are_needed() -> None:
-    assert "3 runs with a value: a change can be shown with at least 10 runs" in shown(stepped(number=3))
+    assert "3 tested runs: a change can be shown with at least 10" in shown(stepped(number=3))
 
 
 def test_by_kernel_a_single_kernel_says_so() -> None:
@@ -103,4 +103,4 @@ def test_runs_without_a_value_are_listed() -> None:
     for point in found[0].points:
         point.median, point.values = None, []
     assert "No run has a value." in render_history(found, SYNC, Path("results"))
-    assert "0 runs with a value" in shown(found)
+    assert "0 tested runs" in shown(found)

@@ -122,7 +122,7 @@ def conclusion(history: CellHistory) -> list[str]:
         return [*(change_sentence(history, change) for change in history.changes), *notes]
     if tested < least_values():
         need = least_values()
-        return [f"{plural(tested, 'run')} with a value: a change can be shown with at least {need} runs", *notes]
+        return [f"{plural(tested, 'tested run')}: a change can be shown with at least {need}", *notes]
     kernels = {point.kernel for point in history.tested}
     if history.order is Order.KERNEL and len(kernels) < 2:
         return ["all runs have the same kernel: no change can be shown by kernel", *notes]
