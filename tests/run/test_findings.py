@@ -166,7 +166,15 @@ def test_the_release_is_that_of_the_servers_kernel(tmp_path: Path) -> None:
     )
     client = server.model_copy(update={"name": "client1", "role": "client", "kernel": "7.2.7"})
     environment = Environment(
-        raidproof="0", provider="uml", host_kernel="6.1", host_cpu="x", host_cpus=2, machines=[client, server]
+        raidproof="0",
+        provider="uml",
+        host_kernel="6.1",
+        host_cpu="x",
+        host_cpus=2,
+        host_tools={},
+        machines=[client, server],
+        notes=[],
+        cannot_prove=[],
     )
     store.save(RunRecord(run="r", started=wall_clock(), command=["./raidproof"], environment=environment))
     release = server_release(tmp_path)
