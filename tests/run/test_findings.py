@@ -6,11 +6,13 @@ import pytest
 from raidproof.core import command
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
+from raidproof.core.waiting import wall_clock
 from raidproof.image.kernel.rebuild import SourcePatch
+from raidproof.record import Environment, MachineRecord, RunRecord, RunStore
 from raidproof.record.finding import Answer, Finding, FindingsRecord, Layer, Patch, Reproducer
 from raidproof.record.outcome import Outcome
 from raidproof.run import findings as module
-from raidproof.run.findings import Case, answer_of, parse_cases, run_findings
+from raidproof.run.findings import Case, answer_of, parse_cases, run_findings, server_release
 
 DATA = Path(__file__).parents[1] / "data" / "findings"
 # As pytest wrote it with Linux 6.12.101: reproducers of which one shows its finding and one does not, a skipped test,
@@ -154,3 +156,28 @@ def test_the_server_gets_the_module_with_the_patch(
     assert record.findings == ("md-a",)
     with pytest.raises(RequestError, match="none of these findings has a patch"):
         run_findings([finding(None)], ["debian/trixie"], tmp_path, tmp_path / "results", patched=True)
+
+
+def test_the_release_is_that_of_the_servers_kernel(tmp_path: Path) -> None:
+    assert server_release(tmp_path) is None
+    store = RunStore.create(tmp_path, "scenarios")
+    server = MachineRecord(
+        name="server", role="server", asked="", kernel="6.12.101", packages={}, cpus=1, numa_nodes=1
+    )
+    client = server.model_copy(update={"name": "client1", "role": "client", "kernel": "7.2.7"})
+    environment = Environment(
+        raidproof="0",
+        provider="uml",
+        host_kernel="6.1",
+        host_cpu="x",
+        host_cpus=2,
+        host_tools={},
+        machines=[client, server],
+        notes=[],
+        cannot_prove=[],
+    )
+    store.save(RunRecord(run="r", started=wall_clock(), command=["./raidproof"], environment=environment))
+    release = server_release(tmp_path)
+    assert release == "6.12.101"
+    answer = answer_of(finding("a.py::b"), "k", [case(Outcome.PASS)], missing="", release=release)
+    assert answer.release == "6.12.101"

@@ -10,11 +10,13 @@ from xml.etree import ElementTree
 from raidproof.core import command
 from raidproof.core.errors import RequestError
 from raidproof.core.log import aside, logger, progress, step
+from raidproof.core.topology import Role
 from raidproof.core.waiting import wall_clock
 from raidproof.image.kernel.rebuild import SourcePatch, rebuilt
 from raidproof.record import RunStore
 from raidproof.record.finding import ANSWER, KERNEL, MATRIX, MEASURED, Answer, Finding, FindingsRecord, KernelAnswer
 from raidproof.record.outcome import OUTCOME_OF_CALL, REASON_OF_CALL, Outcome
+from raidproof.record.store import RECORD
 
 FOLDER = "findings"
 """The folder of the project with the findings, their reproducers and their patches."""
@@ -63,11 +65,14 @@ def _case(element: ElementTree.Element) -> Case:
     )
 
 
-def answer_of(finding: Finding, kernel: str, cases: Sequence[Case], *, missing: str) -> KernelAnswer:
+def answer_of(
+    finding: Finding, kernel: str, cases: Sequence[Case], *, missing: str, release: str | None = None
+) -> KernelAnswer:
     """Return the answer of a finding on a kernel from the results of its reproducer.
 
-    ``missing`` is the reason if the reproducer has no result. A reproducer stores its own answer, which counts if its
-    outcome agrees; for another test, `Reproducer.answers` has the answer by outcome.
+    ``missing`` is the reason if the reproducer has no result, ``release`` the kernel if it stored none. A reproducer
+    stores its own answer, which counts if its outcome agrees; for another test, `Reproducer.answers` has the answer by
+    outcome.
     """
     reproducer = finding.reproducer
     if reproducer is None:
@@ -88,7 +93,7 @@ def answer_of(finding: Finding, kernel: str, cases: Sequence[Case], *, missing: 
     return KernelAnswer(
         finding=finding.id,
         kernel=kernel,
-        release=case.properties.get(KERNEL),
+        release=case.properties.get(KERNEL, release),
         answer=answer,
         outcome=case.outcome,
         reason=measured if measured and answer is not Answer.UNDECIDED else said,
@@ -159,14 +164,25 @@ def _answers(
     nodes = sorted({one.reproducer.node for one in findings if one.reproducer is not None})
     xml, log = store.path / f"{label}.xml", store.path / f"{label}.log"
     cases: list[Case] = []
-    missing = ""
+    missing, release = "", None
     if nodes:
         step(f"{kernel}: {len(nodes)} reproducers")
         status = _run_pytest(nodes, home, store.directory(label), xml, log, words)
         cases = parse_cases(xml.read_text()) if xml.is_file() else []
         missing = NOT_RUN.format(status=status, log=log)
+        release = server_release(store.path / label)
     for one in findings:
-        yield answer_of(one, kernel, cases, missing=missing)
+        yield answer_of(one, kernel, cases, missing=missing, release=release)
+
+
+def server_release(results: Path) -> str | None:
+    """Return the release of the server's kernel in the runs of a folder; None if no machine booted."""
+    for path in sorted(results.glob(f"*/{RECORD}")):
+        environment = RunStore(path.parent).load().environment
+        for machine in environment.machines if environment else ():
+            if machine.role == Role.SERVER:
+                return machine.kernel
+    return None
 
 
 def _run_pytest(nodes: Sequence[str], home: Path, results: Path, xml: Path, log: Path, words: Sequence[str]) -> int:
