@@ -82,7 +82,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def git(*words: str, stdin: str | None = None) -> str:
         identity = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-        argv = ["git", f"--git-dir={repository}", f"--work-tree={source}", "-c", "gc.auto=0", *words]
+        at = [f"--git-dir={repository}", f"--work-tree={source}"]
+        argv = ["git", "-C", str(source), *at, "-c", "gc.auto=0", *words]
         return command.succeed(argv, stdin=stdin, environment=identity, deadline_s=900).strip()
 
     command.succeed(["git", "init", "--quiet", "--bare", repository])
