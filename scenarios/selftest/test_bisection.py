@@ -62,16 +62,16 @@ def planned(plan: Plan, file: Path, current_run: Run, part: Promise | Speed) -> 
 @pytest.mark.alone
 def test_the_first_slow_link_is_found(current_run: Run, tmp_path: Path) -> None:
     document = {
-        "hardware": {"disks": {"count": 3, "size": "256MiB"}},
+        "hardware": {"disks": {"count": 3, "size": "384MiB"}},
         "fixed": {"level": 5, "chunk": "64KiB"},
-        "workload": {"tool": "dd", "size": "16MiB"},
+        "workload": {"tool": "dd", "bs": "1MiB", "count": 16},
     }
     plan = read_plan(document, source="here", name="rates")
     predicate = planned(plan, tmp_path / "plan.toml", current_run, Speed(18.0))
-    candidates = AxisValues("rate=400mbit,300mbit,200mbit,100mbit,50mbit")
+    candidates = AxisValues("rate=400Mbit,300Mbit,200Mbit,100Mbit,50Mbit")
     record = bisected(current_run, candidates, predicate, SlowerThan(18.0), "rates")
     # 200 Mbit/s carry up to 25 MB/s, 100 Mbit/s only 12.5 MB/s.
-    assert [record.candidates[index].name for index in record.first_bad] == ["rate=100mbit"]
+    assert [record.candidates[index].name for index in record.first_bad] == ["rate=100Mbit"]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,8 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def git(*words: str, stdin: str | None = None) -> str:
         identity = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-        argv = ["git", f"--git-dir={repository}", f"--work-tree={source}", "-c", "gc.auto=0", *words]
+        at = [f"--git-dir={repository}", f"--work-tree={source}"]
+        argv = ["git", "-C", str(source), *at, "-c", "gc.auto=0", *words]
         return command.succeed(argv, stdin=stdin, environment=identity, deadline_s=900).strip()
 
     command.succeed(["git", "init", "--quiet", "--bare", repository])

@@ -167,7 +167,7 @@ def test_the_failure_is_shown_again(tmp_path: Path, tree: Path, capsys: pytest.C
     assert ": bad: the failure occurred in 1 of 1 repetition" in capsys.readouterr().out
     assert bisect(tree, commits, tmp_path / "results", "--show", commits[1][:10]) == Status.PASS
     assert bisect(tree, commits, tmp_path / "results", "--show", "zz") == Status.BAD_REQUEST
-    git(tree, "worktree", "prune")
+    assert git(tree, "worktree", "list").count("\n") == 0
 
 
 def test_the_command_that_shows_it_again_keeps_the_predicate_last() -> None:
@@ -216,6 +216,9 @@ def test_kernels_that_do_not_build_are_skipped_and_builds_are_counted(tmp_path: 
         (["--axis", "wsiez=8KiB,9KiB", "--", "true"], "unknown axis 'wsiez'"),
         (["--axis", "wsize=8KiB,16KiB", "--plan", "{plan}"], "give exactly one of --slower-than"),
         (["--axis", "wsize=8KiB,16KiB", "--plan", "{plan}", "--promise", "fsnyc"], "did you mean 'fsync'"),
+        (["--axis", "wsize=8KiB,16KiB", "--plan", "{plan}", "--promise", "fsync"], "4 cells are selected"),
+        (["--axis", "level=5,1", "--plan", "{plan}", "-k", "sync and level=5", "--promise", "any"], "no cell's name"),
+        (["--tree", "{tree}", "--good", "HEAD~1", "--bad", "HEAD", "--scenario", "x.py::y"], "there is no file x.py"),
         (["--axis", "wsize=8KiB,16KiB", "--on", "sever", "--", "true"], "did you mean 'server'"),
         (["--debs", "/nowhere/*.deb", "--", "true"], "no .deb file found"),
         (["--axis", "wsize=8KiB,16KiB", "--", "test", "{tree}"], "the command contains {tree}"),

@@ -110,7 +110,7 @@ def bisect(
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.bisection import show_bisection  # noqa: PLC0415
     from raidproof.run.bisection import RECORD, WHAT, Bisection, digest_of, load, new_record, newest_of  # noqa: PLC0415
-    from raidproof.run.candidates import BUILT, Commits, placeholders  # noqa: PLC0415
+    from raidproof.run.candidates import BUILT, Commits, Trial, placeholders  # noqa: PLC0415
     from raidproof.run.run import command_line  # noqa: PLC0415
 
     given = asked.params
@@ -119,7 +119,9 @@ def bisect(
     refuse_without_effect(given, chosen, tested)
     rule = rule_of(given, part)
     candidates = candidates_of(given, chosen, build=tested != "words" or bool(BUILT & placeholders(words or ())))
-    digest = digest_of(candidates, predicate_of(given, tested, part, Path()), rule, on, str(config))
+    asked_for = predicate_of(given, tested, part, Path())
+    asked_for.refuse(Trial() if chosen == "tree" else candidates.prepare(len(candidates.listed) - 1))
+    digest = digest_of(candidates, asked_for, rule, on, str(config))
     with ExitStack() as undo:
         if isinstance(candidates, Commits):
             undo.enter_context(candidates.locked())

@@ -171,9 +171,16 @@ class Bisection:
         found = [index for index, one in enumerate(self.record.candidates) if one.name.startswith(name)]
         if len(found) != 1:
             raise RequestError(f"{SHOW} {name}: {len(found)} candidates have a name that begins so")
-        trial = self.candidates.prepare(found[0])
+        try:
+            return self._shown(found[0])
+        finally:
+            self.candidates.finish()
+
+    def _shown(self, index: int) -> Decision:
+        name = self.record.candidates[index].name
+        trial = self.candidates.prepare(index)
         results: list[RepetitionResult] = []
-        with self.predicate.on(trial, f"{label_of(found[0], name)}-again") as repeat:
+        with self.predicate.on(trial, f"{label_of(index, name)}-again") as repeat:
             while len(results) < BAD_WANTED:
                 step(f"candidate {name[:SHOWN]}: repetition {len(results) + 1}")
                 results.append(once(repeat, len(results) + 1))

@@ -174,11 +174,10 @@ class Commits:
         return Trial(software, words=words, folder=self.folder)
 
     def finish(self) -> None:
-        """Remove the work tree and the repository's entry for it."""
+        """Remove the work tree and the repository's entry for it; other entries stay, even of missing folders."""
         if self.folder.exists():
             git(self._tree, "worktree", "remove", "--force", "--force", str(self.folder))
             command.run(["rm", "-rf", "--one-file-system", "--", self.folder], deadline_s=GIT_DEADLINE_S)
-        git(self._tree, "worktree", "prune")
 
 
 class DebVersions:

@@ -62,6 +62,13 @@ class Predicate(Protocol):
     def description(self) -> str:
         """Description of the predicate for records."""
 
+    def refuse(self, trial: Trial) -> None:
+        """Check before any build that candidates such as this one can be tested.
+
+        Raises:
+            RequestError: they cannot.
+        """
+
     def on(self, trial: Trial, label: str) -> AbstractContextManager[Repeat]:
         """Return a context manager in which a candidate can be tested; ``label`` is part of names of runs and logs.
 
@@ -103,6 +110,9 @@ class Command:
     def description(self) -> str:
         """Description of the predicate for records."""
         return f"exit status of {shlex.join(self.words)}"
+
+    def refuse(self, trial: Trial) -> None:
+        """Do nothing: only a build gives the texts of all placeholders."""
 
     @contextmanager
     def on(self, trial: Trial, label: str) -> Iterator[Repeat]:
@@ -156,6 +166,16 @@ class Scenario:
     def description(self) -> str:
         """Description of the predicate for records."""
         return f"scenario {self.node}"
+
+    def refuse(self, trial: Trial) -> None:  # noqa: ARG002
+        """Check that the file of the scenario exists.
+
+        Raises:
+            RequestError: it does not exist.
+        """
+        path = self.node.partition("::")[0]
+        if not Path(path).exists():
+            raise RequestError(f"--scenario {self.node}: there is no file {path}")
 
     @contextmanager
     def on(self, trial: Trial, label: str) -> Iterator[Repeat]:
@@ -211,6 +231,14 @@ class PlannedCell:
     def description(self) -> str:
         """Description of the predicate for records."""
         return f"plan {self.path}{f' -k {shlex.quote(self.select)}' if self.select else ''}: {self.part}"
+
+    def refuse(self, trial: Trial) -> None:
+        """Check that the plan has exactly one selected cell with the candidate's setting.
+
+        Raises:
+            RequestError: it has none, or several.
+        """
+        self.matrix(trial)
 
     def matrix(self, trial: Trial) -> Matrix:
         """Return the matrix with only the selected cell, with the candidate's setting.
