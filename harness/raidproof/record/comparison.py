@@ -17,8 +17,11 @@ MARGIN = 0.03
 """Default margin, as a share: two sides whose ratio certainly lies within 1 - 0.03 to 1 + 0.03 are the same."""
 CONFIDENCE = 0.95
 """Confidence level of the interval of each ratio."""
-ERROR_RATE = 0.05
-"""Greatest probability that a comparison of equal sides calls any of its cells faster or slower."""
+ERROR_RATE = 0.04
+"""Greatest probability that a comparison of equal sides calls any of its cells faster or slower.
+
+It is below 5 %, so that the bound of wrong calls in 5 % of comparisons is kept with a reserve.
+"""
 
 
 class Finding(StrEnum):

@@ -162,7 +162,7 @@ def _columns(sizes: Sizes, starts_new: int) -> list[NDArray[np.int_]]:
 def corrected(probabilities: Sequence[float]) -> list[float]:
     """Return each p corrected for the number of tests by Hochberg's method (1988), in the given order.
 
-    If every test with a corrected p of at most 5 % is called, the probability of any false call is at most 5 %. The
+    If every test with a corrected p of at most 4 % is called, the probability of any false call is at most 4 %. The
     method has the factors of Holm's (1979) and begins with the greatest p, so that it finds more; it supposes that the
     tests are independent or positively dependent, as of cells that were measured one after the other. Benjamini and
     Hochberg's method limits the share of false calls instead: if half of 24 cells are changed, it calls an equal one
