@@ -66,7 +66,8 @@ def test_the_matrix_has_an_answer_for_each_kernel_and_its_reason() -> None:
             KernelAnswer(finding="md-a", kernel="debian/sid", answer=Answer.UNDECIDED, reason="no reproducer: once"),
         ],
     )
-    text = printed(show_matrix, record)
+    text = printed(show_matrix, record, Path("results/x/findings.json"))
     assert re.search(r"^ ?md-a +not affected +undecided", text, re.MULTILINE)
     assert "md-a, debian/bookworm + patch (6.1.176): not affected: 0 of 40 [red]" in text
     assert "md-a, debian/sid + patch: undecided: no reproducer: once" in text
+    assert "stored: results/x/findings.json" in text

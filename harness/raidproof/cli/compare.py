@@ -108,18 +108,16 @@ def set_(
 
 @baselines.command("list")
 def list_(
-    json: Annotated[bool, typer.Option("--json", help="Print the baselines as a JSON array.")] = False,
+    json: Json = False,
     results: Results = RESULTS,
 ) -> None:
     """List the baselines and their runs."""
-    from pydantic import TypeAdapter  # noqa: PLC0415
-
-    from raidproof.record.baseline import Baseline, baselines_of  # noqa: PLC0415
+    from raidproof.record.baseline import baselines_of  # noqa: PLC0415
     from raidproof.record.store import RECORD  # noqa: PLC0415
 
     found = baselines_of(results)
     if json:
-        print(TypeAdapter(list[Baseline]).dump_json(found, indent=1).decode())  # noqa: T201
+        emit(found, json)
         return
     for one in found:
         missing = "" if (results / one.run / RECORD).is_file() else ", which is missing"

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from raidproof.cli.options import RESULTS, Results
+from raidproof.cli.options import RESULTS, Json, Results
+from raidproof.cli.output import emit
 from raidproof.core.errors import ProductError, RequestError, Status
 
 HOME = Path(__file__).resolve().parents[3]
@@ -20,7 +20,6 @@ app = typer.Typer(
     invoke_without_command=True,
 )
 Ids = Annotated[list[str] | None, typer.Argument(help="names of findings (default: all)")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def folder() -> Path:
@@ -45,16 +44,12 @@ def default(asked: typer.Context) -> None:
 @app.command("list")
 def list_findings(ids: Ids = None, json: Json = False) -> None:
     """List findings: in which releases each was measured, and whether it has a reproducer."""
-    import json as json_format  # noqa: PLC0415
 
     from raidproof.record.finding import load_findings  # noqa: PLC0415
     from raidproof.report.findings import show_list  # noqa: PLC0415
 
     found = load_findings(folder(), ids or ())
-    if json:
-        print(json_format.dumps([one.model_dump(mode="json") for one in found], indent=1))  # noqa: T201
-    else:
-        show_list(found, Console())
+    emit(found, json, lambda console: show_list(found, console))
 
 
 @app.command("run")
@@ -88,11 +83,7 @@ def run_reproducers(
     require_host()
     words = [f"--provider={provider}"] if provider else []
     record, path = run_findings(found, kernels, HOME, results, words=words, patched=patched)
-    if json:
-        print(record.model_dump_json(indent=1))  # noqa: T201
-    else:
-        show_matrix(record, Console())
-        print(f"stored: {path}")  # noqa: T201
+    emit(record, json, lambda console: show_matrix(record, path, console))
     raise typer.Exit(Status[record.outcome.name])
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from raidproof.cli.options import RESULTS, Results
+from raidproof.cli.options import RESULTS, Json, Results
+from raidproof.cli.output import emit
 
 
 class By(StrEnum):
@@ -22,7 +22,7 @@ def history(
     plan: Annotated[str | None, typer.Option(help="Only runs of the plan with this name.")] = None,
     by: Annotated[By, typer.Option(help="Order of the runs.")] = By.DATE,
     output: Annotated[Path | None, typer.Option(help="HTML file to write.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the history as a JSON array.")] = False,
+    json: Json = False,
     results: Results = RESULTS,
 ) -> None:
     """Show a cell over all stored runs, with the changes of its level.
@@ -36,11 +36,4 @@ def history(
     found = histories(stored_runs(results, plan), cell, Order(by.value))
     if output is not None:
         write_history(found, cell, results, output)
-    if json:
-        from pydantic import TypeAdapter  # noqa: PLC0415
-
-        from raidproof.verdict.history import CellHistory  # noqa: PLC0415
-
-        print(TypeAdapter(list[CellHistory]).dump_json(found, indent=1).decode())  # noqa: T201
-        return
-    show_histories(found, Console(), output)
+    emit(found, json, lambda console: show_histories(found, console, output))

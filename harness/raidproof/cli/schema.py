@@ -35,14 +35,25 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
     from raidproof.core.versions import VERSIONS_SCHEMA, Versions  # noqa: PLC0415
     from raidproof.plan.dry_run import DRY_RUN_SCHEMA, ComparisonDryRun, DryRun  # noqa: PLC0415
     from raidproof.plan.schema import OfPlans, plan_schema  # noqa: PLC0415
-    from raidproof.record import exploration, run  # noqa: PLC0415
+    from raidproof.record import baseline, entry, exploration, finding, run  # noqa: PLC0415
+    from raidproof.record.baseline import Baseline  # noqa: PLC0415
+    from raidproof.record.bisection import BISECTION_SCHEMA, BisectionRecord  # noqa: PLC0415
     from raidproof.record.comparison import COMPARISON_SCHEMA, ComparisonRecord  # noqa: PLC0415
+    from raidproof.record.entry import RunEntry  # noqa: PLC0415
     from raidproof.run.doctor import Finding  # noqa: PLC0415
+    from raidproof.verdict import history  # noqa: PLC0415
+    from raidproof.verdict.history import CellHistory  # noqa: PLC0415
 
     return {
         "plan": Published("plan file", lambda name, title: plan_schema(name, title, built_in=built_in)),
-        "run": Published("result of `run`, `demo` and `judge`", record(run.RunRecord, run.SCHEMA)),
-        "comparison": Published("result of `ab`", record(ComparisonRecord, COMPARISON_SCHEMA)),
+        "run": Published("result of `run`, `demo`, `judge` and `show`", record(run.RunRecord, run.SCHEMA)),
+        "comparison": Published("result of `ab` and `compare`", record(ComparisonRecord, COMPARISON_SCHEMA)),
+        "runs": Published("result of `ls`", record(list[RunEntry], entry.SCHEMA)),
+        "baselines": Published("result of `baseline list`", record(list[Baseline], baseline.SCHEMA)),
+        "history": Published("result of `history`", record(list[CellHistory], history.SCHEMA)),
+        "findings": Published("result of `findings list`", record(list[finding.Finding], finding.SCHEMA)),
+        "findings-run": Published("result of `findings run`", record(finding.FindingsRecord, finding.SCHEMA)),
+        "bisection": Published("result of `bisect`", record(BisectionRecord, BISECTION_SCHEMA)),
         "exploration": Published("result of `explore`", record(exploration.ExplorationRecord, exploration.SCHEMA)),
         "state": Published("result of `explore --state`", record(exploration.StateRecord, exploration.SCHEMA)),
         "dry-run": Published("result of `run --dry-run`", record(DryRun, DRY_RUN_SCHEMA)),

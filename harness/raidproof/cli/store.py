@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from raidproof.cli.options import RESULTS, Results, StoredRun
+from raidproof.cli.options import RESULTS, Json, Results, StoredRun
+from raidproof.cli.output import emit, screen
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.waiting import wall_clock
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from raidproof.record.entry import RunEntry
     from raidproof.record.outcome import Outcome
     from raidproof.record.run import RunRecord
@@ -61,12 +62,12 @@ def ls(
         int | None,
         typer.Option(min=0, help="Greatest number of runs; 0: all (default 50; all with --json).", show_default=False),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the runs as a JSON array.")] = False,
+    json: Json = False,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Create the index of the runs anew.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """List stored runs, the newest first."""
-    from raidproof.record.entry import RunEntry, RunFilter  # noqa: PLC0415
+    from raidproof.record.entry import RunFilter  # noqa: PLC0415
     from raidproof.record.index import Index  # noqa: PLC0415
 
     wanted = RunFilter(
@@ -82,21 +83,19 @@ def ls(
         runs = index.runs(wanted, most)
         total = index.count(wanted)
     if json:
-        from pydantic import TypeAdapter  # noqa: PLC0415
-
-        print(TypeAdapter(list[RunEntry]).dump_json(runs, indent=1).decode())  # noqa: T201
+        emit(runs, json)
         return
     if not runs:
         print(f"{results.absolute()} has no such run")  # noqa: T201
         return
-    show_list(runs, Console())
+    show_list(runs, screen(json))
     if len(runs) < total:
         print(f"the newest {len(runs):,} of {total:,} runs; --limit 0 lists all")  # noqa: T201
 
 
 def show(
     run: StoredRun,
-    json: Annotated[bool, typer.Option("--json", help="Print the record of the run as JSON.")] = False,
+    json: Json = False,
     results: Results = RESULTS,
 ) -> None:
     """Show the report of a stored run, as at its end."""
@@ -105,11 +104,8 @@ def show(
 
     store = RunStore.find(run, results)
     record = store.load()
-    if json:
-        print(record.model_dump_json(indent=1))  # noqa: T201
-        return
     page = store.path / "report.html"
-    terminal.show(record, Console(), page if page.is_file() else None)
+    emit(record, json, lambda console: terminal.show(record, console, page if page.is_file() else None))
 
 
 def rm(
@@ -165,8 +161,10 @@ def export(
         sys.stdout.buffer.write(content)
 
 
-def show_list(runs: "Sequence[RunEntry]", console: Console) -> None:
+def show_list(runs: "Sequence[RunEntry]", console: "Console") -> None:
     """Print a line for each run; a terminal shows as much of the reason as its width permits."""
+    from rich.text import Text  # noqa: PLC0415
+
     rows = [("run", "outcome", "provider", "kernel", "cells", "crash tests", "reason"), *map(row_of, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

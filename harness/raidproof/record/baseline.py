@@ -12,6 +12,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import Strict
 from raidproof.record.store import RECORD, RunStore
 
+SCHEMA = 1
 FOLDER = "baselines"
 """Folder in the directory of stored runs; one file for each baseline, so that several writers do not interfere."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict
 
 from raidproof.record.outcome import Outcome
 
+SCHEMA = 1
+"""Version of the output of `raidproof ls --json`."""
+
 
 class Kind(StrEnum):
     """What a directory of ``results/`` contains."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -101,8 +102,8 @@ def show_list(findings: Sequence[Finding], console: Console) -> None:
     console.print(table)
 
 
-def show_matrix(record: FindingsRecord, console: Console) -> None:
-    """Print the matrix of findings by kernel, then the reason of each answer."""
+def show_matrix(record: FindingsRecord, path: Path, console: Console) -> None:
+    """Print the matrix of findings by kernel, the reason of each answer, and ``path``, that of the stored record."""
     patched = " + patch" if record.patched else ""
     table = Table(box=None)
     table.add_column("finding", no_wrap=True)
@@ -119,3 +120,4 @@ def show_matrix(record: FindingsRecord, console: Console) -> None:
         release = f" ({one.release})" if one.release else ""
         line = f"{one.finding}, {one.kernel}{patched}{release}: {one.answer}: {one.reason}"
         console.print(line, markup=False, soft_wrap=True)
+    console.print(f"stored: {path}", markup=False, soft_wrap=True)

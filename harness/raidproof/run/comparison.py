@@ -18,7 +18,9 @@ from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.comparison import BASE, MARGIN, NEW, ComparisonRecord, Finding
+from raidproof.record.index import update
 from raidproof.record.known import KnownDifference
+from raidproof.record.run_lock import locked
 from raidproof.record.store import RECORD
 from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
@@ -163,30 +165,32 @@ def run_ab(
         for topology in topologies:
             prepare(topology)
         store = RunStore.create(results, f"{plan.name}-ab")
-        sides = [
-            Run(f"{plan.name}-{name}", results, topology)
-            for name, topology in zip((BASE, NEW), topologies, strict=True)
-        ]
-        try:
-            with ExitStack() as undo:
-                for side in sides:
-                    side.record.plan = record_of(matrix, path)
-                    side.record.known = known_today(known)
-                    undo.enter_context(side)
-                measure([PlanRunner(matrix, side) for side in sides], effort)
-        except KeyboardInterrupt:
-            say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
-            raise
-        finally:
-            comparison = compare(
-                sides[0].record,
-                sides[1].record,
-                name=store.path.name,
-                margin=effort.margin,
-                looks=len(effort.looks(matrix)),
-                known=known_today(known),
-            )
-            page = write_comparison(comparison, store)
+        with locked(store.path):
+            sides = [
+                Run(f"{plan.name}-{name}", results, topology)
+                for name, topology in zip((BASE, NEW), topologies, strict=True)
+            ]
+            try:
+                with ExitStack() as undo:
+                    for side in sides:
+                        side.record.plan = record_of(matrix, path)
+                        side.record.known = known_today(known)
+                        undo.enter_context(side)
+                    measure([PlanRunner(matrix, side) for side in sides], effort)
+            except KeyboardInterrupt:
+                say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
+                raise
+            finally:
+                comparison = compare(
+                    sides[0].record,
+                    sides[1].record,
+                    name=store.path.name,
+                    margin=effort.margin,
+                    looks=len(effort.looks(matrix)),
+                    known=known_today(known),
+                )
+                page = write_comparison(comparison, store)
+    update(store.path)
     return comparison, page
 
 

@@ -17,6 +17,9 @@ from raidproof.verdict.cell import why_not_of_the_hardware
 from raidproof.verdict.change_point import find_changes
 from raidproof.verdict.matching import hardware_of, requested
 
+SCHEMA = 1
+"""Version of the output of `raidproof history --json`."""
+
 
 class Order(StrEnum):
     """The order of the values of a cell."""
