@@ -73,15 +73,15 @@ def test_no_arguments_show_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_launcher_and_program_list_the_same() -> None:
     launcher = subprocess.run([HOME / "raidproof"], capture_output=True, text=True, check=True).stdout
-    listed = set(re.findall(r"^  ([a-z-]+) +\w", launcher, re.MULTILINE))
+    listed = re.findall(r"^  ([a-z-]+) +\w", launcher, re.MULTILINE)
     commands = {
         command.name or command.callback.__name__.replace("_", "-")
         for command in cli.app.registered_commands
         if command.callback
     }
-    assert listed == commands | {
-        group.typer_instance.info.name for group in cli.app.registered_groups if group.typer_instance
-    }
+    groups = {group.typer_instance.info.name for group in cli.app.registered_groups if group.typer_instance}
+    assert set(listed) == commands | groups
+    assert tuple(listed) == cli.ORDER
     for status in Status:
         assert f"{status.value} " in launcher
 

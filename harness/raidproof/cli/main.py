@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from raidproof import __version__
 from raidproof.cli import bisect as cli_bisect
@@ -69,8 +70,28 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parents[3]
 """The folder of the clone, if raidproof runs from a clone."""
+ORDER = (
+    *("demo", "run", "ab", "explore"),
+    *("ls", "show", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
+    *("bisect", "bisect-run", "findings"),
+    *("doctor", "kernel", "package", "box", "hosts", "shell", "gc"),
+    *("schema", "config", "version"),
+    *("scenarios", "test"),
+)
+"""The order of the commands in the help: by purpose, as in the launcher's."""
+
+
+class InOrder(TyperGroup):
+    """The group of all commands, in the order of `ORDER`."""
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
+        """Return the names of the commands."""
+        return sorted(self.commands, key=ORDER.index)
+
+
 app = typer.Typer(
     name="raidproof",
+    cls=InOrder,
     help="Build an NFS server on Linux RAID, measure it, cut its power, and check every promise.",
     epilog="Exit status: 0 PASS, 1 FAIL, 2 bad request, 3 ERROR of the rig, 4 INVALID, 5 INCONCLUSIVE, "
     "6 requirement missing, 130 interrupted.",
