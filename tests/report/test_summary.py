@@ -58,6 +58,14 @@ def test_a_plans_summary_has_rank_expected_value_and_loss(plan_run: RunRecord) -
     assert all(len(row) == len(head) for row in rows)
 
 
+def test_columns_without_any_value_are_left_out(plan_run: RunRecord) -> None:
+    for cell in plan_run.cells:
+        cell.expected = cell.lost = None
+    for table in tables(summary_of_run(plan_run))[:1]:
+        assert {"expected", "% of expected", "lost"}.isdisjoint(table[0])
+        assert {len(row) for row in table} == {len(table[0])}
+
+
 def test_what_failed_is_named(run: RunRecord) -> None:
     run.outcome = run.cycles[0].outcome = Outcome.FAIL
     run.reason = run.cycles[0].reason = "3 operations lost"

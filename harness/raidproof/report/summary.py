@@ -82,7 +82,16 @@ def lines_of_run(record: RunRecord) -> Iterator[str]:
 def ranking_table(record: RunRecord, ranking: Ranking) -> Section:
     """Return the table of the cells of one workload, those with a rank first."""
     head = ["rank", "cell", ranking.unit or "value", "range", "n", "expected", "% of expected", "lost", "safety"]
-    return Section(ranking.title, [*head, "verdict"], [cell_row(record, cell) for cell in ranking.cells])
+    return without_empty(
+        Section(ranking.title, [*head, "verdict"], [cell_row(record, cell) for cell in ranking.cells])
+    )
+
+
+def without_empty(section: Section) -> Section:
+    """Return a table without the columns in which no value is known."""
+    kept = [place for place in range(len(section.head)) if any(row[place] != UNKNOWN for row in section.rows)]
+    pick = [[row[place] for place in kept] for row in section.rows]
+    return section._replace(head=[section.head[place] for place in kept], rows=pick)
 
 
 def cell_row(record: RunRecord, cell: CellRecord) -> list[str]:
