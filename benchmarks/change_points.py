@@ -7,7 +7,7 @@ import argparse
 import random
 from collections.abc import Sequence
 
-from raidproof.verdict.change_point import find_changes
+from raidproof.verdict.change.change_point import find_changes
 
 STEP = 0.9
 RUNS = ((10, 10), (15, 15), (20, 20), (40, 40), (30, 5))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.comparison import Finding, Pair
-from raidproof.verdict.difference import Rules, judge_pairs
-from raidproof.verdict.statistics import groups, least_change
+from raidproof.verdict.change.difference import Rules, judge_pairs
+from raidproof.verdict.change.statistics import groups, least_change
 
 CALLED = {Finding.FASTER, Finding.SLOWER}
 CHANGE = 1.1

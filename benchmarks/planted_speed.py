@@ -19,7 +19,7 @@ from raidproof.record.comparison import BASE, NEW, ComparisonRecord
 from raidproof.run.comparison import take_turns
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
-from raidproof.verdict.comparison import compare
+from raidproof.verdict.change.comparison import compare
 
 PROFILES = Path(__file__).resolve().parents[1] / "harness" / "raidproof" / "disk" / "profiles"
 RATES = r"(?m)^(media_rate_\w+_mb_s|interface_mb_s) = ([0-9._]+)"

@@ -17,17 +17,17 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from raidproof.core.waiting import now_ns, pause
-from raidproof.record.index import INDEX, Index
-from raidproof.record.names import RECORD, TIME
+from raidproof.record.results.index import INDEX, Index
+from raidproof.record.results.names import RECORD, TIME
 
 RECORDED = Path(__file__).resolve().parents[1] / "tests" / "data" / "run"
 WRITER = """
 import sys
 from pathlib import Path
 from raidproof.core.waiting import wall_clock
-from raidproof.record.index import update
+from raidproof.record.results.index import update
 from raidproof.record.run import RunRecord
-from raidproof.record.store import RunStore
+from raidproof.record.results.store import RunStore
 
 results, name, record = Path(sys.argv[1]), sys.argv[2], RunStore(Path(sys.argv[3])).load()
 print("ready", flush=True)

@@ -5,8 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from raidproof.record.cell import Repetition
+from raidproof.record.results.store import RunStore
 from raidproof.record.run import RunRecord
-from raidproof.record.store import RunStore
 from raidproof.verdict.crash_test import conclude_run
 
 SAMPLE = Path(__file__).resolve().parent / "data" / "run" / "ab-new.json"

@@ -18,7 +18,7 @@ PROGRAMS = sorted(path for folder in FOLDERS for path in (HOME / folder).rglob("
 MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
-STATISTICS = {f"harness/raidproof/verdict/{name}.py" for name in ("statistics", "change_point", "bisection")}
+STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
 MACHINES_CLOCK = "harness/raidproof/guest/ledger_writer.py"
 """Programs that run in a machine and stamp with the machine's own clock."""
 

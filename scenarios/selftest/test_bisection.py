@@ -21,7 +21,7 @@ from raidproof.run.bisection import RECORD, WHAT, Bisection, new_record
 from raidproof.run.candidates import AxisValues, Candidates, Commits
 from raidproof.run.predicate import PlannedCell, Promise, Speed
 from raidproof.run.run import Run
-from raidproof.verdict.bisection import Reproduction, Rule, SlowerThan
+from raidproof.verdict.change.bisection import Reproduction, Rule, SlowerThan
 
 COMMITS = 16
 PLACES = (3, 9, 14)

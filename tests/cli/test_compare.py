@@ -10,7 +10,7 @@ from raidproof.core.errors import Status
 from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
-from raidproof.verdict.history import CellHistory
+from raidproof.verdict.change.history import CellHistory
 from tests.stored_runs import SYNC, run_with, store
 
 FAST, SLOW = (100, 101, 102, 99, 98), (80, 81, 79, 82, 78)

@@ -23,7 +23,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import SCHEMA
 from raidproof.run.doctor import Finding
 from raidproof.run.doctor import Outcome as Found
-from raidproof.verdict.comparison import compare
+from raidproof.verdict.change.comparison import compare
 
 HOME = Path(__file__).resolve().parents[2]
 

@@ -17,9 +17,10 @@ from raidproof.cli.main import main
 from raidproof.cli.store import begin_of
 from raidproof.core.errors import RequestError, Status
 from raidproof.core.waiting import wall_clock
-from raidproof.record import RunRecord, RunStore, run_lock
-from raidproof.record.index import Index
-from raidproof.record.run_lock import locked
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.results import run_lock
+from raidproof.record.results.index import Index
+from raidproof.record.results.run_lock import locked
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

@@ -6,7 +6,7 @@ from raidproof.cli.main import main
 from raidproof.core.errors import Status
 from raidproof.record import RunRecord, RunStore
 from raidproof.report.html import write_comparison
-from raidproof.verdict.comparison import compare
+from raidproof.verdict.change.comparison import compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

@@ -22,7 +22,7 @@ from raidproof.record import RunRecord, RunStore
 from raidproof.record.comparison import ComparisonRecord, Finding, Method
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.comparison import compare
+from raidproof.verdict.change.comparison import compare
 from raidproof.verdict.crash_test import judge_run
 from raidproof.verdict.exploration import Oracle, conclude_exploration
 

@@ -20,13 +20,13 @@ from raidproof.record.comparison import (
     Version,
 )
 from raidproof.record.outcome import Outcome
+from raidproof.record.results.store import RunStore
 from raidproof.record.run import RunRecord
-from raidproof.record.store import RunStore
 from raidproof.report import comparison as report
 from raidproof.report.chart import BAR
 from raidproof.report.comparison import show_comparison
 from raidproof.report.html import render_comparison, write_comparison
-from raidproof.verdict.comparison import compare
+from raidproof.verdict.change.comparison import compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

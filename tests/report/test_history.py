@@ -10,7 +10,7 @@ from rich.console import Console
 
 from raidproof.report import history as report
 from raidproof.report.history import render_history
-from raidproof.verdict.history import CellHistory, Order, histories
+from raidproof.verdict.change.history import CellHistory, Order, histories
 from tests.stored_runs import SYNC, run_with
 
 

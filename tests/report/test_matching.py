@@ -10,7 +10,7 @@ from raidproof.record.comparison import ComparisonRecord, Matching
 from raidproof.report.comparison import show_comparison
 from raidproof.report.html import render_comparison
 from raidproof.report.matching import apart
-from raidproof.verdict.matching import compare_stored
+from raidproof.verdict.change.matching import compare_stored
 from tests.stored_runs import run_with
 
 

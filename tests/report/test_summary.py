@@ -11,7 +11,7 @@ from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.report.summary import MARKS, OTHER, escaped, summary_of_comparison, summary_of_run
-from raidproof.verdict.comparison import compare
+from raidproof.verdict.change.comparison import compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 

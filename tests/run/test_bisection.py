@@ -18,11 +18,11 @@ from raidproof.core.errors import RequestError, Status
 from raidproof.core.topology import SoftwareSpec
 from raidproof.image.kernel.source import BuildFailed
 from raidproof.record.bisection import Answer, BisectionRecord
-from raidproof.record.store import RunStore
+from raidproof.record.results.store import RunStore
 from raidproof.run.bisection import RECORD, Bisection, again, digest_of, label_of, load, new_record
 from raidproof.run.candidates import AxisValues, Commits, DebVersions, Trial, filled
 from raidproof.run.predicate import Command, git_status
-from raidproof.verdict.bisection import Reproduction
+from raidproof.verdict.change.bisection import Reproduction
 from tests.cli.test_main import _pytests_own_signals, stderr_of
 
 __all__ = ["_pytests_own_signals"]

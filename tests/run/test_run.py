@@ -8,10 +8,10 @@ import pytest
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
-from raidproof.record import run_lock
-from raidproof.record.entry import State
-from raidproof.record.index import Index
 from raidproof.record.outcome import Outcome
+from raidproof.record.results import run_lock
+from raidproof.record.results.entry import State
+from raidproof.record.results.index import Index
 from raidproof.run import run as module
 from raidproof.run.demo import demo_cycles
 from raidproof.run.run import Run

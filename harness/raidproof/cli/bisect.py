@@ -15,7 +15,7 @@ from raidproof.core.errors import RequestError, Status, nearest
 if TYPE_CHECKING:
     from raidproof.run.candidates import Candidates
     from raidproof.run.predicate import CellPart, Predicate
-    from raidproof.verdict.bisection import Rule
+    from raidproof.verdict.change.bisection import Rule
 
 ANY = "any"
 """The value of --promise that stands for all promises."""
@@ -185,7 +185,7 @@ def refuse_without_effect(given: Mapping[str, Any], chosen: str, tested: str) ->
 
 def rule_of(given: Mapping[str, Any], part: str | None) -> "Rule":
     """Return the rule that decides about a candidate by its repetitions."""
-    from raidproof.verdict.bisection import MoreThanShare, Reproduction, SlowerThan  # noqa: PLC0415
+    from raidproof.verdict.change.bisection import MoreThanShare, Reproduction, SlowerThan  # noqa: PLC0415
 
     common = {"error": given["error"], "most": given["repetitions"]}
     if part == "slower_than":

@@ -49,8 +49,8 @@ def compare(
     Cells with the same workload and the same values of the axes that both plans have are compared. The runs were not
     measured in turn: drift of the host's speed is part of the difference, unlike with `raidproof ab`.
     """
-    from raidproof.record.baseline import run_named  # noqa: PLC0415
     from raidproof.record.known import load_known  # noqa: PLC0415
+    from raidproof.record.results.baseline import run_named  # noqa: PLC0415
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
     from raidproof.run.stored_comparison import run_compare  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def base_of(against: str | None, results: Path) -> "RunStore | None":
     """
     if against is None:
         return None
-    from raidproof.record.baseline import run_named  # noqa: PLC0415
+    from raidproof.record.results.baseline import run_named  # noqa: PLC0415
     from raidproof.run.stored_comparison import with_cells  # noqa: PLC0415
 
     store = run_named(against, results)
@@ -100,7 +100,7 @@ def set_(
 ) -> None:
     """Give a stored run of a plan the name of a baseline. `raidproof rm` keeps this run."""
     from raidproof.record import RunStore  # noqa: PLC0415
-    from raidproof.record.baseline import set_baseline  # noqa: PLC0415
+    from raidproof.record.results.baseline import set_baseline  # noqa: PLC0415
 
     baseline = set_baseline(name, RunStore.find(run, results), results)
     print(f"baseline {baseline.name}: {baseline.run}")  # noqa: T201
@@ -112,8 +112,8 @@ def list_(
     results: Results = RESULTS,
 ) -> None:
     """List the baselines and their runs."""
-    from raidproof.record.baseline import baselines_of  # noqa: PLC0415
-    from raidproof.record.store import RECORD  # noqa: PLC0415
+    from raidproof.record.results.baseline import baselines_of  # noqa: PLC0415
+    from raidproof.record.results.store import RECORD  # noqa: PLC0415
 
     found = baselines_of(results)
     if json:
@@ -129,7 +129,7 @@ def list_(
 @baselines.command("rm")
 def rm(name: Annotated[str, typer.Argument(help="name of the baseline")], results: Results = RESULTS) -> None:
     """Remove the name of a baseline. Its run stays."""
-    from raidproof.record.baseline import remove_baseline  # noqa: PLC0415
+    from raidproof.record.results.baseline import remove_baseline  # noqa: PLC0415
 
     baseline = remove_baseline(name, results)
     print(f"removed baseline {baseline.name}; its run {baseline.run} stays")  # noqa: T201

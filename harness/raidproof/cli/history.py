@@ -11,7 +11,7 @@ from raidproof.cli.output import emit
 
 
 class By(StrEnum):
-    """The order of the runs in a history; the values of `raidproof.verdict.history.Order`."""
+    """The order of the runs in a history; the values of `raidproof.verdict.change.history.Order`."""
 
     DATE = "date"
     KERNEL = "kernel"
@@ -29,9 +29,9 @@ def history(
 
     Runs with other hardware, other settings or another host are shown apart.
     """
-    from raidproof.record.stored_runs import stored_runs  # noqa: PLC0415
+    from raidproof.record.results.stored_runs import stored_runs  # noqa: PLC0415
     from raidproof.report.history import show_histories, write_history  # noqa: PLC0415
-    from raidproof.verdict.history import Order, histories  # noqa: PLC0415
+    from raidproof.verdict.change.history import Order, histories  # noqa: PLC0415
 
     found = histories(stored_runs(results, plan), cell, Order(by.value))
     if output is not None:

@@ -35,14 +35,15 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
     from raidproof.core.versions import VERSIONS_SCHEMA, Versions  # noqa: PLC0415
     from raidproof.plan.dry_run import DRY_RUN_SCHEMA, ComparisonDryRun, DryRun  # noqa: PLC0415
     from raidproof.plan.schema import OfPlans, plan_schema  # noqa: PLC0415
-    from raidproof.record import baseline, entry, exploration, finding, run  # noqa: PLC0415
-    from raidproof.record.baseline import Baseline  # noqa: PLC0415
+    from raidproof.record import exploration, finding, run  # noqa: PLC0415
     from raidproof.record.bisection import BISECTION_SCHEMA, BisectionRecord  # noqa: PLC0415
     from raidproof.record.comparison import COMPARISON_SCHEMA, ComparisonRecord  # noqa: PLC0415
-    from raidproof.record.entry import RunEntry  # noqa: PLC0415
+    from raidproof.record.results import baseline, entry  # noqa: PLC0415
+    from raidproof.record.results.baseline import Baseline  # noqa: PLC0415
+    from raidproof.record.results.entry import RunEntry  # noqa: PLC0415
     from raidproof.run.doctor import Finding  # noqa: PLC0415
-    from raidproof.verdict import history  # noqa: PLC0415
-    from raidproof.verdict.history import CellHistory  # noqa: PLC0415
+    from raidproof.verdict.change import history  # noqa: PLC0415
+    from raidproof.verdict.change.history import CellHistory  # noqa: PLC0415
 
     return {
         "plan": Published("plan file", lambda name, title: plan_schema(name, title, built_in=built_in)),

@@ -18,8 +18,8 @@ from raidproof.core.waiting import wall_clock
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from raidproof.record.entry import RunEntry
     from raidproof.record.outcome import Outcome
+    from raidproof.record.results.entry import RunEntry
     from raidproof.record.run import RunRecord
 
 MOST = 50
@@ -67,8 +67,8 @@ def ls(
     results: Results = RESULTS,
 ) -> None:
     """List stored runs, the newest first."""
-    from raidproof.record.entry import RunFilter  # noqa: PLC0415
-    from raidproof.record.index import Index  # noqa: PLC0415
+    from raidproof.record.results.entry import RunFilter  # noqa: PLC0415
+    from raidproof.record.results.index import Index  # noqa: PLC0415
 
     wanted = RunFilter(
         plan=plan,
@@ -99,7 +99,7 @@ def show(
     results: Results = RESULTS,
 ) -> None:
     """Show the report of a stored run, as at its end."""
-    from raidproof.record.store import RunStore  # noqa: PLC0415
+    from raidproof.record.results.store import RunStore  # noqa: PLC0415
     from raidproof.report import terminal  # noqa: PLC0415
 
     store = RunStore.find(run, results)
@@ -114,9 +114,9 @@ def rm(
     results: Results = RESULTS,
 ) -> None:
     """Remove stored runs with all their files. A run in progress, and the run of a baseline, are refused."""
-    from raidproof.record.baseline import refuse_removal_of_baselines  # noqa: PLC0415
-    from raidproof.record.index import update  # noqa: PLC0415
-    from raidproof.record.store import RunStore  # noqa: PLC0415
+    from raidproof.record.results.baseline import refuse_removal_of_baselines  # noqa: PLC0415
+    from raidproof.record.results.index import update  # noqa: PLC0415
+    from raidproof.record.results.store import RunStore  # noqa: PLC0415
 
     stores = {path: RunStore(path) for path in (removable(run, results) for run in runs)}
     for store in stores.values():
@@ -146,7 +146,7 @@ def export(
 ) -> None:
     """Write the values of stored runs for other programs."""
     from raidproof.core.files import write_durably  # noqa: PLC0415
-    from raidproof.record.store import RunStore  # noqa: PLC0415
+    from raidproof.record.results.store import RunStore  # noqa: PLC0415
 
     records = [RunStore.find(run, results).load() for run in runs]
     content = _exported(records, form, table)
@@ -230,8 +230,8 @@ def removable(run: str, results: Path) -> Path:
     Raises:
         RequestError: no directory of a run has this name, or it is a symbolic link.
     """
-    from raidproof.record.index import folder_of  # noqa: PLC0415
-    from raidproof.record.store import RunStore  # noqa: PLC0415
+    from raidproof.record.results.index import folder_of  # noqa: PLC0415
+    from raidproof.record.results.store import RunStore  # noqa: PLC0415
 
     named = (path for path in (Path(run), results / run) if folder_of(path) is not None)
     path = next(named, None) or RunStore.find(run, results).path

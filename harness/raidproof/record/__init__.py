@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from raidproof.record.environment import Environment, MachineRecord
+    from raidproof.record.results.store import RunStore
     from raidproof.record.run import (
         ControlSpec,
         CrashTestRecord,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         Throughput,
         Timeline,
     )
-    from raidproof.record.store import RunStore
 
 __all__ = [
     "ControlSpec",
@@ -31,7 +31,7 @@ __all__ = [
     "Throughput",
     "Timeline",
 ]
-_ELSEWHERE = {"Environment": "environment", "MachineRecord": "environment", "RunStore": "store"}
+_ELSEWHERE = {"Environment": "environment", "MachineRecord": "environment", "RunStore": "results.store"}
 """The module of each name that is not in the module ``run``."""
 
 

@@ -47,7 +47,7 @@ class Method(StrEnum):
     """How the findings of a comparison were made."""
 
     PERMUTATION = "permutation test"
-    """By `raidproof.verdict.statistics`, corrected by Hochberg's method."""
+    """By `raidproof.verdict.change.statistics`, corrected by Hochberg's method."""
     RANGES = "ranges"
     """By raidproof's schema version 1: two sides differ if the ranges of their values do not overlap; not a test."""
 

@@ -11,8 +11,8 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Role
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.environment import flat
+from raidproof.record.results.summary import plan_name
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.record.summary import plan_name
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric

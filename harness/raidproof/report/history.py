@@ -14,8 +14,8 @@ from raidproof.report.chart import Axis
 from raidproof.report.html import templates
 from raidproof.report.table import Cell, Field, Table, say
 from raidproof.report.words import UNKNOWN, number, plural, printable, span
-from raidproof.verdict.change_point import LEVEL, least_values
-from raidproof.verdict.history import CellHistory, HistoryPoint, LevelChange, Order, name_of_plan
+from raidproof.verdict.change.change_point import LEVEL, least_values
+from raidproof.verdict.change.history import CellHistory, HistoryPoint, LevelChange, Order, name_of_plan
 
 MOST_ROWS = 40
 """Greatest number of runs that the terminal lists: the last ones; the HTML report lists all."""

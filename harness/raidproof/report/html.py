@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.record.store import RunStore
 from raidproof.report import cells, comparison, exploration, known, matching, run_charts, terminal, words
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value

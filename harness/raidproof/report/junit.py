@@ -7,8 +7,8 @@ from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped,
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome
+from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.record.store import RunStore
 from raidproof.report.terminal import blames, losses
 from raidproof.report.words import printable
 from raidproof.verdict.cell import by_safety, safety_in

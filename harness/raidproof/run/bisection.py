@@ -19,11 +19,11 @@ from raidproof.record.bisection import (
     RepetitionResult,
     StepRecord,
 )
+from raidproof.record.results.store import RunStore
 from raidproof.record.run import SchemaOnly
-from raidproof.record.store import RunStore
 from raidproof.run.candidates import Candidates
 from raidproof.run.predicate import Predicate, Repeat
-from raidproof.verdict.bisection import (
+from raidproof.verdict.change.bisection import (
     BAD_WANTED,
     Decision,
     Rule,

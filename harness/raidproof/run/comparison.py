@@ -18,17 +18,17 @@ from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.comparison import BASE, MARGIN, NEW, ComparisonRecord, Finding
-from raidproof.record.index import update
 from raidproof.record.known import KnownDifference
-from raidproof.record.run_lock import locked
-from raidproof.record.store import RECORD
+from raidproof.record.results.index import update
+from raidproof.record.results.run_lock import locked
+from raidproof.record.results.store import RECORD
 from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
 from raidproof.verdict.cell import judge_cells
-from raidproof.verdict.comparison import compare, why_nothing_is_compared
-from raidproof.verdict.foresight import foresee, looks_of
+from raidproof.verdict.change.comparison import compare, why_nothing_is_compared
+from raidproof.verdict.change.foresight import foresee, looks_of
 from raidproof.verdict.known import known_today
 
 T = TypeVar("T")

@@ -37,8 +37,8 @@ from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
-from raidproof.record.index import update
-from raidproof.record.names import JOURNAL
+from raidproof.record.results.index import update
+from raidproof.record.results.names import JOURNAL
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
 from raidproof.report.html import write_exploration

@@ -16,7 +16,7 @@ from raidproof.image.kernel.rebuild import SourcePatch, rebuilt
 from raidproof.record import RunStore
 from raidproof.record.finding import ANSWER, KERNEL, MATRIX, MEASURED, Answer, Finding, FindingsRecord, KernelAnswer
 from raidproof.record.outcome import OUTCOME_OF_CALL, REASON_OF_CALL, Outcome
-from raidproof.record.store import RECORD
+from raidproof.record.results.store import RECORD
 
 FOLDER = "findings"
 """The folder of the project with the findings, their reproducers and their patches."""

@@ -25,8 +25,8 @@ from raidproof.monitor.capture import why_no_capture
 from raidproof.provider.registry import lab_of
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.environment import Environment, MachineRecord
-from raidproof.record.index import update
-from raidproof.record.run_lock import locked
+from raidproof.record.results.index import update
+from raidproof.record.results.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test

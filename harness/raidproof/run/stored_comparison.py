@@ -10,8 +10,8 @@ from raidproof.record.comparison import MARGIN, ComparisonRecord
 from raidproof.record.known import KnownDifference
 from raidproof.report.html import write_comparison
 from raidproof.run.run import command_line
+from raidproof.verdict.change.matching import compare_stored
 from raidproof.verdict.known import known_today
-from raidproof.verdict.matching import compare_stored
 
 
 def run_compare(

@@ -278,7 +278,7 @@ def flags(cell: CellRecord) -> list[str]:
 
 def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
     """Return the reason why a cell has no rank; None if the cell can be ranked."""
-    from raidproof.verdict import statistics  # noqa: PLC0415  numpy and scipy take half a second
+    from raidproof.verdict.change import statistics  # noqa: PLC0415  numpy and scipy take half a second
 
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"

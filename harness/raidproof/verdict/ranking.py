@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from raidproof.record.cell import CellRecord
-from raidproof.verdict import statistics
+from raidproof.verdict.change import statistics
 
 LEVEL = 0.05
 """Greatest probability that a ranking parts any two cells that are equal."""

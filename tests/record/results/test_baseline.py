@@ -7,7 +7,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
-from raidproof.record.baseline import (
+from raidproof.record.results.baseline import (
     baseline_named,
     baselines_of,
     refuse_removal_of_baselines,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.record.bisection import Answer, RepetitionResult
-from raidproof.verdict.bisection import (
+from raidproof.verdict.change.bisection import (
     BAD_WANTED,
     Decision,
     MoreThanShare,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger, step
 from raidproof.core.waiting import Deadline, pause, wait_until, wall_clock
-from raidproof.record.entry import (
+from raidproof.record.results.entry import (
     CellEntry,
     CrashTestEntry,
     Entry,
@@ -27,8 +27,8 @@ from raidproof.record.entry import (
     RunFilter,
     State,
 )
-from raidproof.record.names import COMPARISON, NAMED, RECORD
-from raidproof.record.run_lock import is_locked
+from raidproof.record.results.names import COMPARISON, NAMED, RECORD
+from raidproof.record.results.run_lock import is_locked
 
 INDEX = "index.sqlite"
 LOCK = "index.lock"
@@ -258,7 +258,7 @@ class Index:
             sqlite3.Error: the index cannot be written.
         """
         # The import of all schemas takes a second, which a list without new runs saves.
-        from raidproof.record.summary import summary_of  # noqa: PLC0415
+        from raidproof.record.results.summary import summary_of  # noqa: PLC0415
 
         rows: dict[str, list[dict[str, Any]]] = {table: [] for table in TABLES}
         listed = list(names)

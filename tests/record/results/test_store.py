@@ -8,12 +8,13 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
-from raidproof.record import RunRecord, RunStore, run_lock
-from raidproof.record.index import Index
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.results import run_lock
+from raidproof.record.results.index import Index
 from raidproof.record.run import SCHEMA
-from raidproof.record.run_lock import locked
+from raidproof.record.results.run_lock import locked
 
-RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
+RECORDED = Path(__file__).resolve().parents[2] / "data" / "run"
 
 
 @pytest.fixture

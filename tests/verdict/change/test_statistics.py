@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.comparison_power import NOISES, simulate
-from raidproof.verdict.statistics import (
+from raidproof.verdict.change.statistics import (
     Shift,
     arrangements,
     blocks_of,

@@ -23,8 +23,8 @@ from raidproof.record.comparison import (
 )
 from raidproof.record.outcome import Outcome, worst
 from raidproof.record.run import CrashTestRecord
-from raidproof.verdict import statistics
 from raidproof.verdict.cell import two_groups, what_was_lost, why_not_of_the_hardware
+from raidproof.verdict.change import statistics
 
 EXPLORATION = "crash states"
 """Name of the check of explored crash states in a `PromiseChange`."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.verdict.change_point import LEVEL, find_changes, least_values
+from raidproof.verdict.change.change_point import LEVEL, find_changes, least_values
 
 SEEDS = 200
 

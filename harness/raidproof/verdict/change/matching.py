@@ -8,7 +8,7 @@ from raidproof.record.comparison import MARGIN, Alone, AxisValues, Built, Compar
 from raidproof.record.environment import flat
 from raidproof.record.known import KnownRecord
 from raidproof.record.run import RunRecord
-from raidproof.verdict.comparison import compare, difference, different_fields, starred
+from raidproof.verdict.change.comparison import compare, difference, different_fields, starred
 
 NO_PARTNER = "the other run has no cell with the same workload and the same values of the shared axes"
 SEVERAL = "several cells of the other run have the same workload and the same values of the shared axes"

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from benchmarks.store import compared, round_of_writers
 from raidproof.core.waiting import pause
 from raidproof.record import RunRecord, RunStore
-from raidproof.record.entry import Kind, RunFilter, State
-from raidproof.record.index import GRANULARITY_S, INDEX, Index, update
-from raidproof.record.names import begun_at
+from raidproof.record.results.entry import Kind, RunFilter, State
+from raidproof.record.results.index import GRANULARITY_S, INDEX, Index, update
+from raidproof.record.results.names import begun_at
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import SCHEMA
-from raidproof.record.run_lock import locked
+from raidproof.record.results.run_lock import locked
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -240,7 +240,7 @@ def test_on_a_read_only_file_system_the_index_is_in_memory(results: Path, monkey
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("raidproof.record.index.os.open", refuse)
+    monkeypatch.setattr("raidproof.record.results.index.os.open", refuse)
     with Index.open(results) as index:
         assert "plan" in folders(index)
     assert not (results / INDEX).exists()

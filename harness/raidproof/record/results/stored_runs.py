@@ -5,10 +5,10 @@ from pathlib import Path
 
 from raidproof.core.errors import RequestError
 from raidproof.core.log import say
-from raidproof.record.entry import Kind, RunFilter
-from raidproof.record.index import Index
+from raidproof.record.results.entry import Kind, RunFilter
+from raidproof.record.results.index import Index
 from raidproof.record.run import RunRecord
-from raidproof.record.store import RunStore
+from raidproof.record.results.store import RunStore
 
 
 def stored_runs(results: Path, plan: str | None = None) -> Iterator[RunRecord]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from raidproof.record.comparison import ERROR_RATE
 from raidproof.record.run import RunRecord
-from raidproof.verdict import statistics
+from raidproof.verdict.change import statistics
 
 ASSUMED_VARIATION = 0.05
 """The variation of cells that no stored run measured: standard deviation of the values divided by their mean."""

@@ -10,7 +10,7 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.files import make_directory, sync_directory, write_durably
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import Strict
-from raidproof.record.store import RECORD, RunStore
+from raidproof.record.results.store import RECORD, RunStore
 
 SCHEMA = 1
 FOLDER = "baselines"

@@ -9,7 +9,7 @@ from raidproof.record.comparison import ComparisonRecord, Finding
 from raidproof.record.known import KnownDifference, KnownKind, KnownRecord, KnownState
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import RunRecord
-from raidproof.verdict.matching import NO_PARTNER, OTHER_VALUE, SEVERAL, compare_stored, match
+from raidproof.verdict.change.matching import NO_PARTNER, OTHER_VALUE, SEVERAL, compare_stored, match
 from tests.stored_runs import ASYNC, SYNC, run_with
 
 FAST, SLOW = (100, 101, 102, 99, 98), (80, 81, 79, 82, 78)

@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.record.run import RunRecord
-from raidproof.verdict.history import Order, histories, version_key
+from raidproof.verdict.change.history import Order, histories, version_key
 from tests.stored_runs import ASYNC, SYNC, run_with
 
 

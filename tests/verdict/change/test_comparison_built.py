@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
-from raidproof.verdict.comparison import built_differently, difference, starred
+from raidproof.verdict.change.comparison import built_differently, difference, starred
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "run"
+DATA = Path(__file__).resolve().parents[2] / "data" / "run"
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.comparison import ComparisonRecord, Finding, Pair
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
-from raidproof.verdict.comparison import compare, why_nothing_is_compared
+from raidproof.verdict.change.comparison import compare, why_nothing_is_compared
+from raidproof.verdict.change.difference import Rules, judge_pairs
 from raidproof.verdict.crash_test import conclude_run
-from raidproof.verdict.difference import Rules, judge_pairs
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "run"
+DATA = Path(__file__).resolve().parents[2] / "data" / "run"
 Sides = tuple[RunRecord, RunRecord]
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from raidproof.record.stored_runs import stored_runs
+from raidproof.record.results.stored_runs import stored_runs
 from tests.stored_runs import run_with, store
 
 

@@ -14,8 +14,8 @@ from raidproof.record.cell import CellRecord, Strict
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.cell import why_not_of_the_hardware
-from raidproof.verdict.change_point import find_changes
-from raidproof.verdict.matching import hardware_of, requested
+from raidproof.verdict.change.change_point import find_changes
+from raidproof.verdict.change.matching import hardware_of, requested
 
 SCHEMA = 1
 """Version of the output of `raidproof history --json`."""

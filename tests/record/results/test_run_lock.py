@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RequestError
-from raidproof.record import run_lock
-from raidproof.record.run_lock import is_locked, locked
+from raidproof.record.results import run_lock
+from raidproof.record.results.run_lock import is_locked, locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from raidproof.record.run_lock import locked
+from raidproof.record.results.run_lock import locked
 with locked(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()

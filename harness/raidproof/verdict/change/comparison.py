@@ -20,7 +20,7 @@ from raidproof.record.environment import MachineRecord, flat
 from raidproof.record.known import KnownRecord
 from raidproof.record.outcome import SEVERITY, Outcome, and_errors, worst
 from raidproof.record.run import RunRecord
-from raidproof.verdict.difference import Rules, judge_cuts, judge_pairs
+from raidproof.verdict.change.difference import Rules, judge_cuts, judge_pairs
 from raidproof.verdict.known import Judged, judged_in, known_in, slower
 
 TRANSIENT = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
