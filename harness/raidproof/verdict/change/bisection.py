@@ -115,9 +115,9 @@ class Reproduction:
         return None
 
     def expected(self, seen: Seen) -> int:
-        """Return how many repetitions a good candidate needs."""
+        """Return how many repetitions a good candidate needs; without any failure seen, how many the bad end needs."""
         if self.once or not seen.bad:
-            return 1
+            return 1 if self.once else self.wanted
         number = 1
         while miss_probability(seen, number) > self.error:
             number += 1
