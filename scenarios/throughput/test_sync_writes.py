@@ -28,11 +28,7 @@ def must_be_as_expected(measure: Measure, cell: PlannedCell) -> None:
     assert record.expected["placement"]["log"]
 
 
-@pytest.mark.parametrize("cell", cells_of(PLAN, k="level=5 and filesystem=ext4 and workload=random"), ids=str)
-def test_a_small_synchronous_write_takes_the_expected_time(measure: Measure, cell: PlannedCell) -> None:
-    must_be_as_expected(measure, cell)
-
-
+# Exhaustive only: on a host with other load the CPU limits the rate, and then the scenario shows nothing.
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("cell", cells_of(PLAN), ids=str)
 def test_small_synchronous_writes_take_the_expected_time(measure: Measure, cell: PlannedCell) -> None:
