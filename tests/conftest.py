@@ -15,6 +15,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("fuzz", derandomize=False, deadline=None, max_examples=150, print_blob=True)
 settings.load_profile("repeatable")
 
+# The defaults of options are the built-in ones, whatever the developer's files say.
+os.environ["RAIDPROOF_CONFIG"] = ""
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets what it starts in the background ignore SIGINT; processes that tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,7 +7,7 @@ import pytest
 
 HOME = Path(__file__).resolve().parents[1]
 DOCUMENTS = [*HOME.glob("*.md"), *(HOME / "docs").glob("*.md")]
-NAMED = re.compile(r"`((?:harness|scenarios|tests|vms|docs|benchmarks)/[\w./-]+)`")
+NAMED = re.compile(r"`((?:harness|scenarios|findings|tests|vms|docs|benchmarks)/[\w./-]+)`")
 LINKED = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
 

@@ -333,3 +333,13 @@ def test_python_without_venv(machine: Machine) -> None:
     status, _, said = machine.run("doctor", NO_ENSUREPIP="1")
     assert status == 6
     assert "cannot create virtual environments (as root: apt-get install python3-venv)" in said
+
+
+def test_a_request_for_completions_installs_nothing(machine: Machine) -> None:
+    assert machine.run("demo", _RAIDPROOF_COMPLETE="complete_bash") == (1, "", "")
+    assert not (machine.home / ".venv.d").exists()
+    machine.fake("nbdkit")
+    machine.run("demo")
+    completed = machine.run("demo", _RAIDPROOF_COMPLETE="complete_bash")
+    assert completed == (0, "harness: -P -m raidproof demo\n", "")
+    assert len(machine.calls("pip")) == 1

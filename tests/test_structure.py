@@ -13,10 +13,12 @@ import pytest
 HOME = Path(__file__).resolve().parents[1]
 PLUGIN = HOME / "scenarios" / "suites"
 SOURCES = sorted(path for folder in (HOME / "harness", PLUGIN / "raidproof_suites") for path in folder.rglob("*.py"))
-PROGRAMS = sorted(path for folder in ("harness", "scenarios", "benchmarks") for path in (HOME / folder).rglob("*.py"))
+FOLDERS = ("harness", "scenarios", "findings", "benchmarks")
+PROGRAMS = sorted(path for folder in FOLDERS for path in (HOME / folder).rglob("*.py"))
 MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
+STATISTICS = {f"harness/raidproof/verdict/{name}.py" for name in ("statistics", "change_point", "bisection")}
 MACHINES_CLOCK = "harness/raidproof/guest/ledger_writer.py"
 """Programs that run in a machine and stamp with the machine's own clock."""
 
@@ -66,6 +68,21 @@ def unknown_host_key(path: str, source: str) -> Iterator[str]:
             yield f"{path}: host keys are pinned, never accepted"
 
 
+def second_statistics(path: str, source: str) -> Iterator[str]:
+    if path in STATISTICS:
+        return
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                modules = [name.name for name in names]
+            case ast.ImportFrom(module=str(module)):
+                modules = [module]
+            case _:
+                continue
+        if any(module.partition(".")[0] in {"scipy", "numpy"} for module in modules):
+            yield f"{path}:{node.lineno}: scipy and numpy belong to the statistics of raidproof.verdict"
+
+
 Rule = Callable[[str, str], Iterator[str]]
 BROKEN: list[tuple[Rule, str, str]] = [
     (too_long, "harness/x.py", "pass\n" * (MAX_LINES + 1)),
@@ -79,13 +96,15 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (shell_string, "harness/x.py", "os.system('ls')"),
     (unknown_host_key, "harness/x.py", "client.set_missing_host_key_policy(paramiko.AutoAddPolicy())"),
     (unknown_host_key, "harness/x.py", "from paramiko import AutoAddPolicy"),
+    (second_statistics, "harness/x.py", "import numpy as np"),
+    (second_statistics, "harness/x.py", "from scipy.stats import norm"),
 ]
 RULES = sorted({rule for rule, _, _ in BROKEN}, key=lambda rule: rule.__name__)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_is_kept(rule: Rule) -> None:
-    paths = SOURCES if rule is second_clock else PROGRAMS
+    paths = SOURCES if rule in {second_clock, second_statistics} else PROGRAMS
     broken = [said for path in paths for said in rule(str(path.relative_to(HOME)), path.read_text())]
     assert not broken, "\n".join(broken)
 

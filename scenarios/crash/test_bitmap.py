@@ -1,7 +1,7 @@
 """In every sampled crash state, the write-intent bitmap marks each region whose data and parity differ."""
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -9,13 +9,12 @@ import pytest
 from raidproof.core.units import KIB
 from raidproof.crash.redundancy import Redundancy, accuracy_of, bitmaps_of
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
-from raidproof.disk.writelog import Kind
+from raidproof.crash.states import CrashState, DiskStates
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
 from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
-from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember
-from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
+from raidproof.storage.array.striping import Assembled, Difference, ReadMember
+from scenarios.crash.marks import Writes, assembled, writes
 from scenarios.crash.settled import BitmapSettled
 
 REGION = 16 * KIB
@@ -25,36 +24,6 @@ SECONDS = 3.0
 """Duration of the workload: long enough for md to set and clear marks."""
 EARLY = "6.12."
 """Prefix of the releases of kernels that write to a RAID5 before the bitmap's mark is durable (docs/findings.md)."""
-Writes = dict[int, list[tuple[int, bool]]]
-"""For each row: the numbers of its writes in the recording, and whether the row had no durable mark at the write."""
-
-
-def assembled(read: ReadMember) -> Assembled:
-    """Return the array as its members' superblocks describe it."""
-    found = Assembled.of({one: parse_superblock(read(one, OFFSET, SIZE)) for one in range(len(MEMBERS))})
-    assert found is not None
-    return found
-
-
-def writes(recording: Recording, first: int) -> Writes:
-    """Return the writes to each row of the array from request number ``first`` on."""
-    window = DiskStates(recording)
-    found: Writes = defaultdict(list)
-    window.move(first)
-    array = assembled(partial(window.read, CrashState(first)))
-    for number, record in enumerate(recording.records[first:], start=first):
-        rows = array.rows_of([(record.member, record.offset, record.length)]) if record.kind is Kind.WRITE else []
-        if rows:
-            window.move(number)
-            # A mark counts only if it is on the members for both extreme outcomes of their caches (all unflushed
-            # writes lost, all kept). So a mark that md is clearing does not count.
-            kept = (CrashState(number), CrashState(number, tuple(map(Survivor, window.open))))
-            reads = [partial(window.read, state) for state in kept]
-            marks = {member: one for member, one in bitmaps_of(array, reads[0]).items() if one is not None}
-        for row in rows:
-            had = all(one.marked(read, member, row * ROW) for read in reads for member, one in marks.items())
-            found[row].append((number, not had))
-    return found
 
 
 def was_early(written: Writes, row: int, state: CrashState) -> bool:
@@ -102,7 +71,7 @@ def judged(source: Source, *, early_known: bool) -> Counter[str]:
         seen += Counter(states=1, differ=bool(found.differ), early=bool(found.unmarked), whole=found.all_marked)
         if marked:
             read = partial(window.read, state)
-            array = assembled(read)
+            array = assembled(read, len(MEMBERS))
             blamed = accuracy_of(array, without_mark(array, read, marked[0]), marked).unmarked
             region = array.synced_at(marked[0]) // REGION
             assert set(blamed) == {one for one in marked if array.synced_at(one) // REGION == region}

@@ -1,7 +1,9 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from raidproof.cli.main import main
 from raidproof.core.errors import Status
@@ -133,3 +135,28 @@ def test_one_state_is_shown_again(
     said = capsys.readouterr().out
     assert f"state {name}: power cut" in said
     assert "./raidproof shell server" in said
+
+
+def fits(name: str, document: object) -> bool:
+    path = Path(__file__).resolve().parents[2] / "docs" / "schema" / f"{name}.schema.json"
+    Draft202012Validator(json.loads(path.read_text())).validate(document)
+    return True
+
+
+def test_an_exploration_and_a_state_as_json(
+    explore: Explore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = module.source_of
+    monkeypatch.setattr(module, "source_of", lambda *words, **more: OnFakes.of(real(*words, **more)))
+    assert explore("--checkers", "1", "--json") == Status.FAIL
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert fits("exploration", found)
+    assert ExplorationRecord.model_validate(found).outcome is Outcome.FAIL
+    name = captured.err.partition("--state ")[2].split()[0]
+    assert explore("--state", name, "--json") == Status.FAIL
+    captured = capsys.readouterr()
+    state = json.loads(captured.out)
+    assert fits("state", state)
+    assert (state["state"], state["outcome"]) == (name, "FAIL")
+    assert f"state {name}: power cut" in captured.err

@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 import re
 import signal
@@ -6,16 +7,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from jsonschema import Draft202012Validator
 
+from raidproof import __version__
 from raidproof.cli import main as cli
 from raidproof.cli.main import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
 from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError, Status
 from raidproof.core.waiting import wall_clock
-from raidproof.record import RunRecord
+from raidproof.record import RunRecord, RunStore
 from raidproof.record.outcome import Outcome
+from raidproof.record.run import SCHEMA
+from raidproof.run.doctor import Finding
+from raidproof.run.doctor import Outcome as Found
+from raidproof.verdict.comparison import compare
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -65,15 +73,15 @@ def test_no_arguments_show_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_launcher_and_program_list_the_same() -> None:
     launcher = subprocess.run([HOME / "raidproof"], capture_output=True, text=True, check=True).stdout
-    listed = set(re.findall(r"^  ([a-z-]+) +\w", launcher, re.MULTILINE))
+    listed = re.findall(r"^  ([a-z-]+) +\w", launcher, re.MULTILINE)
     commands = {
         command.name or command.callback.__name__.replace("_", "-")
         for command in cli.app.registered_commands
         if command.callback
     }
-    assert listed == commands | {
-        group.typer_instance.info.name for group in cli.app.registered_groups if group.typer_instance
-    }
+    groups = {group.typer_instance.info.name for group in cli.app.registered_groups if group.typer_instance}
+    assert set(listed) == commands | groups
+    assert tuple(listed) == cli.ORDER
     for status in Status:
         assert f"{status.value} " in launcher
 
@@ -259,3 +267,114 @@ def test_a_plans_run_ends_with_its_outcome(monkeypatch: pytest.MonkeyPatch, tmp_
     record = RunRecord(run="run", started=wall_clock(), command=[], outcome=Outcome[outcome])
     monkeypatch.setattr("raidproof.run.plan_runner.run_plan", lambda *_, **__: (record, tmp_path / "report.html"))
     assert main(["run", TINY]) == Status[outcome]
+
+
+def out_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """Run a command; its standard output must be one JSON document, which is returned."""
+    main(arguments)
+    return json.loads(capsys.readouterr().out)
+
+
+def fits(name: str, document: Any) -> bool:
+    schema = json.loads((HOME / "docs" / "schema" / f"{name}.schema.json").read_text())
+    Draft202012Validator(schema).validate(document)
+    return True
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = out_of(capsys, "run", TINY, "--dry-run", "--json", "--kernel", "debian/sid", "--results", str(tmp_path))
+    assert fits("dry-run", said)
+    assert [cell["settings"]["level"] for cell in said["cells"]] == ["5", "5", "10", "10"]
+    assert said["repetitions"] == 8
+    assert said["platform"]["server"]["kernel"] == "debian/sid"
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_as_json_says_the_rest_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "expected: 8 repetitions" in stderr_of(capsys, "run", TINY, "--dry-run", "--json")[1]
+
+
+@pytest.mark.usefixtures("_no_machines")
+def test_a_dry_run_of_two_sides_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    said = out_of(capsys, "ab", TINY, "--new", "kernel=debian/sid", "--dry-run", "--json")
+    assert fits("comparison-dry-run", said)
+    assert not said["alike"]
+    assert [said[side]["platform"]["server"]["kernel"] for side in ("base", "new")] == [None, "debian/sid"]
+    assert said["memory"] == 2 * said["base"]["memory"]
+
+
+def test_a_run_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    record = RunRecord(run="run", started=wall_clock(), command=[], outcome=Outcome.FAIL, reason="lost \N{EM DASH} 3")
+    monkeypatch.setattr("raidproof.run.plan_runner.run_plan", lambda *_, **__: (record, tmp_path / "report.html"))
+    assert main(["run", TINY, "--json"]) == Status.FAIL
+    captured = capsys.readouterr()
+    assert captured.out.isascii()
+    assert fits("run", json.loads(captured.out))
+    assert RunRecord.model_validate_json(captured.out) == record
+    assert "report.html" in captured.err
+
+
+def test_judge_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    store = RunStore.create(tmp_path, "made-up")
+    store.save(RunRecord(run=store.path.name, started=wall_clock(), command=[]))
+    said = out_of(capsys, "judge", str(store.path), "--json")
+    assert fits("run", said)
+    assert said["run"] == store.path.name
+
+
+def test_a_bad_request_prints_no_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "no-such.toml", "--json"]) == Status.BAD_REQUEST
+    assert capsys.readouterr().out == ""
+
+
+def test_doctor_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Finding("memory", Found.MISSING, "1 GiB", "add memory")]
+    monkeypatch.setattr("raidproof.run.doctor.examine", lambda: found)
+    assert fits("doctor", out_of(capsys, "doctor", "--json"))
+
+
+def test_versions_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    said = out_of(capsys, "version", "--json")
+    assert fits("version", said)
+    assert said["raidproof"] == __version__
+    assert said["schemas"]["run"] == SCHEMA
+
+
+def test_the_command_and_the_option_print_the_same_version(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["version"])
+    by_command = capsys.readouterr().out
+    main(["--version"])
+    assert capsys.readouterr().out == by_command
+
+
+def test_a_comparison_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = HOME / "tests" / "data" / "run"
+    base, new = (RunRecord.model_validate_json((data / f"ab-{side}.json").read_text()) for side in ("base", "new"))
+    compared = compare(base, new, name="two-ab")
+    monkeypatch.setattr("raidproof.run.comparison.run_ab", lambda *_, **__: (compared, tmp_path / "comparison.html"))
+    assert main(["ab", TINY, "--new", "kernel=debian/sid", "--json"]) == Status[compared.outcome.name]
+    captured = capsys.readouterr()
+    assert fits("comparison", json.loads(captured.out))
+    assert "comparison.html" in captured.err
+
+
+def test_colors_follow_the_variables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(**variables: str) -> str:
+        for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in {"TERM": "xterm-256color", **variables}.items():
+            monkeypatch.setenv(name, value)
+        main(["judge", "tests/data/run", "--results", "."])
+        return capsys.readouterr().out
+
+    # The terminal shows verdicts and safety in colors: SGR 31 and 32, or 91 and 92.
+    colored = re.compile(r"\x1b\[(?:\d+;)*[39][12]m")
+    monkeypatch.chdir(HOME)
+    monkeypatch.setattr("raidproof.run.run.write_report", lambda *_: Path("report.html"))
+    assert "\x1b" not in shown()
+    assert colored.search(shown(FORCE_COLOR="1"))
+    assert not colored.search(shown(FORCE_COLOR="1", NO_COLOR="1"))
+    assert "\x1b" not in shown(FORCE_COLOR="1", TERM="dumb")

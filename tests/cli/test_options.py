@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.cli.main import compare_sides, demo, run
 from raidproof.cli.options import PLATFORM, with_platform
-from raidproof.run.plan_runner import OPTIONS
+from raidproof.run.options import OPTIONS
 
 
 @pytest.mark.parametrize("command", [demo, run, compare_sides])

@@ -9,9 +9,16 @@ from rich.console import Console
 from raidproof.core import log
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> io.StringIO:
-    stream = io.StringIO()
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal() if getattr(request, "param", False) else io.StringIO()
     monkeypatch.setattr(log, "console", Console(file=stream, force_terminal=getattr(request, "param", False)))
     return stream
 
@@ -69,3 +76,35 @@ def test_the_file_has_everything(screen: io.StringIO, log_file: Path) -> None:
     text = log_file.read_text()
     assert all(word in text for word in ("said", "stepped", "detail"))
     assert logging.getLogger("raidproof") is log.logger
+
+
+@pytest.mark.parametrize(
+    ("variables", "stream", "redrawn"),
+    [
+        ({}, Terminal(), True),
+        ({}, io.StringIO(), False),
+        ({"CI": "true"}, Terminal(), False),
+        ({"CI": "1"}, Terminal(), False),
+        ({"CI": "false"}, Terminal(), True),
+        ({"TERM": "dumb"}, Terminal(), False),
+        # The log of a CI job that shows colors is no terminal.
+        ({"FORCE_COLOR": "1"}, io.StringIO(), False),
+        ({"NO_COLOR": "1"}, Terminal(), True),
+    ],
+)
+def test_a_log_has_no_movement_of_the_cursor(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], stream: io.StringIO, redrawn: bool
+) -> None:
+    for name in ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(log, "console", Console(file=stream))
+    assert log.redrawn() is redrawn
+    with log.progress("starting"):
+        log.step("boot")
+    text = stream.getvalue()
+    assert ("\x1b[" in text) is redrawn
+    if not redrawn:
+        assert text == "starting\nboot\n"

@@ -22,6 +22,7 @@ from raidproof.disk.disk_fault import (
     drop_flushes,
     early_flushes,
     failed,
+    flush_errors,
     lost_writes,
     misdirected,
     newest_unflushed,
@@ -385,6 +386,20 @@ def test_drives_of_different_sizes_are_not_exchanged(serials: tuple[str, str]) -
         swap(engine, *serials)
 
 
+def test_a_flush_that_fails_makes_nothing_durable(engine: Engine) -> None:
+    set_disk_fault(engine, "d0", flush_errors())
+    port = engine.connect("d0")
+    port.write(A, 0, False)
+    with pytest.raises(DriveError, match="d0: a flush failed"):
+        port.flush()
+    assert read(port) == A
+    assert (struck(engine, DiskFaultKind.FLUSH_ERRORS), engine.counters()[0].errors) == (1, 1)
+    engine.connect("d1").flush()
+    clear_disk_faults(engine)
+    port.write(B, 4096, False)
+    assert [one.dropped for one in cut(engine)] == [2, 0]
+
+
 def test_what_cannot_be_is_refused(engine: Engine) -> None:
     engine.set_mode(["d1"], CacheMode.PROTECTED)
     refused: list[tuple[Callable[[], None], str]] = [
@@ -392,6 +407,7 @@ def test_what_cannot_be_is_refused(engine: Engine) -> None:
         (lambda: set_disk_fault(engine, "d0", bad_sectors(SIZE, 512)), "affects bytes"),
         (lambda: set_disk_fault(engine, "d1", drop_flushes()), "its cache mode is protected"),
         (lambda: set_disk_fault(engine, "d1", early_flushes(1)), "its cache mode is protected"),
+        (lambda: set_disk_fault(engine, "d1", flush_errors()), "its cache mode is protected"),
         (lambda: set_disk_fault(engine, "d1", newest_unflushed()), "its cache mode is protected"),
         (lambda: set_disk_fault(engine, "d1", overwrites_unflushed()), "its cache mode is protected"),
         (lambda: corrupt(engine, "d0", SIZE - 1, 2, 0), "cannot corrupt 2 bytes"),

@@ -176,7 +176,10 @@ def test_round_trips_bind_small_transfers() -> None:
 def test_a_sync_mount_waits_for_data_and_journal() -> None:
     found = expect("0", 4, Access(size=4 * KIB), mount={"sync": True})
     assert found.limit == "sync latency"
-    assert found.iops == pytest.approx(1000 / (2 * random_ms(HDD, 4096, write=True) + 0.05), rel=0.01)
+    # The file covers the array; the log is in its middle. Data and log may be on different members.
+    assert HDD.rotational is not None
+    seek, turn = seek_ms(HDD.rotational, 1 / 4), 60_000 / HDD.rotational.rpm
+    assert 1000 / (2 * seek + turn) < found.iops < 1000 / (seek + turn)
     assert expect("0", 4, Access(size=4 * KIB), mount={"sync": True}, export={"sync": False}).mb_s > 100 * found.mb_s
 
 
@@ -228,7 +231,10 @@ def test_disks_without_mechanics_promise_nothing() -> None:
 
 @given(COUNTS, ACCESSES)
 def test_more_members_are_never_slower(count: int, access: Access) -> None:
-    assert expect("0", count + 1, access).mb_s >= expect("0", count, access).mb_s * (1 - 1e-9)
+    more, fewer = expect("0", count + 1, access), expect("0", count, access)
+    # The log lies elsewhere on more members, and on another member; the walk has a finite number of writes.
+    least = 0.9 if "sync latency" in {more.limit, fewer.limit} else 1 - 1e-9
+    assert more.mb_s >= fewer.mb_s * least
 
 
 @given(ACCESSES, st.integers(1, 100))

@@ -19,9 +19,10 @@ from raidproof.crash.states import Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import WriteLog
 from raidproof.record import RunRecord, RunStore
+from raidproof.record.comparison import ComparisonRecord, Finding, Method
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.comparison import ComparisonRecord, compare
+from raidproof.verdict.comparison import compare
 from raidproof.verdict.crash_test import judge_run
 from raidproof.verdict.exploration import Oracle, conclude_exploration
 
@@ -103,14 +104,20 @@ def test_an_older_comparison_finds_the_same(tmp_path: Path) -> None:
         require_same(was, now)
         sides.append(now)
     again = compare(*sides, name=before.name)
+    # The older code compared ranges, and stored no rounds.
+    texts = {*TEXTS, "rounds"}
     left_out: Any = {
         "reason": True,
+        "method": True,
         "base": TEXTS,
         "new": TEXTS,
-        "pairs": {"__all__": {"why": True, "base": TEXTS, "new": TEXTS}},
+        "pairs": {
+            "__all__": {"why": True, "finding": True, "change": True, "more": True, "base": texts, "new": texts}
+        },
     }
     assert again.model_dump(exclude=left_out) == before.model_dump(exclude=left_out)
-    assert [pair.finding for pair in again.pairs] == [pair.finding for pair in before.pairs]
+    assert (before.schema_version, before.method, again.method) == (2, Method.RANGES, Method.PERMUTATION)
+    assert {pair.finding for pair in before.pairs} <= {Finding.UNDECIDED, Finding.NOT_COMPARABLE}
 
 
 def test_an_older_exploration_finds_the_same(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
+import fcntl
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -6,8 +8,10 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
-from raidproof.record import RunRecord, RunStore
+from raidproof.record import RunRecord, RunStore, run_lock
+from raidproof.record.index import Index
 from raidproof.record.run import SCHEMA
+from raidproof.record.run_lock import locked
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -75,3 +79,90 @@ def test_a_run_is_found_by_name_or_path(store: RunStore) -> None:
 def test_a_misspelt_run_names_the_nearest(store: RunStore) -> None:
     with pytest.raises(RequestError, match="did you mean 'run'"):
         RunStore.find("runn", store.path.parent)
+
+
+def runs_in(results: Path, *names: str) -> None:
+    for name in names:
+        RunStore(results / name).path.mkdir()
+        (results / name / "report.json").write_text("{}")
+
+
+def test_the_newest_run_has_a_name(tmp_path: Path) -> None:
+    runs_in(tmp_path, "20260101-000000-a", "20260103-000000-b", "20260102-000000-a", "20260102-000000-a-2", "zzz")
+    (tmp_path / "20260109-000000-a").mkdir()
+    assert RunStore.find("latest", tmp_path).path.name == "20260103-000000-b"
+    assert RunStore.find("latest:a", tmp_path).path.name == "20260102-000000-a-2"
+    with pytest.raises(RequestError, match="no run of plan c"):
+        RunStore.find("latest:c", tmp_path)
+    with pytest.raises(RequestError, match="has no run"):
+        RunStore.find("latest", tmp_path / "no-such")
+
+
+def test_a_comparison_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "x-ab").mkdir()
+    (tmp_path / "x-ab" / "comparison.json").write_text("{}")
+    with pytest.raises(RequestError, match="is a comparison of two runs, and not a run"):
+        RunStore.find("x-ab", tmp_path)
+
+
+def test_a_removed_run_is_gone_with_the_remains_of_earlier_removals(store: RunStore) -> None:
+    results = store.path.parent
+    (results / ".removed-run").mkdir()
+    (results / ".removed-other").mkdir()
+    (results / ".removed-other" / "file").touch()
+    store.remove()
+    assert list(results.iterdir()) == []
+
+
+def test_a_removal_that_is_killed_leaves_no_half_run(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.rmtree
+
+    def killed(path: Path, *, ignore_errors: bool = False) -> None:
+        if path.exists():
+            raise KeyboardInterrupt
+        real(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    results = store.path.parent
+    with pytest.raises(KeyboardInterrupt):
+        store.remove()
+    # The directory is hidden and whole.
+    assert [path.name for path in results.iterdir()] == [".removed-run"]
+    with Index.open(results) as index:
+        assert index.runs() == []
+
+
+def test_a_run_that_is_explored_is_not_removed(store: RunStore) -> None:
+    journal = store.directory("explore-x") / "states.jsonl"
+    with journal.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RequestError, match="an exploration of run run is in progress"):
+            store.remove()
+    store.remove()
+    assert not store.path.exists()
+
+
+def test_a_run_in_progress_is_not_removed(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_lock, "PROBED_S", 0.0)
+    with locked(store.path):
+        for refused in (store.remove, store.refuse_in_use):
+            with pytest.raises(RequestError, match="run run is in progress"):
+                refused()
+    assert store.load()
+
+
+def test_every_file_of_a_run_is_written_durably(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real(descriptor)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    created = RunStore.create(store.path.parent / "new", "demo")
+    assert synced == [store.path.parent, store.path.parent / "new"]
+    synced.clear()
+    created.write_text("report.html", "x")
+    assert synced[-1] == created.path
+    assert len(synced) == 2

@@ -54,7 +54,8 @@ def test_no_name_without_a_unit_loses_a_word(parts: list[str]) -> None:
 
 def test_cells_of_a_workload_stand_together_the_fastest_first(plan_run: RunRecord) -> None:
     fio, postmark = rankings(plan_run)
-    assert [cell.rank for cell in fio.ranked] == [1, 2, 3, 4]
+    # Their differences are not settled.
+    assert [cell.rank for cell in fio.ranked] == [1, 1, 1, 1]
     medians = [cell.median or 0 for cell in fio.ranked]
     assert medians == sorted(medians, reverse=True)
     assert [cell.median for cell in fio.unranked] == [902.4, 130.6, 115.2, None, None]

@@ -1,20 +1,32 @@
 """The comparison on a terminal and as a page, from the stored records of a real A/B run."""
 
 import io
+import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from pydantic import ValidationError
 from rich.console import Console
 
+from raidproof.record.comparison import (
+    Change,
+    ComparisonRecord,
+    Finding,
+    Method,
+    PromiseChange,
+    RateChange,
+    Version,
+)
+from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.record.store import RunStore
 from raidproof.report import comparison as report
 from raidproof.report.chart import BAR
 from raidproof.report.comparison import show_comparison
 from raidproof.report.html import render_comparison, write_comparison
-from raidproof.verdict.comparison import ComparisonRecord, Finding, Version, compare
+from raidproof.verdict.comparison import compare
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -88,9 +100,9 @@ def test_bars_end_where_their_values_are(comparison: ComparisonRecord) -> None:
 
 
 def test_a_difference_stands_out(comparison: ComparisonRecord) -> None:
-    comparison.pairs[0].finding = Finding.HIGHER
+    comparison.pairs[0].finding = Finding.FASTER
     row = report.speed(report.groups(comparison)[0]).rows[0]
-    assert row.label[1] == ("new/base 1.167, higher", "strong")
+    assert row.label[1] == ("new/base 1.167, faster", "strong")
     assert row.bars[0].kind == "side-base"
 
 
@@ -112,6 +124,46 @@ def test_losses_are_drawn_where_power_was_cut(comparison: ComparisonRecord) -> N
     comparison.cuts = []
     assert report.loss(comparison) is None
     assert 'id="cuts"' not in render_comparison(comparison)
+
+
+def test_promises_newly_broken_and_shares_of_states_are_named(comparison: ComparisonRecord) -> None:
+    cut = comparison.cuts[0]
+    assert cut.base is not None
+    assert cut.new is not None
+    cut.promises = [PromiseChange(checker="promise", kind="fsync", base=Outcome.PASS, new=Outcome.FAIL)]
+    cut.base.states = cut.new.states = 200
+    cut.base.broken_states, cut.new.broken_states = 0, 12
+    cut.rate = RateChange(p=0.0004, corrected=0.0004)
+    for said in (shown(comparison, width=200), render_comparison(comparison)):
+        assert "export=sync: promise (fsync): newly broken by new" in said
+        assert "broken on base 0 of 200 crash states, on new 12 of 200 crash states: the shares differ" in said
+    cut.promises, cut.rate = [], None
+    assert report.cut_changes(comparison) == []
+
+
+def test_a_ratio_has_its_interval_and_the_repetitions_that_would_decide_it(comparison: ComparisonRecord) -> None:
+    pair = comparison.pairs[0]
+    pair.finding, pair.more, pair.why = Finding.UNDECIDED, 1234, ""
+    pair.change = Change(ratio=1.012, low=0.97, high=1.056, p=0.4, corrected=1.0, blocks=[10])
+    said = shown(comparison, width=200)
+    assert "1.012 (0.970-1.056)" in said
+    assert "about 1,234 more repetitions of each side would decide it" in said
+    assert "1.012 (0.970-1.056)" in report.speed(report.groups(comparison)[0]).rows[0].words
+    pair.change = Change(ratio=1.012, low=None, high=None, p=0.4, corrected=1.0, blocks=[2])
+    assert "1.012 (no interval)" in shown(comparison, width=200)
+
+
+def test_a_record_of_version_1_is_read_and_says_how_it_was_made(comparison: ComparisonRecord) -> None:
+    older = comparison.model_dump(mode="json", exclude={"method", "margin", "confidence", "looks"})
+    older["schema_version"] = 1
+    older["pairs"][0]["finding"], older["pairs"][1]["finding"] = "higher", "no difference shown"
+    read = ComparisonRecord.model_validate_json(json.dumps(older))
+    assert [pair.finding for pair in read.pairs] == [Finding.FASTER, Finding.UNDECIDED]
+    assert (read.schema_version, read.method) == (2, Method.RANGES)
+    assert "without a statistical test" in render_comparison(read)
+    older["schema_version"] = 3
+    with pytest.raises(ValidationError):
+        ComparisonRecord.model_validate(older)
 
 
 def test_machines_with_the_same_versions_share_a_line() -> None:

@@ -103,3 +103,34 @@ def test_whatever_a_console_says_is_valid_xml(run: RunRecord, text: str) -> None
     run.cycles[0].title = run.cycles[0].reason = run.reason = f"<b>{text}"
     run.cycles[0].outcome = Outcome.FAIL
     assert "<b>" in (cases(run)[0].get("name") or "")
+
+
+def properties(element: ElementTree.Element) -> dict[str | None, str | None]:
+    return {one.get("name"): one.get("value") for one in element.findall("properties/property")}
+
+
+def test_each_case_says_what_was_tested_and_its_outcome(run: RunRecord) -> None:
+    assert run.environment is not None
+    for case in cases(run):
+        shown = properties(case)
+        assert shown["outcome"] == "PASS"
+        assert shown["provider"] == run.environment.provider
+        assert shown["kernel"] == run.environment.kernels
+
+
+def test_cells_name_their_plan(plan_run: RunRecord) -> None:
+    assert plan_run.plan is not None
+    assert {properties(case).get("plan") for case in cases(plan_run)} == {plan_run.plan.path}
+    outcomes = {case.get("name"): properties(case)["outcome"] for case in cases(plan_run)}
+    assert {cell.name: cell.outcome.value for cell in plan_run.cells}.items() <= outcomes.items()
+
+
+def test_an_outcome_that_does_not_count_is_still_shown(invalid_run: RunRecord) -> None:
+    shown = [(properties(case)["outcome"], case.find("skipped") is not None) for case in cases(invalid_run)]
+    assert ("PASS", True) in shown
+    assert ("PASS", False) not in shown
+
+
+def test_a_run_without_machines_names_neither_kernel_nor_plan(run: RunRecord) -> None:
+    run.environment, run.topology, run.plan = None, {}, None
+    assert {"kernel", "provider", "plan"}.isdisjoint(properties(cases(run)[0]))

@@ -16,10 +16,11 @@ from raidproof.core.waiting import unwinding_on_signals, wall_clock
 from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.forecast import Forecast
 from raidproof.plan.plan import read_plan
-from raidproof.record import RunRecord
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.cell import Repetition
 from raidproof.record.environment import Environment, MachineRecord
-from raidproof.run.comparison import announce, in_turn, measure, side_of
-from raidproof.run.plan_runner import PlanRunner
+from raidproof.run.comparison import Effort, announce, in_turn, measure, side_of, with_enough_repeats
+from raidproof.run.plan_runner import PlanRunner, new_record
 
 PLAN = Path(__file__).resolve().parents[2] / "scenarios" / "plans" / "tiny.toml"
 
@@ -132,6 +133,9 @@ class FakeExecution:
         assert who == f"{self.side}, "
         self.told.append(f"{self.side} {round_} {name}")
 
+    def add(self, round_: int, name: str) -> None:
+        self.told.append(f"{self.side} adds {round_} {name}")
+
     def finish(self) -> None:
         self.told.append(f"{self.side} cuts")
 
@@ -156,6 +160,49 @@ def test_both_sides_make_a_repetition_before_the_next() -> None:
         "new 2 level=5", "base 2 level=5", "base 2 level=10", "new 2 level=10",
         "base cuts", "new cuts",
     ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_only_undecided_cells_get_more_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_cells = [["level=10"], []]
+    monkeypatch.setattr("raidproof.run.comparison.undecided", lambda *_: open_cells.pop(0))
+    sides, told = executions()
+    measure(cast("list[PlanRunner]", sides), Effort(most_repeats=20))
+    assert told[10:-2] == [
+        "base adds 3 level=10", "new adds 3 level=10", "new 3 level=10", "base 3 level=10",
+    ]  # fmt: skip
+    assert open_cells == []
+
+
+@pytest.mark.usefixtures("_quiet")
+def test_no_repetition_is_added_after_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raidproof.run.comparison.undecided", lambda *_: ["level=10"])
+    sides, told = executions()
+    measure(cast("list[PlanRunner]", sides), Effort(most_repeats=20, minutes=0))
+    assert not any("adds" in one for one in told)
+
+
+def test_the_default_number_of_repetitions_is_enough_for_the_test() -> None:
+    assert with_enough_repeats(tiny()).plan.run.repeats == 5
+    assert with_enough_repeats(tiny(), most=30).plan.run.repeats == 6
+    assert with_enough_repeats(tiny(repeats=2)).plan.run.repeats == 2
+    said = announce(tiny(repeats=2), Platform(), Platform())
+    assert any("2 repetitions of each side can find no change, however great" in line for line in said)
+
+
+def test_the_variation_comes_from_earlier_runs_of_the_plan(tmp_path: Path) -> None:
+    matrix = tiny(repeats=10)
+    assumed, none = announce(matrix, Platform(), Platform(), Effort(), tmp_path)[3:5]
+    assert "find a change by 10.2% in 95 % of cases (at a variation of 5.0%, assumed)" in assumed
+    assert none.startswith("A/B")
+    for name in ("here-base", "here", "elsewhere-here", "here-other"):
+        record = RunRecord(run=name, started=wall_clock(), command=[], topology={})
+        record.cells = [new_record(cell) for cell in matrix.cells]
+        for cell, spread in zip(record.cells, (0.1, 1.0), strict=True):
+            cell.repeats = [Repetition(round=place, value=100 + spread * place) for place in range(1, 6)]
+        RunStore.create(tmp_path, name).save(record)
+    measured = announce(matrix, Platform(), Platform(), Effort(), tmp_path)[3]
+    assert measured.endswith("measured in 2 earlier runs)")
 
 
 @pytest.mark.usefixtures("_quiet")

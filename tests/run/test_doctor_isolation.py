@@ -60,7 +60,7 @@ def test_namespaces_that_work() -> None:
 def test_root_without_the_privilege() -> None:
     finding = namespace_finding("unshare failed", {}, root=True)
     assert (finding.name, finding.outcome) == ("namespaces", Outcome.MISSING)
-    assert "--privileged" in finding.remedy
+    assert "--cap-add SYS_ADMIN,NET_ADMIN" in finding.remedy
 
 
 @pytest.mark.parametrize(("user", "uid", "count"), [("alice", 1000, 65536), ("bob", 1001, 65536), ("carol", 1002, 0)])

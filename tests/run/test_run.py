@@ -8,6 +8,9 @@ import pytest
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import server_and_clients
+from raidproof.record import run_lock
+from raidproof.record.entry import State
+from raidproof.record.index import Index
 from raidproof.record.outcome import Outcome
 from raidproof.run import run as module
 from raidproof.run.demo import demo_cycles
@@ -52,3 +55,29 @@ def test_after_an_error_the_next_cycle_has_another_lab(
         assert record.outcome is Outcome.ERROR
     assert len(labs) == 2
     assert all(cast("MagicMock", lab.__exit__).called for lab in labs)
+
+
+def test_a_run_is_in_progress_until_it_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_lock, "PROBED_S", 0.0)
+    Index.open(tmp_path).close()
+    current_run = Run("test", tmp_path, server_and_clients())
+    with current_run:
+        with Index.open(tmp_path) as index:
+            assert [run.state for run in index.runs()] == [State.RUNNING]
+        with pytest.raises(RequestError, match="is in progress"):
+            current_run.store.remove()
+        resumed = Run("test", tmp_path, server_and_clients(), resumed=current_run.store)
+        with pytest.raises(RequestError, match="is in progress"):
+            resumed.__enter__()
+    with Index.stored(tmp_path) as index:
+        assert [run.state for run in index.runs()] == [State.ENDED]
+        assert index.reconcile() == 0
+    current_run.store.remove()
+
+
+def test_all_files_of_a_run_are_durable_at_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(module, "sync_tree", synced.append)
+    with Run("test", tmp_path, server_and_clients()) as current_run:
+        assert synced == []
+    assert synced == [current_run.store.path]

@@ -2,16 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.record.cell import CellRecord, Repetition
+from raidproof.record.comparison import ComparisonRecord, Finding, Pair
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
-from raidproof.verdict.comparison import ComparisonRecord, Finding, compare, finding_of, why_nothing_is_compared
+from raidproof.verdict.comparison import compare, why_nothing_is_compared
 from raidproof.verdict.crash_test import conclude_run
+from raidproof.verdict.difference import Rules, judge_pairs
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 Sides = tuple[RunRecord, RunRecord]
@@ -23,7 +26,14 @@ def sides() -> Sides:
     return base, new
 
 
-def comparable(sides: Sides, base: Sequence[float] = (10, 11), new: Sequence[float] = (20, 22)) -> Sides:
+BASE = (10.0, 10.2, 10.1, 9.9, 10.0, 10.3)
+
+
+def times(factor: float, values: Sequence[float] = BASE) -> list[float]:
+    return [factor * value for value in values]
+
+
+def comparable(sides: Sides, base: Sequence[float] = BASE, new: Sequence[float] = tuple(times(2))) -> Sides:
     """Return the sides as they would be on a machine that could keep up, with other figures."""
     for run, values in zip(sides, (base, new), strict=True):
         for cell in run.cells:
@@ -82,50 +92,117 @@ def test_a_comparison_survives_its_file(sides: Sides) -> None:
     assert ComparisonRecord.model_validate_json(found.model_dump_json()) == found
 
 
+def judged(base: CellRecord, new: CellRecord, **rules: Any) -> Pair:
+    [pair] = judge_pairs([(base, new)], Rules(**rules))
+    return pair
+
+
 @pytest.mark.parametrize(
     ("base", "new", "finding"),
     [
-        ((10, 12), (13, 14), Finding.HIGHER),
-        ((10, 12), (8, 9), Finding.LOWER),
-        ((10, 12), (12, 14), Finding.NONE),
-        ((10, 12), (11, 11), Finding.NONE),
-        ((10,), (13, 14), Finding.SINGLE),
+        (BASE, times(1.1), Finding.FASTER),
+        (BASE, times(0.9), Finding.SLOWER),
+        (BASE, times(1.005), Finding.SAME),
+        (BASE, times(1.02), Finding.UNDECIDED),
+        ((10,), (13, 14), Finding.UNDECIDED),
+        ((10, 12), (13, 14), Finding.UNDECIDED),
         ((10, 12), (), Finding.ONE_SIDED),
         ((), (), Finding.ONE_SIDED),
+        (BASE, (10, 10, 10, 10, 10, 0), Finding.NOT_COMPARABLE),
+        (BASE * 2, [*times(0.5), *BASE], Finding.BIMODAL),
     ],
 )
-def test_ranges_that_overlap_show_no_difference(base: list[float], new: list[float], finding: Finding) -> None:
-    assert finding_of(cell(*base), cell(*new))[0] is finding
+def test_a_finding_for_each_case(base: list[float], new: list[float], finding: Finding) -> None:
+    pair = judged(cell(*base), cell(*new))
+    assert pair.finding is finding
+    assert bool(pair.why) is (finding not in {Finding.FASTER, Finding.SLOWER, Finding.SAME})
+
+
+def test_a_small_certain_change_is_the_same_only_within_the_margin() -> None:
+    assert judged(cell(*BASE), cell(*times(0.98)), margin=0.05).finding is Finding.SAME
+    assert judged(cell(*BASE), cell(*times(0.95)), margin=0.01).finding is Finding.SLOWER
+
+
+def test_a_smaller_latency_is_faster() -> None:
+    base, new = cell(*BASE), cell(*times(0.9))
+    base.unit = new.unit = "write_lat_us"
+    assert judged(base, new).finding is Finding.FASTER
+    assert judged(new, base).finding is Finding.SLOWER
+
+
+def test_an_undecided_cell_names_the_missing_repetitions() -> None:
+    assert judged(cell(10), cell(20)).more == 3
+    noisy = judged(cell(9, 11, 10, 12, 8), cell(10, 11, 12, 11, 9.5))
+    assert noisy.finding is Finding.UNDECIDED
+    assert noisy.more is not None
+    assert 5 < noisy.more < 100
+
+
+def test_rounds_that_only_one_side_measured_are_left_out() -> None:
+    base, new = cell(*BASE, 99.0), cell(*times(1.1))
+    pair = judged(base, new)
+    assert pair.change is not None
+    assert (pair.change.blocks, len(pair.base.values)) == ([6], 7)
+
+
+def test_a_bimodal_sample_has_no_mean_and_says_its_groups() -> None:
+    pair = judged(cell(*BASE, *BASE), cell(*times(0.5), *BASE))
+    assert (pair.ratio, pair.change) == (None, None)
+    assert pair.why == "new: 6 values from 4.95 to 5.15, 6 values from 9.9 to 10.3"
+
+
+def test_more_cells_need_stronger_evidence() -> None:
+    one = (cell(*BASE[:5]), cell(*times(1.2, BASE[:5])))
+    assert judged(*one).finding is Finding.FASTER
+    many = judge_pairs([one] + [(cell(*BASE[:5]), cell(*BASE[:5]))] * 23, Rules())
+    assert many[0].finding is Finding.UNDECIDED
+    assert {pair.finding for pair in many[1:]} <= {Finding.SAME, Finding.UNDECIDED}
 
 
 FIGURES = st.lists(st.floats(min_value=0.1, max_value=1e6), min_size=2, max_size=6)
-SWAPPED = {Finding.HIGHER: Finding.LOWER, Finding.LOWER: Finding.HIGHER, Finding.NONE: Finding.NONE}
+SWAPPED = {Finding.FASTER: Finding.SLOWER, Finding.SLOWER: Finding.FASTER}
 
 
 @given(FIGURES, FIGURES)
 def test_with_the_sides_swapped_it_shows_the_reverse(base: list[float], new: list[float]) -> None:
-    forth, back = finding_of(cell(*base), cell(*new))[0], finding_of(cell(*new), cell(*base))[0]
-    assert back is SWAPPED[forth]
+    forth, back = (
+        judged(*pair, margin=0.0).finding for pair in ((cell(*base), cell(*new)), (cell(*new), cell(*base)))
+    )
+    assert back is SWAPPED.get(forth, forth)
 
 
 @given(FIGURES)
 def test_equal_figures_never_differ(values: list[float]) -> None:
-    assert finding_of(cell(*values), cell(*values))[0] is Finding.NONE
+    assert judged(cell(*values), cell(*values)).finding in {Finding.SAME, Finding.UNDECIDED}
 
 
 def test_what_this_machine_limited_on_one_side_is_not_compared() -> None:
-    finding, why = finding_of(cell(10, 11), cell(20, 21, limit="engine"))
-    assert finding is Finding.NOT_COMPARABLE
-    assert why.startswith("new: limited by the engine of this machine")
-    finding, why = finding_of(cell(10, 11, limit="engine"), cell(20, 21, limit="engine"))
-    assert why.startswith("both: limited by the engine")
+    pair = judged(cell(10, 11), cell(20, 21, limit="engine"))
+    assert pair.finding is Finding.NOT_COMPARABLE
+    assert pair.why.startswith("new: limited by the engine of this machine")
+    assert judged(cell(10, 11, limit="engine"), cell(20, 21, limit="engine")).why.startswith("both: limited by")
 
 
 def test_an_async_export_compares_with_itself(sides: Sides) -> None:
     # In a ranking it would stand beside those that keep their promises; here both sides promise nothing.
     found = compared(comparable(sides))
-    assert [pair.finding for pair in found.pairs] == [Finding.HIGHER, Finding.HIGHER]
+    assert [pair.finding for pair in found.pairs] == [Finding.FASTER, Finding.FASTER]
     assert (found.outcome, found.reason) == (Outcome.PASS, "2 cells: 2 faster on new")
+
+
+def test_a_slower_side_is_a_failure(sides: Sides) -> None:
+    found = compared(comparable(sides, new=times(0.9)))
+    assert (found.outcome, found.reason) == (Outcome.FAIL, "2 cells: 2 slower on new")
+
+
+def test_a_cell_that_may_be_slower_is_inconclusive(sides: Sides) -> None:
+    assert compared(comparable(sides, new=times(0.985))).outcome is Outcome.INCONCLUSIVE
+
+
+def test_an_undecided_cell_that_is_certainly_not_slower_is_no_hindrance(sides: Sides) -> None:
+    found = compared(comparable(sides, new=times(1.02)))
+    assert {pair.finding for pair in found.pairs} == {Finding.UNDECIDED}
+    assert found.outcome is Outcome.PASS
 
 
 def test_sides_that_run_the_same_were_not_compared(sides: Sides) -> None:
@@ -148,13 +225,13 @@ def test_a_single_package_on_a_single_machine_is_a_difference(sides: Sides) -> N
 
 
 def test_the_same_asked_of_both_is_an_a_a_run(sides: Sides) -> None:
-    base, new = comparable(sides, new=(10, 11))
+    base, new = comparable(sides, new=BASE)
     new.topology, new.environment = base.topology, base.environment
     found = compared((base, new))
     assert found.alike
     assert (found.outcome, found.reason) == (
         Outcome.PASS,
-        "A/A run, both sides have the same software; 2 cells: 2 without a difference shown",
+        "A/A run, both sides have the same software; 2 cells: 2 the same",
     )
 
 
@@ -189,7 +266,7 @@ def test_the_worse_side_speaks_for_both(
     assert found.reason.startswith("new: export=sync: ")
     assert said in found.reason
     assert found.pairs[0].base.outcome is Outcome.PASS
-    assert found.pairs[1].finding is Finding.HIGHER
+    assert found.pairs[1].finding is Finding.FASTER
 
 
 def test_a_cell_that_failed_on_one_side_says_why(sides: Sides) -> None:
@@ -198,7 +275,7 @@ def test_a_cell_that_failed_on_one_side_says_why(sides: Sides) -> None:
     conclude_run(new)
     first = compared((base, new)).pairs[0]
     assert (first.finding, first.why, first.ratio) == (Finding.ONE_SIDED, "new: ERROR, no answer", None)
-    assert first.base.median == 10.5
+    assert first.base.median == pytest.approx(10.05)
 
 
 def test_what_was_interrupted_is_an_error_and_keeps_its_figures(sides: Sides) -> None:
@@ -206,7 +283,7 @@ def test_what_was_interrupted_is_an_error_and_keeps_its_figures(sides: Sides) ->
     base.ended_early = new.ended_early = "SIGINT"
     found = compared((base, new))
     assert (found.outcome, found.reason) == (Outcome.ERROR, "ended early: SIGINT")
-    assert found.pairs[0].new.median == 21
+    assert found.pairs[0].new.median == pytest.approx(20.1)
 
 
 def test_what_was_interrupted_hides_no_broken_promise(sides: Sides) -> None:

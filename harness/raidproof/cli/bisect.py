@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from raidproof.cli.options import RESULTS, Results, Seed, Select, with_platform
+from raidproof.cli.options import RESULTS, Json, Results, Seed, Select, with_platform
+from raidproof.cli.output import emit
 from raidproof.core.errors import RequestError, Status, nearest
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def bisect(
     ] = False,
     seed: Seed = None,
     results: Results = RESULTS,
+    json: Json = False,
 ) -> None:
     """Find the first bad commit, package version or value of an axis.
 
@@ -140,7 +141,7 @@ def bisect(
             print(f"{show}: {shown.answer}: {shown.reason} (output in {store.path})")  # noqa: T201
             raise typer.Exit(SHOWN_STATUS.get(shown.answer.name, Status.INCONCLUSIVE))
         bisection.run()
-    show_bisection(record, Console(), str(store.path / RECORD))
+    emit(record, json, lambda console: show_bisection(record, console, str(store.path / RECORD)))
     raise typer.Exit(Status.PASS if len(record.first_bad) == 1 else Status.INCONCLUSIVE)
 
 

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from raidproof.cli.options import RESULTS, Results, StoredRun
+from raidproof.cli.options import RESULTS, Json, Results, StoredRun
+from raidproof.cli.output import emit, say
 from raidproof.core.errors import RequestError, Status
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def explore(
         bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
     ] = False,
     results: Results = RESULTS,
+    json: Json = False,
 ) -> None:
     """Check crash states of a recorded crash test.
 
@@ -90,7 +91,7 @@ def explore(
     with progress("preparing kernel and image"):
         prepare(source.topology)
         if state is not None:
-            raise typer.Exit(Status[show_state(source, state, keep=keep).name])
+            raise typer.Exit(Status[show_state(source, state, keep=keep, as_json=json).name])
         from raidproof.crash.exploration import Budget  # noqa: PLC0415
         from raidproof.run.exploration import Options, explore_cycle  # noqa: PLC0415
 
@@ -100,15 +101,25 @@ def explore(
         record, page = explore_cycle(source, options)
     from raidproof.report.exploration import show_exploration  # noqa: PLC0415
 
-    show_exploration(record, Console(), page)
+    emit(record, json, lambda console: show_exploration(record, console, page))
     raise typer.Exit(Status[record.outcome.name])
 
 
-def show_state(source: "Source", name: str, *, keep: bool) -> "Outcome":
+def show_state(source: "Source", name: str, *, keep: bool, as_json: bool) -> "Outcome":
     """Check one crash state again, print the result and commands for its inspection, and return the outcome."""
+    from raidproof.record.exploration import StateRecord  # noqa: PLC0415
     from raidproof.run.exploration import find, replay  # noqa: PLC0415
 
     shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)
-    for line in shown.lines:
-        print(line)  # noqa: T201
-    return shown.judgements[0].outcome
+    judged = shown.judgements[0]
+    record = StateRecord(
+        run=source.run.run,
+        cycle=source.cycle.name,
+        state=name,
+        outcome=judged.outcome,
+        reason=judged.reason,
+        blame=judged.blame,
+        examples=list(judged.examples),
+    )
+    emit(record, as_json, lambda console: say(console, shown.lines))
+    return judged.outcome

@@ -4,26 +4,39 @@ import configparser
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
 
 from raidproof import __version__
 from raidproof.cli import bisect as cli_bisect
+from raidproof.cli import compare as cli_compare
+from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
+from raidproof.cli import findings as cli_findings
+from raidproof.cli import history as cli_history
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import kernel as cli_kernel
 from raidproof.cli import package as cli_package
+from raidproof.cli import schema as cli_schema
+from raidproof.cli import store as cli_store
+from raidproof.cli import summary as cli_summary
+from raidproof.cli import version as cli_version
+from raidproof.cli.completion import register_shells, show_completion
+from raidproof.cli.config import split, use_defaults
 from raidproof.cli.options import (
     RESULTS,
     Base,
     DryRun,
     Image,
+    Json,
     Keep,
     Kernel,
+    Margin,
     Modules,
     New,
     Package,
@@ -35,6 +48,7 @@ from raidproof.cli.options import (
     StoredRun,
     with_platform,
 )
+from raidproof.cli.output import emit, say, screen
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -48,14 +62,36 @@ from raidproof.core.errors import (
 from raidproof.core.waiting import interrupted, unwind_on_signals
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from raidproof.core.topology import Platform
     from raidproof.plan.cell import Matrix
     from raidproof.plan.plan import Plan
 
 HOME = Path(__file__).resolve().parents[3]
 """The folder of the clone, if raidproof runs from a clone."""
+ORDER = (
+    *("demo", "run", "ab", "explore"),
+    *("ls", "show", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
+    *("bisect", "bisect-run", "findings"),
+    *("doctor", "kernel", "package", "box", "hosts", "shell", "gc"),
+    *("schema", "config", "version"),
+    *("scenarios", "test"),
+)
+"""The order of the commands in the help: by purpose, as in the launcher's."""
+
+
+class InOrder(TyperGroup):
+    """The group of all commands, in the order of `ORDER`."""
+
+    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
+        """Return the names of the commands."""
+        return sorted(self.commands, key=ORDER.index)
+
+
 app = typer.Typer(
     name="raidproof",
+    cls=InOrder,
     help="Build an NFS server on Linux RAID, measure it, cut its power, and check every promise.",
     epilog="Exit status: 0 PASS, 1 FAIL, 2 bad request, 3 ERROR of the rig, 4 INVALID, 5 INCONCLUSIVE, "
     "6 requirement missing, 130 interrupted.",
@@ -101,13 +137,23 @@ def export_log(
     print(f"{chosen.name}, {disk}: {entries:,} entries in {file}")  # noqa: T201
 
 
+app.add_typer(cli_findings.app)
 app.add_typer(cli_hosts.app)
 app.add_typer(cli_kernel.app)
 app.add_typer(cli_package.app)
+app.add_typer(cli_compare.baselines)
+app.command()(cli_compare.compare)
+app.command()(cli_history.history)
 app.command()(cli_explore.explore)
 app.command()(cli_bisect.bisect)
 app.command("bisect-run")(cli_bisect.bisect_run)
 app.command()(export_log)
+for stored_runs in (cli_store.ls, cli_store.show, cli_store.rm, cli_store.export):
+    app.command()(stored_runs)
+app.command()(cli_schema.schema)
+app.command()(cli_version.version)
+app.command()(cli_config.config)
+app.command()(cli_summary.summary)
 
 
 def show_version(asked: bool) -> None:
@@ -119,12 +165,28 @@ def show_version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    asked: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=show_version)
     ] = False,
+    completion: Annotated[
+        str | None,
+        typer.Option(
+            "--show-completion",
+            metavar="SHELL",
+            help="Print the completion script of bash, zsh or fish.",
+            is_eager=True,
+            callback=show_completion,
+        ),
+    ] = None,
 ) -> None:
-    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too."""
+    """Define the options of every command; `main` reads --debug, which then covers errors of the command line too.
+
+    Raises:
+        RequestError: a file of defaults is invalid.
+    """
+    use_defaults(asked)
 
 
 @app.command("test")
@@ -160,6 +222,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     results: Results = RESULTS,
     keep: Keep = False,
+    json: Json = False,
 ) -> None:
     """Cut the power under a sync export and an async export.
 
@@ -169,7 +232,7 @@ def demo(
     from raidproof.run.demo import run_demo  # noqa: PLC0415
 
     record, report = run_demo(results, platform=platform_asked(asked), seed=seed, keep=keep)
-    show(record, Console(), report)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -183,24 +246,34 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run of this plan.")] = False,
     seed: Seed = None,
     repeats: Repeats = None,
+    against: cli_compare.Against = None,
+    known: cli_compare.Known = None,
     results: Results = RESULTS,
     keep: Keep = False,
+    json: Json = False,
 ) -> None:
     """Measure every configuration of a plan.
 
     The report names the bottleneck of each configuration, and ranks those with a sync export that lost no data.
     """
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json))
     platform = platform_asked(asked, matrix.plan)
+    from raidproof.record.known import load_known  # noqa: PLC0415
+
+    base, expected = cli_compare.base_of(against, results), load_known(known)
     if dry_run:
+        from raidproof.plan.dry_run import dry_run as described  # noqa: PLC0415
+
+        emit(described(matrix, platform), json)
         return
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
 
     stored = newest_of(matrix.plan.name, results) if resume else None
-    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep)
-    show(record, Console(), report)
-    raise typer.Exit(Status[record.outcome.name])
+    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
+    emit(record, json, lambda console: show(record, console, report))
+    outcome = cli_compare.show_against(base, record, results, expected, screen(json)) if base else record.outcome
+    raise typer.Exit(Status[outcome.name])
 
 
 @app.command("ab")
@@ -214,16 +287,31 @@ def compare_sides(
     dry_run: DryRun = False,
     seed: Seed = None,
     repeats: Repeats = None,
+    known: cli_compare.Known = None,
+    margin: Margin = 3.0,
+    until_decided: Annotated[
+        bool, typer.Option("--until-decided", help="Add repetitions of undecided cells, up to --max-repeats.")
+    ] = False,
+    max_repeats: Annotated[
+        int, typer.Option(help="Greatest number of repetitions of each side with --until-decided.", min=2, max=1000)
+    ] = 30,
+    minutes: Annotated[
+        float | None, typer.Option(help="With --until-decided: add no repetition after this time.", min=0)
+    ] = None,
     results: Results = RESULTS,
+    json: Json = False,
 ) -> None:
     """Compare two kernels, images or packages by a plan.
 
-    The command measures the cells of the plan alternately on the two sides.
+    The command measures the cells of the plan alternately on the two sides. Exit status 1: a cell is slower on new, or
+    new breaks a promise. Exit status 5: a cell is undecided.
     """
-    from raidproof.run.comparison import announce, run_ab, side_of  # noqa: PLC0415
+    from raidproof.run.comparison import Effort, announce, run_ab, side_of, with_enough_repeats  # noqa: PLC0415
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
-    matrix = matrix_asked(plan, select, seed=seed, repeats=repeats)
+    effort = Effort(margin / 100, max_repeats if until_decided else None, minutes)
+    enough = partial(with_enough_repeats, most=effort.most_repeats)
+    matrix = matrix_asked(asked, plan, select, screen(json), ready=enough)
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -233,14 +321,19 @@ def compare_sides(
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)
-    for line in announce(matrix, *sides):
-        Console().print(line, markup=False, highlight=False, soft_wrap=True)
+    say(screen(json), announce(matrix, *sides, effort, results))
+    from raidproof.record.known import load_known  # noqa: PLC0415
+
+    expected = load_known(known)
     if dry_run:
+        from raidproof.plan.dry_run import dry_run_of_sides  # noqa: PLC0415
+
+        emit(dry_run_of_sides(matrix, *sides), json)
         return
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
-    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1])
-    show_comparison(comparison, Console(), page)
+    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], effort=effort, known=expected)
+    emit(comparison, json, lambda console: show_comparison(comparison, console, page))
     raise typer.Exit(Status[comparison.outcome.name])
 
 
@@ -265,10 +358,7 @@ def make_box(kernel: Kernel = None, modules: Modules = None, image: Image = None
 
 
 @app.command()
-def judge(
-    run: StoredRun,
-    results: Results = RESULTS,
-) -> None:
+def judge(run: StoredRun, results: Results = RESULTS, json: Json = False) -> None:
     """Compute the verdicts of a stored run again, without machines."""
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
@@ -278,7 +368,8 @@ def judge(
     store = RunStore.find(run, results)
     record = store.load()
     judge_run(record, store.path)
-    show(record, Console(), write_report(record, store))
+    report = write_report(record, store)
+    emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 
 
@@ -324,26 +415,40 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         raise typer.Exit(Status.REQUIREMENT_MISSING)
 
 
-def matrix_asked(path: Path, select: str | None, **changes: int | None) -> "Matrix":
-    """Return the selected cells of a plan, and print their description.
+def matrix_asked(
+    asked: typer.Context,
+    path: Path,
+    select: str | None,
+    console: "Console",
+    *,
+    ready: "Callable[[Matrix], Matrix] | None" = None,
+) -> "Matrix":
+    """Return the selected cells of a plan, and print their description on a console.
 
-    ``changes`` replace values of the plan's table ``run``, for example its seed.
+    The options ``seed`` and ``repeats`` replace values of the plan's table ``run``; a file's defaults do not.
+    ``ready`` changes the selected cells before.
     """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
     from raidproof.plan.plan import load_plan  # noqa: PLC0415
 
-    given = {name: value for name, value in changes.items() if value is not None}
-    matrix = matrix_of(load_plan(path, given)).select(select)
-    Console().print(describe(matrix))
+    given, defaults = (
+        {name: options[name] for name in ("seed", "repeats") if options.get(name) is not None}
+        for options in split(asked)
+    )
+    matrix = matrix_of(load_plan(path, given, defaults)).select(select)
+    if ready is not None:
+        matrix = ready(matrix)
+    console.print(describe(matrix))
     return matrix
 
 
 def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platform":
-    """Return the provider and the software that a command's options and its plan request."""
+    """Return the provider and the software that a command's options, its plan and the files of defaults request."""
     from raidproof.run.platform import platform_for  # noqa: PLC0415
 
-    return platform_for(asked.params, plan.run if plan else None)
+    given, defaults = split(asked)
+    return platform_for(given, plan.run if plan else None, defaults)
 
 
 def require_clone() -> None:
@@ -379,8 +484,9 @@ def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[s
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments, with the folder ``scenarios`` added unless an argument names a path in it."""
-    named = any(not argument.startswith("-") and "scenarios" in argument for argument in arguments)
+    """Return pytest's arguments, with ``scenarios`` added unless an argument names a path there or in ``findings``."""
+    tests = ("scenarios", "findings")
+    named = any(not argument.startswith("-") and any(one in argument for one in tests) for argument in arguments)
     return [*arguments] if named else ["scenarios", *arguments]
 
 
@@ -430,6 +536,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in ours
     words = [word for word in ours if word != "--debug"] + words[len(ours) :]
     unwind_on_signals()
+    register_shells()
     try:
         # In standalone mode, typer would print an error of the command line in ten lines.
         status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS

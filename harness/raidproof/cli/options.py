@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from raidproof.run.plan_runner import OPTIONS
+from raidproof.cli.completion import stored_runs
+from raidproof.run.options import OPTIONS
 
 RESULTS = Path("results")
 """Default directory of stored runs."""
@@ -30,15 +31,27 @@ PLATFORM = {
 }
 """Options of every command that starts machines; ``platform_asked`` reads them."""
 PlanFile = Annotated[Path, typer.Argument(help="a plan file, for example scenarios/plans/tiny.toml")]
-StoredRun = Annotated[str, typer.Argument(help="name or directory of a stored run")]
+StoredRun = Annotated[
+    str, typer.Argument(help="name or directory of a stored run; latest, or latest:PLAN", autocompletion=stored_runs)
+]
 Select = Annotated[
     str | None, typer.Option("-k", help="Select cells by an expression, for example 'level=5 and not wsize=8KiB'.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Describe the run, and do not start it.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the order of the cells and of all random choices.")]
 Repeats = Annotated[int | None, typer.Option(help="Repetitions of each cell.")]
+Margin = Annotated[
+    float,
+    typer.Option(
+        metavar="PERCENT", help="A cell whose ratio is surely within this margin is the same.", min=0, max=50
+    ),
+]
 Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on standard output, and all text on standard error.")
+]
+"""`raidproof.cli.output.emit` prints the result of a command with this option."""
 Base = Annotated[
     list[str] | None,
     typer.Option(

@@ -23,6 +23,15 @@ _step = ""
 """Message of the current step."""
 
 
+def redrawn() -> bool:
+    """Return whether messages replace each other on the screen: on a terminal that is not the log of a CI job.
+
+    A log keeps each movement of the cursor; FORCE_COLOR, which requests colors in a log, does not make it a terminal.
+    """
+    on_terminal = console.is_terminal and console.file.isatty() and not console.is_dumb_terminal
+    return on_terminal and os.environ.get("CI", "").lower() in {"", "0", "false"}
+
+
 @contextmanager
 def shown_on(stream: TextIO, width: int) -> Iterator[None]:
     """Print all messages as plain lines to a stream during the ``with`` block; a line has ``width`` characters."""
@@ -62,7 +71,7 @@ def step(message: str) -> None:
     logger.info(message)
     if _status is not None:
         _status.update(message)
-    elif not console.is_terminal:
+    elif not redrawn():
         console.print(message, markup=False)
 
 
@@ -71,7 +80,7 @@ def aside(message: str) -> None:
     logger.info(message)
     if _status is not None:
         _status.update(f"{_step}; {message}")
-    elif not console.is_terminal:
+    elif not redrawn():
         console.print(message, markup=False)
 
 
@@ -82,7 +91,7 @@ tell_long_waits(aside)
 def progress(message: str) -> Iterator[None]:
     """On a terminal, show a spinner with the current step during the ``with`` block; elsewhere, print the message."""
     global _status, _step  # noqa: PLW0603  there is one terminal
-    if _status is not None or not console.is_terminal:
+    if _status is not None or not redrawn():
         step(message)
         yield
         return

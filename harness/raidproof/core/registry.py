@@ -91,6 +91,11 @@ class Registry(Generic[T]):
             raise
 
 
+def is_built_in(kind: type) -> bool:
+    """Return whether a kind is raidproof's own, and not of another distribution."""
+    return kind.__module__.startswith("raidproof.")
+
+
 def _load(point: EntryPoint) -> None:
     try:
         point.load()

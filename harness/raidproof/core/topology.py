@@ -35,9 +35,11 @@ class SoftwareSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kernel: str | None = None
-    """A name such as ``debian/trixie`` or ``debian/trixie/rt``, or the path of a linux-image .deb or a bzImage."""
+    """A name such as ``debian/trixie`` or ``debian/trixie/rt``, or a path: a linux-image .deb, a bzImage, a binary of
+    User-mode Linux, or a folder that `kernel build` made."""
     modules: str | None = None
-    """Folder with the modules of a bzImage; for provider ``uml``, with modules that replace those of the kernel."""
+    """Folder with the modules of a bzImage or of a binary of User-mode Linux; for another kernel of provider ``uml``,
+    with modules that replace those of the kernel."""
     image: str | None = None
     """The name of an image recipe, for example ``debian/trixie``, or the folder of a recipe."""
     packages: tuple[str, ...] = ()

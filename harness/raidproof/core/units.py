@@ -2,9 +2,9 @@
 
 import re
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ByteSize, TypeAdapter
+from pydantic import BeforeValidator, ByteSize, TypeAdapter, WithJsonSchema
 
 from raidproof.core.errors import RequestError
 
@@ -33,7 +33,16 @@ def format_size(size_bytes: int) -> str:
     return _in_largest_unit(size_bytes, {"GiB": GIB, "MiB": MIB, "KiB": KIB, "B": 1})
 
 
-Size = Annotated[int, BeforeValidator(parse_size)]
+def _schema(letters: str, example: str) -> dict[str, Any]:
+    pattern = rf"^\s*[0-9.]+\s*[{letters}]*\s*$"
+    return {"type": ["integer", "string"], "minimum": 0, "pattern": pattern, "examples": [example]}
+
+
+SIZE_SCHEMA = _schema("A-Za-z", "64KiB")
+RATE_SCHEMA = _schema("A-Za-z/", "1Gbit")
+DURATION_SCHEMA = _schema("A-Za-z\N{MICRO SIGN}\N{GREEK SMALL LETTER MU}", "100us")
+"""JSON Schemas of the texts and numbers that `parse_size`, `parse_rate` and `parse_duration` accept."""
+Size = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(SIZE_SCHEMA, mode="validation")]
 """Type of a pydantic field in bytes, which also accepts text such as ``"64KiB"``."""
 
 
@@ -93,7 +102,7 @@ def format_rate(bits_per_s: int) -> str:
     return _in_largest_unit(bits_per_s, {"Gbit": 10**9, "Mbit": 10**6, "kbit": 10**3, "bit": 1})
 
 
-Rate = Annotated[int, BeforeValidator(parse_rate)]
+Rate = Annotated[int, BeforeValidator(parse_rate), WithJsonSchema(RATE_SCHEMA, mode="validation")]
 """Type of a pydantic field in bits per second, which also accepts text such as ``"1Gbit"``."""
 
 
@@ -111,5 +120,5 @@ def format_duration(nanoseconds: int) -> str:
     return _in_largest_unit(nanoseconds, {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1})
 
 
-Duration = Annotated[int, BeforeValidator(parse_duration)]
+Duration = Annotated[int, BeforeValidator(parse_duration), WithJsonSchema(DURATION_SCHEMA, mode="validation")]
 """Type of a pydantic field in nanoseconds, which also accepts text such as ``"100us"``."""

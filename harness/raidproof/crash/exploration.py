@@ -182,8 +182,11 @@ class Journal:
             data = data[os.write(self._file.fileno(), data) :]
 
     def close(self) -> None:
-        """Close the journal and release its lock."""
-        self._file.close()
+        """Make the journal durable, close it and release its lock."""
+        try:
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
 
 
 def read(path: Path) -> tuple[Begun | None, list[Line], int]:

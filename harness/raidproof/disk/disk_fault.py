@@ -32,6 +32,8 @@ class DiskFaultKind(Enum):
     """Each flush leaves the newest requests in the volatile cache, until the next flush makes them durable."""
     OVERWRITES_UNFLUSHED = "overwrites-unflushed"
     """Each flush leaves requests that overwrite durable data in the volatile cache."""
+    FLUSH_ERRORS = "flush-errors"
+    """Every flush and FUA write ends with EIO, and makes no data durable."""
 
 
 PARTIAL = frozenset({DiskFaultKind.NEWEST_UNFLUSHED, DiskFaultKind.OVERWRITES_UNFLUSHED})
@@ -94,6 +96,11 @@ def drop_flushes(count: int | None = None) -> DiskFault:
 def slow_flushes(ms: int) -> DiskFault:
     """Return the disk fault with which every flush takes ``ms`` milliseconds longer; other drives are unaffected."""
     return DiskFault(DiskFaultKind.SLOW_FLUSHES, ms=ms)
+
+
+def flush_errors() -> DiskFault:
+    """Return the disk fault with which every flush ends with EIO; reads and writes without FUA work."""
+    return DiskFault(DiskFaultKind.FLUSH_ERRORS)
 
 
 def early_flushes(us: int) -> DiskFault:
@@ -202,7 +209,9 @@ class DiskFaults:
     @property
     def errors(self) -> int:
         """Number of requests that a disk fault has ended with EIO."""
-        return self.struck[DiskFaultKind.FAILED] + self.struck[DiskFaultKind.BAD_SECTORS]
+        return sum(
+            self.struck[kind] for kind in (DiskFaultKind.FAILED, DiskFaultKind.BAD_SECTORS, DiskFaultKind.FLUSH_ERRORS)
+        )
 
     def delay_ms(self, *, flush: bool = False) -> int:
         """Return the additional duration of a request in ms; ``flush``: the request is a flush."""
@@ -260,9 +269,12 @@ class DiskFaults:
         """Return whether a disk fault drops a flush or the FUA of a write.
 
         Raises:
-            DriveError: the drive has failed.
+            DriveError: the drive has failed, or its flushes fail.
         """
         self._raise_if_failed()
+        if self._of(DiskFaultKind.FLUSH_ERRORS):
+            self.struck[DiskFaultKind.FLUSH_ERRORS] += 1
+            raise DriveError(f"{self._serial}: a flush failed")
         for one in self._of(DiskFaultKind.DROP_FLUSHES):
             if one.count_request():
                 self.struck[DiskFaultKind.DROP_FLUSHES] += 1

@@ -17,7 +17,7 @@ from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.hardware import ControllerSpec, Hardware
 from raidproof.disk.writelog import CHANGES, Flag, Kind, LogError, LogWriter, MemberInfo, Record, WriteLog
 
-_OF_FLUSHES = PARTIAL | {DiskFaultKind.DROP_FLUSHES, DiskFaultKind.EARLY_FLUSHES}
+_OF_FLUSHES = PARTIAL | {DiskFaultKind.DROP_FLUSHES, DiskFaultKind.EARLY_FLUSHES, DiskFaultKind.FLUSH_ERRORS}
 
 
 def set_disk_fault(engine: "Engine", serial: str, disk_fault: DiskFault) -> None:

@@ -19,8 +19,6 @@ RANDOM_SOURCE = (
 _MEAN_DISTANCE = 1 / 3
 """Mean distance between two random tracks as a fraction of the stroke: the distance of a data sheet's average seek."""
 COMMIT_SOURCE = "COMMIT and FILE_SYNC: RFC 1813 (3.3.7, 3.3.21), RFC 8881 (18.3, 18.32); each takes one log write"
-LOG_WRITE = 4096
-"""Bytes of the smallest write to a journal or log."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,13 @@ class Member:
     """Name of the disk's controller; None: the disk has no controller."""
     reach: float = 1.0
     """Fraction of the drive's addresses that the disk occupies, from the outer edge on: 1 is the whole drive."""
+    size: int = 0
+    """Bytes of the disk; 0: those of the occupied part of the drive."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the disk."""
+        return self.size or max(1, round(self.profile.capacity * self.reach))
 
 
 @dataclass(frozen=True)
@@ -182,38 +187,6 @@ def flush_ms(profile: Profile) -> float:
         return profile.command_overhead_us / 1e3
     flash = profile.flash.flush_us if profile.flash is not None and profile.flash.flush_us else 0.0
     return (flash + profile.command_overhead_us) / 1e3
-
-
-def server_commit_s(hardware: Hardware, spec: ArraySpec, size: int, *, external_log: Member | None = None) -> float:
-    """Return the seconds in which a server makes ``size`` new bytes durable: data write, journal write, flush.
-
-    Data and journal writes are random accesses, because the heads move between them. The data time includes the reads
-    before a small write to parity. A write to a log on a separate disk takes half a revolution and no seek. A write to
-    a non-volatile cache takes only the command overhead.
-    """
-    members = hardware.of(spec.members)
-    data = _write_ms(hardware, members, spec, size)
-    if external_log is None:
-        return (data + _write_ms(hardware, members, spec, LOG_WRITE) + _flush_ms(hardware, members)) / 1e3
-    log = _one_ms(hardware, external_log, LOG_WRITE, span=0.0)
-    return (data + log + _flush_ms(hardware, [*members, external_log])) / 1e3
-
-
-def _write_ms(hardware: Hardware, members: Sequence[Member], spec: ArraySpec, size: int) -> float:
-    work = spec.raid.writes(size, spec.chunk_size)
-    phases = 2 if work.modifies else 1
-    return phases * max(_one_ms(hardware, member, work.size, span=member.reach) for member in members)
-
-
-def _one_ms(hardware: Hardware, member: Member, size: int, *, span: float) -> float:
-    profile = member.profile
-    if hardware.keeps_writes(member):
-        return profile.command_overhead_us / 1e3 + size / 1e3 / (profile.interface_mb_s or inf)
-    return random_ms(profile, size, write=True, span=span)
-
-
-def _flush_ms(hardware: Hardware, members: Sequence[Member]) -> float:
-    return max(0.0 if hardware.keeps_writes(member) else flush_ms(member.profile) for member in members)
 
 
 @dataclass(frozen=True)

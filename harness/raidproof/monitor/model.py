@@ -9,8 +9,9 @@ from raidproof.monitor.disk_model import (
     SMALL_WRITE_SOURCE,
     Hardware,
     disks,
-    server_commit_s,
 )
+from raidproof.monitor.sync_model import STRIPE_CACHE, SyncWrites, assumed_placement, room_of, sync_seconds
+from raidproof.storage.filesystem import Placement
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import StackSpec
@@ -33,7 +34,8 @@ _FORMULAS = {
     CONTROLLER: "limit of the busiest controller / its share of the traffic to the members",
     NETWORK: "link rate x payload / frame size; link rate: the server's, or the sum of the clients' if that is less",
     TRIPS: "greatest number of outstanding bytes / round-trip time",
-    SYNC: "streams x bytes between two syncs / (round trip + transfer + data write + journal write + flush)",
+    SYNC: "streams x bytes between two syncs / (round trip + transfer + mean time of reads for parity, data write, "
+    "log write and flush at the places of file and log)",
 }
 _SOURCES = {
     DISKS: f"{RANDOM_SOURCE}; {SMALL_WRITE_SOURCE}",
@@ -50,7 +52,8 @@ _LIKELY = {
     CONTROLLER: "the controller carries more traffic than the formula counts, or smaller commands",
     NETWORK: "the link is not full: packet loss, a small TCP window, or a CPU that is too slow",
     TRIPS: "fewer requests are outstanding than the client may send, or they are smaller than rsize and wsize",
-    SYNC: "each sync takes more than one data write and one log write: parity reads before it, or several flushes",
+    SYNC: "each sync takes more accesses than the formula counts: blocks that are allocated, write-back of metadata, "
+    "or another process that syncs; or the accesses do not follow each other at once, as on a slow CPU",
 }
 
 
@@ -113,7 +116,20 @@ class Expected:
     """The publication of the formula, as text."""
 
 
-def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected | None:
+@dataclass(frozen=True)
+class Found:
+    """What was read back from the server, and affects how long a synchronous write takes."""
+
+    placement: Placement | None = None
+    """The places of files and log; None: as in a new file system."""
+    flush_first: bool = False
+    """Whether md waits for a flush before it writes the data of the same request: `raidproof.storage.array.md`."""
+
+
+NOTHING_FOUND = Found()
+
+
+def expected(hardware: Hardware, stack: StackSpec, access: Access, found: Found = NOTHING_FOUND) -> Expected | None:
     """Return the expected throughput of an access pattern on a stack; None if no term of the model limits it.
 
     For example, no term limits a local workload on disks without mechanics and without controllers. Reads and writes
@@ -122,9 +138,9 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access) -> Expected |
     """
     sides: list[tuple[float, dict[str, float]]] = []
     if access.read_share:
-        sides.append((access.read_share, _terms(hardware, stack, access, write=False)))
+        sides.append((access.read_share, _terms(hardware, stack, access, found, write=False)))
     if access.read_share < 1:
-        sides.append((1 - access.read_share, _terms(hardware, stack, access, write=True)))
+        sides.append((1 - access.read_share, _terms(hardware, stack, access, found, write=True)))
     terms: dict[str, float] = {}
     for name in _FORMULAS:
         needed = sum(share / side[name] for share, side in sides if name in side)
@@ -160,28 +176,44 @@ def seen_by_server(stack: StackSpec, access: Access, *, write: bool) -> Access:
     return replace(access, sync_every=kept, direct=direct, size=min(access.size, transfer))
 
 
-def _terms(hardware: Hardware, stack: StackSpec, access: Access, *, write: bool) -> dict[str, float]:
+def _terms(hardware: Hardware, stack: StackSpec, access: Access, found: Found, *, write: bool) -> dict[str, float]:
     served = seen_by_server(stack, access, write=write)
     if not write:
         served = replace(served, sync_every=None)
     below = disks(hardware, stack.array, served, served.size, write=write)
     members = hardware.of(stack.array.members)
-    found = {
+    terms = {
         DISKS: below.mb_s,
         CONTROLLER: hardware.controller_cap(members, below.traffic, below.commands),
     }
     if access.remote:
         server = stack.link if stack.server_link is None else stack.server_link
-        found[NETWORK] = wire_mb_s(stack.link, server, access, transfer_size(stack.mount, write=write))
-        found[TRIPS] = round_trips_mb_s(stack.link, server, access, stack.mount, write=write)
+        terms[NETWORK] = wire_mb_s(stack.link, server, access, transfer_size(stack.mount, write=write))
+        terms[TRIPS] = round_trips_mb_s(stack.link, server, access, stack.mount, write=write)
     if write and served.sync_every is not None:
-        found[SYNC] = _sync_mb_s(hardware, stack, access, served.sync_every)
-    return {name: rate for name, rate in found.items() if rate != inf}
+        terms[SYNC] = _sync_mb_s(hardware, stack, access, served, found, below.mb_s)
+    return {name: rate for name, rate in terms.items() if rate != inf}
 
 
-def _sync_mb_s(hardware: Hardware, stack: StackSpec, access: Access, every: int) -> float:
-    log = hardware.members[stack.filesystem.log] if stack.filesystem.log else None
-    seconds = server_commit_s(hardware, stack.array, every, external_log=log)
+def _sync_mb_s(
+    hardware: Hardware, stack: StackSpec, access: Access, served: Access, found: Found, without_sync_mb_s: float
+) -> float:
+    every = served.sync_every or served.size
+    filesystem, room = stack.filesystem, room_of(hardware, stack.array)
+    placement = assumed_placement(filesystem, stack.array, room, served)
+    if found.placement is not None:
+        placement = found.placement.completed(placement)
+    walk = SyncWrites(
+        hardware=hardware,
+        spec=stack.array,
+        placement=placement,
+        access=replace(served, size=min(access.size, every)),
+        every=every,
+        external_log=hardware.members[filesystem.log] if filesystem.log else None,
+        flush_first=found.flush_first,
+        stripe_cache=stack.tuning.stripe_cache_size or STRIPE_CACHE,
+    )
+    seconds = sync_seconds(walk, without_sync_mb_s)
     if access.remote:
         server = stack.link if stack.server_link is None else stack.server_link
         transfer = transfer_size(stack.mount, write=True)

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from pydantic import BeforeValidator
 
 from raidproof.core.errors import RequestError, RigError, nearest
+from raidproof.core.registry import is_built_in
 from raidproof.core.units import format_duration, format_rate, parse_duration, parse_rate, parse_size
 from raidproof.plan.table import (
     Value,
@@ -109,7 +110,12 @@ ON_SYNC = Where(
 )
 
 
-def _read_level(value: Any) -> str:
+def read_raid_level(value: Any) -> str:
+    """Return the name of a RAID level, written as ``5`` or ``"raid5"``.
+
+    Raises:
+        RequestError: no level has this name.
+    """
     return read_level(read_text(value))
 
 
@@ -125,7 +131,12 @@ def _seconds(name: str, field: str, text: str) -> Axis:
     return Axis(name, field, text, read_whole_seconds, write_seconds)
 
 
-def _read_rate(value: Any) -> int:
+def read_rate(value: Any) -> int:
+    """Return a rate in bits per second, written as ``"1Gbit"``.
+
+    Raises:
+        RequestError: the value is not a rate.
+    """
     return parse_rate(read_text(value))
 
 
@@ -133,7 +144,12 @@ def _write_rate(value: Value) -> str:
     return format_rate(int(value))
 
 
-def _read_duration(value: Any) -> int:
+def read_duration(value: Any) -> int:
+    """Return a duration in nanoseconds, written as ``"100us"``.
+
+    Raises:
+        RequestError: the value is not a duration.
+    """
     return parse_duration(read_text(value))
 
 
@@ -270,27 +286,34 @@ _ABOVE = (
         "tuning.client_dirty_background_bytes",
         "bytes of dirty pages on a client from which the kernel writes back (vm.dirty_background_bytes)",
     ),
-    Axis("rate", "link.rate", "rate of each machine's network link", _read_rate, _write_rate),
-    Axis("delay", "link.delay", "delay of each packet that a machine sends", _read_duration, _write_duration),
-    Axis("jitter", "link.jitter", "random variation of the packet delay", _read_duration, _write_duration),
+    Axis("rate", "link.rate", "rate of each machine's network link", read_rate, _write_rate),
+    Axis("delay", "link.delay", "delay of each packet that a machine sends", read_duration, _write_duration),
+    Axis("jitter", "link.jitter", "random variation of the packet delay", read_duration, _write_duration),
     _number("clients", "", "number of clients that run the workload at the same time; default: all"),
 )
 
 
-def axes() -> dict[str, Axis]:
+def axes(*, built_in: bool = False) -> dict[str, Axis]:
     """Return all axes by name, the lowest layer first, including the axes of single file systems.
+
+    ``built_in``: without the levels, file systems and servers of other distributions.
 
     Raises:
         RigError: an axis of a file system has the name of another axis.
     """
-    return _axes(tuple(level_names()), tuple(FILESYSTEMS.items()), tuple(SERVERS))
+    levels, kinds, servers = (
+        [(name, kind) for name, kind in registry.items() if not built_in or is_built_in(kind)]
+        for registry in (LEVELS, FILESYSTEMS, SERVERS)
+    )
+    named = [name for name in level_names() if name in dict(levels)]
+    return _axes(tuple(named), tuple(kinds), tuple(name for name, _ in servers))
 
 
 @cache
 def _axes(
     levels: tuple[str, ...], kinds: tuple[tuple[str, type[FilesystemSpec]], ...], servers: tuple[str, ...]
 ) -> dict[str, Axis]:
-    level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", _read_level)
+    level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", read_raid_level)
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", f"type of the file system: {' or '.join(words)}", word_of(*words))
     common = {axis.name: axis for axis in (level, *_ARRAY, kind, *_FILESYSTEM)}

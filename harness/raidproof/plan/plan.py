@@ -226,8 +226,8 @@ def read_plan(document: Mapping[str, Any], *, source: str, name: str = "plan") -
         raise RequestError(f"{source}: {reasons(error)}") from error
 
 
-def load_plan(path: Path, changes: Mapping[str, Any] | None = None) -> Plan:
-    """Read a plan from a TOML file; ``changes`` override values of its table ``[run]``.
+def load_plan(path: Path, changes: Mapping[str, Any] | None = None, defaults: Mapping[str, Any] | None = None) -> Plan:
+    """Read a plan from a TOML file; ``changes`` override values of its table ``[run]``, ``defaults`` add missing ones.
 
     Raises:
         RequestError: the file cannot be read, or the plan is invalid.
@@ -238,6 +238,11 @@ def load_plan(path: Path, changes: Mapping[str, Any] | None = None) -> Plan:
         raise RequestError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # not TOML, or not UTF-8
         raise RequestError(f"{path} is not a valid TOML file: {error}") from error
-    if changes and isinstance(run := document.get("run", {}), dict):
-        document["run"] = {**run, **changes}
-    return read_plan(document, source=str(path), name=re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-_") or "plan")
+    if (changes or defaults) and isinstance(run := document.get("run", {}), dict):
+        document["run"] = {**(defaults or {}), **run, **(changes or {})}
+    return read_plan(document, source=str(path), name=default_name(path))
+
+
+def default_name(path: Path) -> str:
+    """Return the name of a plan whose file has this path, if the file does not name the plan."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", path.stem).strip("-_") or "plan"

@@ -2,14 +2,32 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import one_of
-from raidproof.core.units import format_size, parse_duration, parse_rate, parse_size
+from raidproof.core.units import (
+    DURATION_SCHEMA,
+    RATE_SCHEMA,
+    SIZE_SCHEMA,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 Read = TypeVar("Read")
 
@@ -127,9 +145,24 @@ def read_text(value: Any) -> str:
     return str(value)
 
 
-def word_of(*words: str) -> Callable[[Any], str]:
-    """Return a function that accepts only these words; its error names the nearest valid word."""
-    return lambda value: one_of("value", read_text(value), words)
+@dataclass(frozen=True)
+class WordOf:
+    """A function that accepts only these words; its error names the nearest valid word."""
+
+    words: tuple[str, ...]
+
+    def __call__(self, value: Any) -> str:
+        """Return the value as text.
+
+        Raises:
+            RequestError: the value is none of the words.
+        """
+        return one_of("value", read_text(value), self.words)
+
+
+def word_of(*words: str) -> WordOf:
+    """Return a function that accepts only these words."""
+    return WordOf(words)
 
 
 def read_sync(value: Any) -> bool:
@@ -197,9 +230,13 @@ def write_seconds(value: Value) -> str:
     return f"{value}s"
 
 
-Bytes = Annotated[int, reader(read_size), Field(ge=0)]
+SECONDS_SCHEMA = {**DURATION_SCHEMA, "type": ["number", "string"], "examples": ["5s"]}
+"""JSON Schema of the values that `read_seconds` accepts."""
+Bytes = Annotated[int, reader(read_size), Field(ge=0), WithJsonSchema(SIZE_SCHEMA, mode="validation")]
 """A field in bytes that also accepts ``"64KiB"``."""
-Bandwidth = Annotated[float, reader(read_bandwidth)]
+Bandwidth = Annotated[
+    float, reader(read_bandwidth), WithJsonSchema({**RATE_SCHEMA, "type": "string"}, mode="validation")
+]
 """A field in 10^6 bytes per second that accepts ``"300MB/s"``."""
-Seconds = Annotated[float, reader(read_seconds)]
+Seconds = Annotated[float, reader(read_seconds), WithJsonSchema(SECONDS_SCHEMA, mode="validation")]
 """A field in seconds that also accepts ``"2s"``."""

@@ -27,8 +27,8 @@ from raidproof.pytest_plugin.fixtures import (
     measure,
     plans,
 )
-from raidproof.record.outcome import Outcome
-from raidproof.run.plan_runner import OPTIONS
+from raidproof.record.outcome import REASON_OF_CALL, Outcome
+from raidproof.run.options import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
 __all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]
@@ -260,7 +260,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         named = (f"{PROPERTY}{call.when}", outcome.value)
         report.user_properties.append(named)
         # The JUnit XML takes the properties from the report of the teardown, which copies them from the item.
-        item.user_properties.append(named)
+        item.user_properties += [named, (REASON_OF_CALL, str(call.excinfo.value))]
         if outcome is Outcome.SKIP:
             report.outcome = "skipped"
             path, line, _ = item.location

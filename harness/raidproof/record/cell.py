@@ -9,6 +9,8 @@ from raidproof.record.outcome import Outcome
 
 UNSTABLE = 0.2
 """Range of a cell's values divided by their median; above this limit the median is unreliable."""
+DURATIONS = ("_ns", "_us", "_ms", "_seconds")
+"""Endings of the names of values of which a smaller one is faster; ``creates_s`` is a rate per second."""
 
 
 class Strict(BaseModel):
@@ -98,7 +100,14 @@ class CellRecord(Strict):
     why_not: str | None = None
     """Why this cell has no rank; None if it has one."""
     rank: int | None = None
-    """Rank among the cells of the same workload, from 1, the fastest; None without a rank."""
+    """Rank among the cells of the same workload, from 1, the fastest; None without a rank.
+
+    Cells whose difference is not settled share a rank.
+    """
+    tied_with: str | None = None
+    """Name of the next faster cell, if it has the same rank; else None."""
+    parts_at: int | None = None
+    """About how many repetitions of each would part this cell from ``tied_with``; None if not known, or too many."""
     limit: str = "unknown"
     """The resource that limited most repetitions."""
     cause: str = ""
@@ -123,6 +132,11 @@ class CellRecord(Strict):
     def measured(self) -> list[float]:
         """The primary values of all repetitions that have one."""
         return [repeat.value for repeat in self.repeats if repeat.value is not None]
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller value is faster, by the name of the value, which ends with its unit."""
+        return self.unit.endswith(DURATIONS)
 
     @property
     def median(self) -> float | None:

@@ -447,3 +447,19 @@ class ExplorationRecord(Strict):
     def loses(self) -> bool:
         """Whether an acknowledged operation is lost in any crash state, by design or not."""
         return self.loss is not None or self.broken > 0
+
+
+class StateRecord(Strict):
+    """The result of a repeated check of one crash state."""
+
+    schema_version: int = SCHEMA
+    run: str
+    cycle: str
+    """Name of the crash test."""
+    state: str
+    """Name of the crash state."""
+    outcome: Outcome
+    reason: str
+    blame: Blame | None = None
+    examples: list[str] = Field(default_factory=list)
+    """Descriptions of the first missing operations, damaged blocks, and content that no client wrote."""

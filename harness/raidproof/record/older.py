@@ -103,3 +103,27 @@ def _files(files: Mapping[str, Any]) -> dict[str, Any]:
         else:
             new[_FIELDS.get(word, word)] = path
     return new
+
+
+_FINDINGS = {
+    "higher": ("faster", ""),
+    "lower": ("slower", ""),
+    "no difference shown": ("undecided", "the ranges of the repetitions overlap"),
+    "one repetition": ("undecided", "a side has one repetition"),
+}
+"""For each finding of a comparison of schema version 1 that was renamed: the current finding, and the reason for it.
+
+Version 1 compared rates only, of which a greater value is faster.
+"""
+
+
+def with_findings(comparison: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a comparison of schema version 1 in the form of version 2.
+
+    The findings stay those of version 1, which compared ranges; `Method.RANGES` says so.
+    """
+    pairs = []
+    for pair in comparison.get("pairs", ()):
+        finding, why = _FINDINGS.get(pair["finding"], (pair["finding"], pair.get("why", "")))
+        pairs.append({**pair, "finding": finding, "why": why})
+    return {**comparison, "schema_version": 2, "method": "ranges", "pairs": pairs}

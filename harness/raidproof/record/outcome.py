@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.blame import Blame
 
+OUTCOME_OF_CALL, REASON_OF_CALL = "raidproof-call", "raidproof-reason"
+"""Names of the properties of a test case in JUnit XML with the outcome of a scenario, and with the reason for it."""
+
 
 class Outcome(StrEnum):
     """The outcome of a crash test or a run."""

@@ -13,6 +13,7 @@ from raidproof.core.blame import Cause, Culprit, expected_blame
 from raidproof.fault.fault import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Strict
 from raidproof.record.environment import Environment
+from raidproof.record.known import KnownRecord
 from raidproof.record.observation import Files, Observations
 from raidproof.record.older import with_effects, with_observations
 from raidproof.record.outcome import Outcome, Verdict
@@ -299,5 +300,7 @@ class RunRecord(Strict):
     """The plan; None if the run has none."""
     cells: list[CellRecord] = Field(default_factory=list)
     suites: list[SuiteRecord] = Field(default_factory=list)
+    known: KnownRecord | None = None
+    """The known differences that the run was judged with; None without any."""
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"

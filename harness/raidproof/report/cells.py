@@ -1,6 +1,7 @@
 """The report of a plan's cells: rankings, sentences, tables, and published figures beside measured values."""
 
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -75,7 +76,10 @@ def rankings(record: RunRecord) -> list[Ranking]:
     found = []
     for place, (title, cells) in enumerate(zip(titles, groups.values(), strict=True), start=1):
         what, unit = measure(next((cell.unit for cell in cells if cell.unit), ""))
-        ranked = sorted((cell for cell in cells if cell.rank is not None), key=lambda cell: cell.rank or 0)
+        ranked = sorted(
+            (cell for cell in cells if cell.rank is not None),
+            key=lambda cell: (cell.rank or 0, (cell.median or 0.0) * (1 if cell.lower_is_better else -1)),
+        )
         rest = sorted((cell for cell in cells if cell.rank is None), key=lambda cell: -(cell.median or 0.0))
         found.append(Ranking(place, title, what, unit, ranked, rest))
     return found
@@ -214,12 +218,17 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
 
     def remark(cell: CellRecord) -> Cell:
         if cell.rank is not None:
-            return Cell(cell.flag or "")
+            return Cell("; ".join(one for one in (tie(cell), cell.flag) if one))
         return Cell(cell.why_not or "not measured", more=[cell.flag or ""])
+
+    shared = Counter(cell.rank for cell in ranking.ranked)
+
+    def rank(cell: CellRecord) -> str:
+        return count(cell.rank) + ("=" if shared[cell.rank] > 1 else "")
 
     return Table(
         [
-            Field("rank", lambda cell: count(cell.rank), "number", alone="#"),
+            Field("rank", rank, "number", alone="#"),
             Field("cell", name, names_row=True),
             Field("median", lambda cell: number(cell.median), "number", ranking.unit),
             Field("spread", lambda cell: span(cell.spread), "number", ranking.unit),
@@ -231,10 +240,23 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
         ],
         ranking.ranked,
         {"Without a rank": ranking.unranked} if ranking.unranked else {},
+        "Cells whose difference is not settled share a rank, with the sign =. "
         "The number before a name is the cell's number in this report. Median and spread (least to greatest) of n "
         "repetitions. Of expected: the median in percent of the value expected of the hardware. Remark: a caveat "
         "about the value, or the reason why the cell has no rank. The sign - means: not known.",
     )
+
+
+def tie(cell: CellRecord) -> str:
+    """Return a clause on the cell with which a cell shares its rank; empty without one."""
+    if cell.tied_with is None:
+        return ""
+    said = f"not distinguishable from {cell.tied_with}"
+    if len(cell.measured) < 2:
+        return f"{said}: a single repetition settles nothing"
+    if cell.parts_at is None:
+        return f"{said}: no affordable number of repetitions would part them"
+    return f"{said}: about {cell.parts_at:,} repetitions of each would part them"
 
 
 def show_cells(record: RunRecord, console: Console) -> None:
@@ -283,7 +305,8 @@ def explained(cell: CellRecord, width: int) -> str:
     The line is empty if the cell has neither a limit nor caveats.
     """
     flag = cell.flag if width < ROOMY or cell.rank is None else None
-    said = [one for one in (cell.cause, flag and f"! {flag}") if one]
+    tied = tie(cell) if width < ROOMY else ""
+    said = [one for one in (cell.cause, tied, flag and f"! {flag}") if one]
     return f"{cell.rank or UNKNOWN} {cell.name}: {'; '.join(said)}" if said else ""
 
 

@@ -7,23 +7,27 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from raidproof.record.outcome import Outcome
-from raidproof.report.cells import measure
-from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
-from raidproof.report.table import Cell, Field, Table, say, say_end
-from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
-from raidproof.verdict.comparison import (
+from raidproof.record.comparison import (
     BASE,
+    ERROR_RATE,
     NEW,
     Built,
     ComparisonRecord,
     CutPair,
     Finding,
+    Method,
     Pair,
     SideCell,
     SideCut,
     Version,
 )
+from raidproof.record.outcome import Outcome
+from raidproof.report.cells import measure
+from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
+from raidproof.report.known import tell_known
+from raidproof.report.matching import tell_matching
+from raidproof.report.table import Cell, Field, Table, say, say_end
+from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
 """Components at the head of a list of versions, in this order; other components follow."""
@@ -31,12 +35,11 @@ IDLE = (
     "The two labs run side by side on one host. While one lab measures, the other is idle, but its machines still "
     "use memory and a little CPU time."
 )
-NO_STATISTICS = (
-    "Ratios are of medians. If the ranges of the repetitions overlap, no difference is shown. If the ranges do not "
-    "overlap, the difference may still be due to chance: with n repetitions on each side, the probability of this is "
-    "n! n! / (2n)! for each direction of the difference."
+BY_RANGES = (
+    "An earlier version of raidproof made this comparison without a statistical test: two sides differ if the ranges "
+    "of their repetitions do not overlap. Of equal sides, this calls 10 % of the cells with 3 repetitions different."
 )
-"""How a reader must interpret the ratios and ranges; source of the formula: the number of orders of 2n values."""
+"""How a reader must interpret the findings of a record of schema version 1."""
 
 LEFT, RIGHT, ROW = 108.0, 930.0, 66.0
 LEGEND = {
@@ -83,15 +86,32 @@ def groups(comparison: ComparisonRecord) -> list[Group]:
     return grouped
 
 
-def ratio(pair: Pair) -> str:
-    """Return the ratio of the medians of new and base, as text."""
-    return UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}"
+def how_decided(comparison: ComparisonRecord) -> str:
+    """Return the sentences on how the findings of a comparison were made."""
+    if comparison.method is Method.RANGES:
+        return BY_RANGES
+    looks = f", which {comparison.looks} looks at the values share" if comparison.looks > 1 else ""
+    return (
+        f"New/base: ratio of the geometric means with its {100 * comparison.confidence:.4g} % confidence interval. A "
+        "cell is faster or slower if a permutation test shows it. The tests are corrected by Hochberg's method: equal "
+        f"sides have such a cell in at most {100 * ERROR_RATE:g} % of comparisons{looks}. A cell is the same if the "
+        f"interval lies within {100 * comparison.margin:g} % of 1."
+    )
+
+
+def ratio(pair: Pair) -> Cell:
+    """Return the ratio of new and base with its confidence interval; without a test, the ratio of the medians."""
+    change = pair.change
+    if change is None:
+        return Cell(UNKNOWN if pair.ratio is None else f"{pair.ratio:.3f}")
+    limits = "(no interval)" if change.low is None or change.high is None else f"({change.low:.3f}-{change.high:.3f})"
+    return Cell(f"{change.ratio:.3f}", aside=limits)
 
 
 def remarks(pair: Pair) -> list[str]:
     """Return remarks on the values of a cell on both sides: limits, flags, failures, outcomes."""
     sides = ((BASE, pair.base), (NEW, pair.new))
-    said = [pair.why] if pair.why and pair.finding not in {Finding.NONE, Finding.SINGLE} else []
+    said = [one for one in (pair.why, needed(pair)) if one]
     if pair.finding is not Finding.ONE_SIDED and "limited by" not in pair.why:
         said.append(limits(pair))
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
@@ -105,6 +125,15 @@ def remarks(pair: Pair) -> list[str]:
     if len(flags) == 2 and len(set(flags.values())) == 1:
         return [*said, f"! both: {flags[BASE]}"]
     return [*said, *(f"! {name}: {flag}" for name, flag in flags.items())]
+
+
+def needed(pair: Pair) -> str:
+    """Return a clause on the number of repetitions that would decide an undecided cell; empty for other cells."""
+    if pair.finding is not Finding.UNDECIDED:
+        return ""
+    if pair.more is None:
+        return "" if pair.change is None else "no affordable number of repetitions would decide it"
+    return f"about {plural(pair.more, 'more repetition')} of each side would decide it"
 
 
 def limits(pair: Pair) -> str:
@@ -158,7 +187,7 @@ def speed(group: Group) -> Bars:
     x = Axis.from_zero(values, LEFT, RIGHT)
     rows = []
     for place, pair in enumerate(group.pairs):
-        said = f"new/base {ratio(pair)}, {pair.finding}" if pair.ratio is not None else pair.finding.value
+        said = f"new/base {ratio(pair).words}, {pair.finding}" if pair.ratio is not None else pair.finding.value
         bars = [
             Bar(
                 kind="unranked" if pair.finding is Finding.NOT_COMPARABLE else f"side-{name}",
@@ -170,7 +199,7 @@ def speed(group: Group) -> Bars:
             )
             for line, (name, side) in enumerate(((BASE, pair.base), (NEW, pair.new)))
         ]
-        rows.append(row(place, pair.name, said, bars, strong=pair.finding in {Finding.HIGHER, Finding.LOWER}))
+        rows.append(row(place, pair.name, said, bars, strong=pair.finding in {Finding.FASTER, Finding.SLOWER}))
     return chart(f"speed-{group.place}", f"{group.title}, base and new", x, rows)
 
 
@@ -222,6 +251,7 @@ def _losses(comparison: ComparisonRecord) -> Sequence[float]:
 
 def show_comparison(comparison: ComparisonRecord, console: Console, page: Path | None = None) -> None:
     """Print a comparison: versions that differ, cells, power cuts, the outcome, and the path of the HTML report."""
+    tell_matching(comparison, console)
     tell_versions(comparison, console)
     for group in groups(comparison):
         console.print()
@@ -234,8 +264,11 @@ def show_comparison(comparison: ComparisonRecord, console: Console, page: Path |
         console.print()
         console.print(Text("Power cuts", style="bold"))
         console.print(cut_table(comparison).drawn(console.width))
+        for line in cut_changes(comparison):
+            say(console, line)
     console.print()
-    say(console, f"{took(comparison)}; values are medians (least-greatest); there is no statistical test")
+    say(console, f"{took(comparison)}; values are medians (least-greatest). {how_decided(comparison)}")
+    tell_known(comparison.known, console)
     say_end(console, "comparison", comparison.outcome, comparison.reason, page)
 
 
@@ -305,7 +338,8 @@ def cut_table(comparison: ComparisonRecord) -> Table[CutPair]:
         comparison.cuts,
         note="Lost: acknowledged operations that were missing after the power cut, of all acknowledged operations. "
         "One power cut of a configuration on each side shows whether promises were kept, but not whether one side "
-        "loses less than the other.",
+        "loses less than the other. A test of shares of broken crash states compares the two recorded power cuts, and "
+        "not all power cuts of these configurations.",
     )
 
 
@@ -335,6 +369,22 @@ def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[
         Field("work lost", seconds(lambda side: side.loss_window_s), "number", "s", name, page_only=True),
         Field("recovery", seconds(lambda side: side.recovery_s), "number", "s", name, page_only=True),
     ]
+
+
+def cut_changes(comparison: ComparisonRecord) -> list[str]:
+    """Return a line on each promise that is newly broken or newly kept, and on each share of broken crash states."""
+    lines = []
+    for cut in comparison.cuts:
+        for one in cut.promises:
+            kind = f" ({one.kind})" if one.kind else ""
+            lines.append(f"{cut.title}: {one.checker}{kind}: newly {'broken' if one.newly_broken else 'kept'} by new")
+        if cut.rate is not None and cut.base is not None and cut.new is not None:
+            base, new = (
+                f"{count(side.broken_states)} of {count(side.states)} crash states" for side in (cut.base, cut.new)
+            )
+            said = "the shares differ" if cut.rate.differs else "the shares do not differ by more than chance explains"
+            lines.append(f"{cut.title}: broken on base {base}, on new {new}: {said} (p = {cut.rate.corrected:.2g})")
+    return lines
 
 
 def version_table(versions: Sequence[Version]) -> Table[tuple[str, str, str, str]]:

@@ -12,16 +12,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.record.store import RunStore
-from raidproof.report import cells, comparison, exploration, run_charts, terminal, words
+from raidproof.report import cells, comparison, exploration, known, matching, run_charts, terminal, words
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.table import LOOKS
 from raidproof.verdict.cell import by_safety, losing, safety_in
-from raidproof.verdict.comparison import ComparisonRecord
 
 SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
 """Frames of the scatter charts: the HTML report shows the frame that fits the browser's width."""
@@ -80,6 +80,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         took=duration(record),
         columns=columns(),
         words=terminal,
+        known=known,
         safety_in=safety_in,
         by_safety=by_safety(record),
         most_names=MOST_NAMES,
@@ -116,7 +117,9 @@ def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
 def render_comparison(compared: ComparisonRecord) -> str:
     """Return the HTML report of a comparison."""
     page = templates().get_template("comparison.html.j2")
-    return page.render(run=compared, sides=comparison, groups=comparison.groups(compared))
+    return page.render(
+        run=compared, sides=comparison, matching=matching, known=known, groups=comparison.groups(compared)
+    )
 
 
 def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
@@ -178,6 +181,8 @@ def sections_of(
         yield "crash-states", "Crash states"
     if record.suites:
         yield "suites", "Suites"
+    if record.known is not None:
+        yield "known", "Known differences"
     yield "configuration", "Configuration"
     yield "environment", "Environment"
     yield "limits", "What this cannot prove"

@@ -16,6 +16,7 @@ from raidproof.report.cells import show_cells
 from raidproof.report.columns import Column
 from raidproof.report.columns import columns as all_columns
 from raidproof.report.configuration import caveats
+from raidproof.report.known import tell_known
 from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
 from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some
 from raidproof.verdict.cell import by_safety, losing, safety_in
@@ -216,6 +217,7 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
         console.print()
     if by_safety(record):
         say(console, safety_line(record))
+    tell_known(record.known, console)
     say_end(console, "run", record.outcome, record.reason, report, plain=losing(record))
 
 

@@ -1,7 +1,10 @@
 """`raidproof ab`: run one plan alternately on two sides with different software, so that drift affects both."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,17 +12,28 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.log import progress, say, step
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.core.units import GIB
+from raidproof.core.waiting import Deadline
 from raidproof.plan.cell import Matrix
 from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
-from raidproof.record import RunStore
+from raidproof.record import RunRecord, RunStore
+from raidproof.record.comparison import BASE, MARGIN, NEW, ComparisonRecord, Finding
+from raidproof.record.index import update
+from raidproof.record.known import KnownDifference
+from raidproof.record.run_lock import locked
+from raidproof.record.store import RECORD
 from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
-from raidproof.verdict.comparison import BASE, NEW, ComparisonRecord, compare, why_nothing_is_compared
+from raidproof.verdict.cell import judge_cells
+from raidproof.verdict.comparison import compare, why_nothing_is_compared
+from raidproof.verdict.foresight import foresee, looks_of
+from raidproof.verdict.known import known_today
 
 T = TypeVar("T")
+NEWEST_RUNS = 10
+"""Number of earlier runs of a plan, the newest, from which the variation of its cells is taken."""
 ROLES = ("server", "clients")
 
 
@@ -58,9 +72,59 @@ def in_turn(round_: int, index: int) -> tuple[int, int]:
     return (0, 1) if (round_ + index) % 2 else (1, 0)
 
 
-def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
-    """Return lines about the requested software of the two sides, and the time and memory that both sides need."""
+@dataclass(frozen=True)
+class Effort:
+    """How a comparison is decided, and how much time it may take."""
+
+    margin: float = MARGIN
+    """The greatest change of a cell that is the same, as a share."""
+    most_repeats: int | None = None
+    """Add repetitions until all cells are decided, at most to this number; None: add none."""
+    minutes: float | None = None
+    """Add no repetition after this time; None: no limit."""
+
+    def looks(self, matrix: Matrix) -> list[int]:
+        """Return the numbers of repetitions after which the sides are compared."""
+        return looks_of(matrix.plan.run.repeats, self.most_repeats or matrix.plan.run.repeats)
+
+
+def with_enough_repeats(matrix: Matrix, most: int | None = None) -> Matrix:
+    """Return a matrix whose default number of repetitions lets the test find a change at all.
+
+    A number that the plan or the command line gives stays. ``most``: as `Effort.most_repeats`.
+    """
+    run = matrix.plan.run
+    if "repeats" in run.model_fields_set:
+        return matrix
+    repeats = run.repeats
+    while (
+        found := foresee([cell.name for cell in matrix.cells], repeats, (), looks=len(looks_of(repeats, most or 0)))
+    ).fewest > repeats:
+        repeats = found.fewest
+    say(f"{repeats} repetitions of each side: with fewer, the test can find no change in {len(matrix.cells)} cells")
+    run = run.model_copy(update={"repeats": repeats})
+    return replace(matrix, plan=matrix.plan.model_copy(update={"run": run}))
+
+
+def earlier_runs(name: str, results: Path) -> Iterator[RunRecord]:
+    """Yield the newest stored runs of a plan, those of a side included; a record that cannot be read is left out."""
+    stems = {name, *(f"{name}-{side}" for side in (BASE, NEW))}
+    paths = [path.parent for path in results.glob(f"*-{name}*/{RECORD}")]
+    named = [path for path in paths if re.sub(r"^\d{8}-\d{6}-|-\d+$", "", path.name) in stems]
+    for path in sorted(named, reverse=True)[:NEWEST_RUNS]:
+        with suppress(RequestError):
+            yield RunStore(path).load()
+
+
+def announce(
+    matrix: Matrix, base: Platform, new: Platform, effort: Effort = Effort(), results: Path | None = None
+) -> list[str]:
+    """Return lines about the software of the two sides, the smallest change that can be found, time and memory."""
     expected = expect(matrix)
+    looks = effort.looks(matrix)
+    stored = earlier_runs(matrix.plan.name, results) if results else ()
+    found = foresee([cell.name for cell in matrix.cells], matrix.plan.run.repeats, stored, looks=len(looks))
+    added = f"; undecided cells get up to {looks[-1]} repetitions" if len(looks) > 1 else ""
     alike = (
         ["both sides request the same software: an A/A run, whose differences are due to chance"]
         if base == new
@@ -69,17 +133,26 @@ def announce(matrix: Matrix, base: Platform, new: Platform) -> list[str]:
     return [
         *(f"{name}: server {side.server}; clients {side.clients}" for name, side in ((BASE, base), (NEW, new))),
         *alike,
+        f"{found}{added}",
         f"A/B: each repetition runs on one side, then on the other; about {in_words(2 * expected.total_s)} in total, "
         f"with two labs at the same time ({2 * expected.memory / GIB:.1f} GiB of memory)",
     ]
 
 
 def run_ab(
-    matrix: Matrix, path: Path, results: Path, *, base: Platform, new: Platform
+    matrix: Matrix,
+    path: Path,
+    results: Path,
+    *,
+    base: Platform,
+    new: Platform,
+    effort: Effort = Effort(),
+    known: Sequence[KnownDifference] = (),
 ) -> tuple[ComparisonRecord, Path]:
     """Run a plan on two sides, each a run with its own record; return the comparison and the path of its HTML report.
 
-    After an interruption, the repetitions made until then are kept and compared, and both labs end.
+    ``known``: the differences that are expected today. After an interruption, the repetitions made until then are kept
+    and compared, and both labs end.
 
     Raises:
         RequirementMissing: this host cannot run a lab, or a machine lacks the program of a workload.
@@ -92,26 +165,36 @@ def run_ab(
         for topology in topologies:
             prepare(topology)
         store = RunStore.create(results, f"{plan.name}-ab")
-        sides = [
-            Run(f"{plan.name}-{name}", results, topology)
-            for name, topology in zip((BASE, NEW), topologies, strict=True)
-        ]
-        try:
-            with ExitStack() as undo:
-                for side in sides:
-                    side.record.plan = record_of(matrix, path)
-                    undo.enter_context(side)
-                measure([PlanRunner(matrix, side) for side in sides])
-        except KeyboardInterrupt:
-            say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
-            raise
-        finally:
-            comparison = compare(sides[0].record, sides[1].record, name=store.path.name)
-            page = write_comparison(comparison, store)
+        with locked(store.path):
+            sides = [
+                Run(f"{plan.name}-{name}", results, topology)
+                for name, topology in zip((BASE, NEW), topologies, strict=True)
+            ]
+            try:
+                with ExitStack() as undo:
+                    for side in sides:
+                        side.record.plan = record_of(matrix, path)
+                        side.record.known = known_today(known)
+                        undo.enter_context(side)
+                    measure([PlanRunner(matrix, side) for side in sides], effort)
+            except KeyboardInterrupt:
+                say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
+                raise
+            finally:
+                comparison = compare(
+                    sides[0].record,
+                    sides[1].record,
+                    name=store.path.name,
+                    margin=effort.margin,
+                    looks=len(effort.looks(matrix)),
+                    known=known_today(known),
+                )
+                page = write_comparison(comparison, store)
+    update(store.path)
     return comparison, page
 
 
-def measure(executions: Sequence[PlanRunner]) -> None:
+def measure(executions: Sequence[PlanRunner], effort: Effort = Effort()) -> None:
     """Make every repetition on both sides alternately, then the power cuts of one side and of the other.
 
     If the booted machines of both sides run the same software although different software was requested, nothing is
@@ -122,22 +205,51 @@ def measure(executions: Sequence[PlanRunner]) -> None:
         RigError: a side's lab does not boot.
     """
     named = dict(zip((BASE, NEW), executions, strict=True))
+    deadline = None if effort.minutes is None else Deadline.after(60 * effort.minutes)
     left, _ = [on_side(name, execution.begin) for name, execution in named.items()]
     base, new = (execution.current_run.record for execution in executions)
     if why_nothing_is_compared(base, new) is not None:
         return
+    take_turns(named, left)
+    looks = effort.looks(executions[0].matrix)
+    for done, target in pairwise(looks):
+        open_cells = undecided(base, new, effort.margin, len(looks))
+        if not open_cells or (deadline is not None and deadline.passed):
+            break
+        step(f"{len(open_cells)} cells are undecided: up to {target} repetitions of each side")
+        for round_ in range(done + 1, target + 1):
+            if deadline is not None and deadline.passed:
+                break
+            added = [(round_, cell) for cell in open_cells]
+            for execution in executions:
+                for place in added:
+                    execution.add(*place)
+            take_turns(named, added)
+    for name, execution in named.items():
+        if execution.plan.run.cut is not None:
+            step(f"{name}: power cuts")
+        on_side(name, execution.finish)
+
+
+def take_turns(named: Mapping[str, PlanRunner], places: Sequence[tuple[int, str]]) -> None:
+    """Make repetitions, given as round and cell, on both sides alternately."""
+    executions = list(named.values())
     turns = [
         ((BASE, NEW)[place], round_, cell)
-        for round_, cell in left
+        for round_, cell in places
         for place in in_turn(round_, executions[0].cells[cell].index)
     ]
     forecasts = [execution.forecast for execution in executions]
     for name, round_, cell in turns:
         named[name].turn(round_, cell, who=f"{name}, ", left=left_in_words(*forecasts))
-    for name, execution in named.items():
-        if execution.plan.run.cut is not None:
-            step(f"{name}: power cuts")
-        on_side(name, execution.finish)
+
+
+def undecided(base: RunRecord, new: RunRecord, margin: float, looks: int) -> list[str]:
+    """Return the names of the cells whose comparison is undecided."""
+    for record in (base, new):
+        judge_cells(record)
+    pairs = compare(base, new, name="", margin=margin, looks=looks).pairs
+    return [pair.name for pair in pairs if pair.finding is Finding.UNDECIDED]
 
 
 def on_side(name: str, action: Callable[[], T]) -> T:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from raidproof.core.command import CommandFailed
 from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RigError, nearest
+from raidproof.core.files import write_durably
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
@@ -122,7 +123,7 @@ class CrashTestFiles:
 
     def write(self, name: str, content: str) -> str:
         """Write a file and return its path relative to the run's directory."""
-        self.path(name).write_text(content)
+        write_durably(self.path(name), content)
         return self.entry(name)
 
 

@@ -183,7 +183,7 @@ def namespace_finding(refusal: str | None, settings: Mapping[str, str], *, root:
             name,
             Outcome.MISSING,
             f"root is not allowed to create namespaces, as in an unprivileged container: {refusal}",
-            "start the container with --privileged, or run raidproof outside of the container",
+            "start the container with --cap-add SYS_ADMIN,NET_ADMIN, or run raidproof outside of the container",
         )
     reason, remedy = explain_refusal(settings)
     return Finding(name, Outcome.MISSING, f"{reason}: {refusal}", remedy)

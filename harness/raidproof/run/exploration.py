@@ -37,6 +37,8 @@ from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
+from raidproof.record.index import update
+from raidproof.record.names import JOURNAL
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
 from raidproof.report.html import write_exploration
@@ -51,7 +53,7 @@ ANOTHER = "choose a crash test whose fault was injected on provider uml or qemu,
 
 STEM = "explore-"
 """Beginning of the names of an exploration's files in the run's directory."""
-STATES = "states.jsonl"
+STATES = JOURNAL
 """Name of the file with one line for each judged crash state."""
 RESULTS = Path("results")
 """Default directory of runs."""
@@ -283,6 +285,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             record.seconds, record.timed = seconds + exploration.seconds, stats.judged - untimed
             finish(record, exploration, source)
             page = write_exploration(record, source.store, stem)
+            update(source.store.path)
             if record.stopped_by is StoppedBy.USER:
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume continues the exploration")

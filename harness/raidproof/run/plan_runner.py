@@ -1,11 +1,9 @@
 """`raidproof run`: measure every cell once in each round, then run controls and power cuts."""
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
-from typing import NamedTuple
 
 from raidproof.core.blame import Culprit
 from raidproof.core.errors import ProductError, RequestError, RigError
@@ -23,6 +21,7 @@ from raidproof.plan.forecast import (
     CUT_S,
     EXPLORATION,
     REPETITION,
+    REPETITION_S,
     Forecast,
     cut_s,
     exploration_s,
@@ -35,9 +34,9 @@ from raidproof.plan.plan import Plan
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repetition
+from raidproof.record.known import KnownDifference
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord
-from raidproof.record.store import RECORD
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
@@ -46,6 +45,7 @@ from raidproof.run.run import Run
 from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
+from raidproof.verdict.known import known_today
 from raidproof.workload.ledger import LedgerSpec
 from raidproof.workload.workload import CLIENTS
 
@@ -56,41 +56,11 @@ LEDGER_SECONDS = 2.0
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
 
-class Option(NamedTuple):
-    """An option that chooses provider or software, on the command line and in pytest."""
-
-    name: str
-    metavar: str
-    help: str
-    repeated: bool = False
-    """Whether the option may be given several times."""
-
-
-OPTIONS = (
-    Option("provider", "NAME", "Provider of the machines: uml, qemu, vagrant, hosts, or auto."),
-    Option("inventory", "FILE", "Inventory file of the machines of provider hosts."),
-    Option("kernel", "NAME", "Kernel of the machines: debian/sid, or the path of a .deb, bzImage or User-mode Linux."),
-    Option(
-        "modules",
-        "DIR",
-        "Folder of modules of a kernel's file; with provider uml, modules that replace a kernel's own.",
-    ),
-    Option("image", "NAME", "User space of the machines: debian/trixie, or the folder of a recipe."),
-    Option("package", "DEB", "Package file that replaces the image's version; may be repeated.", repeated=True),
-    Option(
-        "server",
-        "KEY=VALUE",
-        "Different software of the server: kernel=..., image=..., PACKAGE=...deb.",
-        repeated=True,
-    ),
-    Option("clients", "KEY=VALUE", "Different software of the clients; keys as for --server.", repeated=True),
-)
-
-
 class PlanRunner:
     """Runs the cells of a plan; skips repetitions that a resumed run has already measured."""
 
     def __init__(self, matrix: Matrix, current_run: Run) -> None:
+        self.matrix = matrix
         self.plan = plan = matrix.plan
         cells = matrix.cells
         self.current_run = current_run
@@ -161,6 +131,11 @@ class PlanRunner:
         begun = now_ns()
         self.run_repetition(round_, self.cells[name])
         self.forecast.ended(REPETITION, (round_, name), (now_ns() - begun) / 1e9)
+
+    def add(self, round_: int, name: str) -> None:
+        """Add a repetition of a cell to the order of the run."""
+        self.order.append((round_, name))
+        self.forecast.add(REPETITION, (round_, name), REPETITION_S + timed_s(self.plan, self.cells[name]))
 
     def finish(self) -> None:
         """Make every power cut, if the plan requests power cuts."""
@@ -434,10 +409,11 @@ def run_plan(
     platform: Platform | None = None,
     resumed: RunStore | None = None,
     keep: bool = False,
+    known: Sequence[KnownDifference] = (),
 ) -> tuple[RunRecord, Path | None]:
     """Run a plan, or resume a run of it; return the run's record and the path of its report.
 
-    ``platform`` overrides the plan's platform.
+    ``platform`` overrides the plan's platform. ``known``: the failures that are expected today.
 
     Raises:
         RequestError: the run to resume has another plan, other machines or other software.
@@ -453,6 +429,7 @@ def run_plan(
         with Run(plan.name, results, topology, keep=keep, resumed=resumed) as current_run:
             if current_run.record.plan is None:
                 current_run.record.plan = record_of(matrix, path)
+            current_run.record.known = known_today(known)
             try:
                 PlanRunner(matrix, current_run).run()
             except KeyboardInterrupt:
@@ -491,13 +468,4 @@ def newest_of(name: str, results: Path) -> RunStore:
     Raises:
         RequestError: the directory has no run of this plan.
     """
-    # A plan's name may be a suffix of another plan's name.
-    named = re.compile(rf"(\d{{8}}-\d{{6}})-{re.escape(name)}(?:-(\d+))?")
-    runs = [
-        (found[1], int(found[2] or 1), path)
-        for path in results.glob(f"*-{name}*")
-        if (found := named.fullmatch(path.name)) and (path / RECORD).is_file()
-    ]
-    if not runs:
-        raise RequestError(f"{results.absolute()} has no run of plan {name} that could be resumed")
-    return RunStore(max(runs)[-1])
+    return RunStore.newest(results, name)

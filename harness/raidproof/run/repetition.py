@@ -6,7 +6,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from raidproof.core.errors import DeadlineExceeded
+from raidproof.core.errors import DeadlineExceeded, RigError
+from raidproof.core.files import write_durably
+from raidproof.core.log import logger
 from raidproof.core.topology import NO_MECHANICS, Topology
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.disks import usual_modes
@@ -15,13 +17,13 @@ from raidproof.disk.profile import load_profile
 from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recording, derive
 from raidproof.monitor.bottleneck import find_cause
 from raidproof.monitor.disk_model import Hardware, Member
-from raidproof.monitor.model import expected
+from raidproof.monitor.model import NOTHING_FOUND, Found, expected, seen_by_server
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import Plan
 from raidproof.plan.works import ARRAY
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.run.stack_deployer import StackDeployer, slowed
-from raidproof.storage.array import capacity
+from raidproof.storage.array import capacity, waits_for_flush
 from raidproof.storage.link import LinkSpec
 from raidproof.workload.regime import Memory, Route, find_steady, regime_of
 from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload, empty_caches
@@ -30,8 +32,11 @@ START_UP_S = 2.0
 """Greatest time in seconds that a workload's tool (fio, ...) takes to start and end. A tool that runs for longer
 outside of its timed part does work that it does not time."""
 
+MOST_EXTENTS = 100
+"""Greatest number of extents of files that the record of a cell has."""
 
-def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | None:
+
+def expectation(topology: Topology, cell: Cell, unit: str, read_back: Found = NOTHING_FOUND) -> dict[str, Any] | None:
     """Return the expected value of a cell, with the formula and its source; None if no formula applies.
 
     The formulas give units whose names end in ``mb_s`` or ``iops``, not transactions or files per second.
@@ -44,10 +49,18 @@ def expectation(topology: Topology, cell: Cell, unit: str) -> dict[str, Any] | N
     span = access.span
     if access.working_set and not access.sequential:
         span = min(1.0, access.working_set / room)
-    found = expected(hardware_of(topology), cell.stack, replace(access, remote=cell.on == CLIENTS, span=span))
+    found = expected(
+        hardware_of(topology), cell.stack, replace(access, remote=cell.on == CLIENTS, span=span), read_back
+    )
     if found is None or not unit.endswith(("mb_s", "iops")):
         return None
-    return {"value": found.mb_s if unit.endswith("mb_s") else found.iops, **asdict(found)}
+    value = {"value": found.mb_s if unit.endswith("mb_s") else found.iops, **asdict(found)}
+    if (placement := read_back.placement) is not None:
+        # A fragmented file has thousands of extents.
+        files = placement.files[:MOST_EXTENTS]
+        value["extents"] = len(placement.files)
+        value["placement"] = placement.model_copy(update={"files": files}).model_dump(mode="json")
+    return value
 
 
 def hardware_of(topology: Topology) -> Hardware:
@@ -56,7 +69,7 @@ def hardware_of(topology: Topology) -> Hardware:
     for disk in topology.disks:
         profile = load_profile(disk.profile or NO_MECHANICS)
         reach = disk.size / profile.capacity if disk.placement == "outer" and profile.timed else 1.0
-        members[disk.serial] = Member(profile, disk.controller, min(1.0, reach))
+        members[disk.serial] = Member(profile, disk.controller, min(1.0, reach), disk.size)
     return Hardware(members, {one.name: one for one in topology.controllers})
 
 
@@ -137,9 +150,9 @@ def run_repetition(
     effective, repeat.built = deployer.deploy(cell.stack, cell.on)
     record.effective = effective or record.effective
     workload = cell.workload.workload()
-    sample, engine = measure(deployer, cell, workload, plan.run.max_seconds)
+    sample, engine, found = measure(deployer, cell, workload, plan.run.max_seconds)
     record.unit = sample.primary
-    record.expected = expectation(deployer.lab.topology, cell, sample.primary)
+    record.expected = expectation(deployer.lab.topology, cell, sample.primary, found)
     fill(repeat, sample, deployer.lab.topology.slow_motion)
     repeat.files = keep(sample, deployer.monitor, directory)
     repeat.engine = None if engine is None else vars(engine).copy()
@@ -171,8 +184,11 @@ def run_repetition(
 
 def measure(
     deployer: StackDeployer, cell: Cell, workload: Workload, max_seconds: float | None = None
-) -> tuple[Sample, EngineUse | None]:
-    """Prepare a workload with disk timing off, run it with disk timing on, and return the measured values."""
+) -> tuple[Sample, EngineUse | None, Found]:
+    """Prepare a workload with disk timing off, run it with disk timing on, and return the measured values.
+
+    Also return what was read back from the server before the workload's files were removed.
+    """
     lab, place = deployer.lab, deployer.place(cell.clients)
     for machine in place.machines:
         for program in workload.programs:
@@ -189,8 +205,29 @@ def measure(
             ended = lab.disks.use()
     finally:
         deployer.disable_timing()
+    found = read_back(deployer, cell)
     workload.clean(place)
-    return sample, engine_use(begun, ended, working_s(cell, sample)) if lab.topology.timed else None
+    return sample, engine_use(begun, ended, working_s(cell, sample)) if lab.topology.timed else None, found
+
+
+def read_back(deployer: StackDeployer, cell: Cell) -> Found:
+    """Read from the server what affects how long synchronous writes take; `NOTHING_FOUND` if nothing is synchronous.
+
+    The places of files and log stay unknown if the server lacks a tool (e2fsprogs, xfsprogs) that prints them.
+    """
+    access, stack = cell.workload.access(clients=cell.clients), deployer.stack
+    if access is None or stack is None or not deployer.lab.topology.timed or cell.on not in {CLIENTS, SERVER}:
+        return NOTHING_FOUND
+    served = seen_by_server(cell.stack, replace(access, remote=cell.on == CLIENTS), write=True)
+    if access.read_share == 1 or served.sync_every is None:
+        return NOTHING_FOUND
+    release = deployer.lab.server.get("/proc/sys/kernel/osrelease").strip()
+    try:
+        placement = stack.filesystem.placement()
+    except RigError as error:
+        logger.warning("%s: the places of files and log are unknown: %s", cell.name, error)
+        placement = None
+    return Found(placement, waits_for_flush(release))
 
 
 def working_s(cell: Cell, sample: Sample) -> float:
@@ -230,7 +267,7 @@ def keep(sample: Sample, monitor: Monitor, directory: Path) -> dict[str, str]:
     for kind, output in (("tool", sample.output), ("monitor", monitor.output)):
         for machine, text in output.items():
             path = directory / f"{kind}.{machine}.txt"
-            path.write_text(text)
+            write_durably(path, text)
             files[f"{kind} {machine}"] = f"{directory.parent.name}/{directory.name}/{path.name}"
     return files
 

@@ -12,6 +12,7 @@ from typing import Self
 import raidproof
 from raidproof.core import command
 from raidproof.core.errors import NotEffective, NotRecovered, RequirementMissing, RigError
+from raidproof.core.files import sync_tree
 from raidproof.core.layer import read_files
 from raidproof.core.log import logger, say, to_file
 from raidproof.core.topology import Topology
@@ -24,6 +25,8 @@ from raidproof.monitor.capture import why_no_capture
 from raidproof.provider.registry import lab_of
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.environment import Environment, MachineRecord
+from raidproof.record.index import update
+from raidproof.record.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test
@@ -127,6 +130,7 @@ class Run:
         self._undo = ExitStack()
 
     def __enter__(self) -> Self:
+        self._undo.enter_context(locked(self.store.path))
         self._undo.enter_context(to_file(self.store.path / "raidproof.log"))
         self.store.save(self.record)
         return self
@@ -143,6 +147,8 @@ class Run:
                     conclude_early(self.record, self.record.ended_early)
                 self.record.ended = wall_clock()
                 self.report = write_report(self.record, self.store)
+                # The record is durable: so must be the observations that it names.
+                sync_tree(self.store.path)
 
     @property
     def lab(self) -> Lab:
@@ -243,4 +249,5 @@ def write_report(record: RunRecord, store: RunStore) -> Path:
     store.save(record)
     write_html(record, page)
     write_junit(record, store.path / "junit.xml")
+    update(store.path)
     return page

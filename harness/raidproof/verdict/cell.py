@@ -1,5 +1,6 @@
 """Verdicts on the cells of a plan: outcome, rank, flags, and the safety of configurations."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from raidproof.monitor.bottleneck import Limit
 from raidproof.monitor.model import LEAST_SHARE, likely_cause
 from raidproof.record.cell import CellRecord
+from raidproof.record.comparison import MARGIN
 from raidproof.record.outcome import Outcome, and_errors
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 
@@ -18,6 +20,8 @@ PROVES_NOTHING = {
     Outcome.INVALID: "a control misbehaved",
 }
 """Outcomes of a crash test that prove nothing about its configuration, each with the reason."""
+MOST_BEST = 4
+"""Greatest number of cells with rank 1 that the reason of a run's outcome names."""
 
 
 class SafetyWord(StrEnum):
@@ -178,6 +182,8 @@ def losing(record: RunRecord) -> bool:
 
 def judge_cells(record: RunRecord) -> None:
     """Fill in outcome, reason, flag, limit and loss of a run's cells, and rank the cells of each workload."""
+    from raidproof.verdict.ranking import rank  # noqa: PLC0415  numpy and scipy take half a second
+
     cycles = {cycle.name: cycle for cycle in record.cycles}
     misbehaved = next((one for one in record.cycles if one.control and one.outcome is Outcome.INVALID), None)
     for cell in record.cells:
@@ -272,13 +278,22 @@ def flags(cell: CellRecord) -> list[str]:
 
 def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
     """Return the reason why a cell has no rank; None if the cell can be ranked."""
+    from raidproof.verdict import statistics  # noqa: PLC0415  numpy and scipy take half a second
+
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"
     if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
         return f"the power cut lost {what_was_lost(cycle)} acknowledged operations"
     if not cell.asked.get("export", {}).get("sync", True):
         return "the export is async: its acknowledgements promise nothing"
+    if (modes := statistics.groups(cell.measured, math.log1p(MARGIN))) is not None:
+        return f"bimodal: {two_groups(modes)}"
     return why_not_of_the_hardware(cell)
+
+
+def two_groups(modes: Sequence[Sequence[float]]) -> str:
+    """Return the groups of the values of a bimodal cell as a clause."""
+    return ", ".join(f"{len(one)} values from {one[0]:.4g} to {one[-1]:.4g}" for one in modes)
 
 
 def why_not_of_the_hardware(cell: CellRecord) -> str | None:
@@ -291,37 +306,35 @@ def why_not_of_the_hardware(cell: CellRecord) -> str | None:
     return None
 
 
-def rank(cells: Sequence[CellRecord]) -> None:
-    """Fill in the ranks of one workload's rankable cells, the fastest first; flag cells with overlapping ranges."""
-    comparable = [cell for cell in cells if cell.rankable and cell.median is not None]
-    ordered = sorted(comparable, key=lambda one: -(one.median or 0.0))
-    for place, cell in enumerate(ordered, start=1):
-        cell.rank = place
-        better = ordered[place - 2] if place > 1 else None
-        # A single repetition has no range that could overlap.
-        if better and min(len(better.measured), len(cell.measured)) > 1 and max(cell.measured) >= min(better.measured):
-            tie = f"not distinguishable from rank {place - 1}: the ranges of the repetitions overlap"
-            cell.flag = f"{cell.flag}; {tie}" if cell.flag else tie
-
-
 def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     """Return the outcome and the reason of a plan's run: those of its worst cell or of a control that did not pass."""
     if not record.cells:
         return Outcome.INCONCLUSIVE, "no cell was measured"
+    excused = set(record.known.excused) if record.known else set()
+    counted = [cell for cell in record.cells if not (cell.outcome is Outcome.FAIL and cell.name in excused)]
     for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
-        if culprit := next((cell for cell in record.cells if cell.outcome is outcome), None):
+        if culprit := next((cell for cell in counted if cell.outcome is outcome), None):
             errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
             return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
     if control := next((one for one in controls if one.outcome not in {Outcome.PASS, Outcome.SKIP}), None):
         return control.outcome, f"{control.title}: {control.reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
+    expected = len(record.cells) - len(counted)
+    if expected and not best:
+        return Outcome.PASS, f"all failures are expected, in {expected:,} of {len(record.cells):,} cells"
     if not best:
         return Outcome.INCONCLUSIVE, "no cell has a rank; the table gives the reason for each cell"
     words = "; ".join(
-        f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})" for one in best
+        f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})"
+        for one in best[:MOST_BEST]
     )
-    return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}"
+    if len(best) > MOST_BEST:
+        words += f"; {len(best) - MOST_BEST} more"
+    if len(best) > 1:
+        words += f"; the differences of these {len(best)} cells are not settled"
+    known = f"; all failures are expected, in {expected:,} of {len(record.cells):,} cells" if expected else ""
+    return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}{known}"
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:

@@ -1,192 +1,65 @@
-"""Comparison of two runs of one plan with different software (the sides base and new), from their records.
+"""Comparison of two runs of one plan with different software (the sides base and new), from their records."""
 
-Two values differ if the ranges of their repetitions do not overlap; there is no statistical test.
-"""
-
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pydantic import Field
-
-from raidproof.record.cell import CellRecord, Strict
+from raidproof.record.cell import CellRecord
+from raidproof.record.comparison import (
+    BASE,
+    MARGIN,
+    NEW,
+    Built,
+    ComparisonRecord,
+    CutPair,
+    Finding,
+    Pair,
+    Side,
+    Version,
+)
 from raidproof.record.environment import MachineRecord, flat
-from raidproof.record.outcome import Outcome, and_errors, worst
-from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.verdict.cell import what_was_lost, why_not_of_the_hardware
+from raidproof.record.known import KnownRecord
+from raidproof.record.outcome import SEVERITY, Outcome, and_errors, worst
+from raidproof.record.run import RunRecord
+from raidproof.verdict.difference import Rules, judge_cuts, judge_pairs
+from raidproof.verdict.known import Judged, judged_in, known_in, slower
 
-BASE, NEW = "base", "new"
-COMPARISON_SCHEMA = 1
 TRANSIENT = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
 """Fields of a layer's state that do not depend on how the layer was built; they are not compared."""
 NAMES = ("uuid=", "fsid=", "clientaddr=")
 """Beginnings of options whose values differ each time a layer is built; they are not compared."""
 
 
-class Finding(StrEnum):
-    """The result of the comparison of the values of one cell on both sides."""
+def compare(
+    base: RunRecord,
+    new: RunRecord,
+    *,
+    name: str,
+    margin: float = MARGIN,
+    looks: int = 1,
+    paired: bool = True,
+    known: KnownRecord | None = None,
+) -> ComparisonRecord:
+    """Return the comparison of two runs of one plan.
 
-    HIGHER = "higher"
-    """Every value of new is greater than every value of base."""
-    LOWER = "lower"
-    """Every value of new is less than every value of base."""
-    NONE = "no difference shown"
-    """The ranges of the repetitions overlap."""
-    SINGLE = "one repetition"
-    """A side has a single value, so that its range is not known."""
-    NOT_COMPARABLE = "not comparable"
-    """The value of a side is a measure of the rig or of a cache, and not of the requested hardware."""
-    ONE_SIDED = "not measured"
-    """At least one side has no value."""
-
-
-class SideCell(Strict):
-    """The values and the verdict of one cell on one side."""
-
-    values: list[float]
-    """The value of each repetition without an error, in `Pair.unit`."""
-    median: float | None
-    spread: tuple[float, float] | None
-    """The least and the greatest value."""
-    failed: int
-    """Number of repetitions in which the rig failed."""
-    limit: str
-    """The resource that limited most repetitions."""
-    cause: str
-    """The limit as a sentence."""
-    flag: str | None
-    """Caveats about the value; None without any."""
-    lost: str | None
-    """The loss by a power cut, as text; None without a power cut."""
-    outcome: Outcome
-    reason: str
-
-
-class Pair(Strict):
-    """One cell of the plan on both sides."""
-
-    name: str
-    workload: str
-    """Key of the cell's workload; only cells with the same key can be compared."""
-    unit: str
-    """Name of the compared value, which ends with its unit: ``write_mb_s``."""
-    base: SideCell
-    new: SideCell
-    ratio: float | None
-    """Median of new divided by median of base; None if one of them is missing or 0."""
-    finding: Finding
-    why: str = ""
-    """The reason for the finding, as a clause; empty for HIGHER and LOWER."""
-
-
-class SideCut(Strict):
-    """The verdict on a power cut on one side, and its loss."""
-
-    outcome: Outcome
-    reason: str
-    lost_words: str
-    """The loss as text, such as ``0 of 1,417`` operations."""
-    acknowledged: int | None = None
-    """Number of acknowledged operations; None if the storage could not be read."""
-    lost: int | None = None
-    """Number of acknowledged operations that were lost; None if the storage could not be read."""
-    loss_window_s: float | None = None
-    """Time in seconds from the earliest lost acknowledgement to the cut."""
-    recovery_s: float | None = None
-    """Time in seconds from power on to the first acknowledgement; None if a stage was not measured."""
-
-
-class CutPair(Strict):
-    """The power cut of one configuration on both sides."""
-
-    title: str
-    base: SideCut | None
-    """The power cut on the base side; None if none was made."""
-    new: SideCut | None
-    """The power cut on the new side; None if none was made."""
-
-
-class Version(Strict):
-    """The effective version of one component of a machine on each side."""
-
-    machine: str
-    what: str
-    """The component: ``kernel``, ``kernel's build``, or the name of a package."""
-    base: str | None
-    """The version on the base side; None if it is not installed, or not known."""
-    new: str | None
-    """The version on the new side; None if it is not installed, or not known."""
-
-    @property
-    def differs(self) -> bool:
-        """Whether the versions of the sides differ."""
-        return self.base != self.new
-
-
-class Built(Strict):
-    """A field of the configuration whose effective values differ between the two sides."""
-
-    field: str
-    """Dotted path, the layer first: ``filesystem.features``."""
-    base: str
-    """Value on the base side; of a list, only the elements that the new side lacks."""
-    new: str
-    """Value on the new side; of a list, only the elements that the base side lacks."""
-    cells: list[str]
-    """Names of the cells in which the values differ."""
-
-
-class Side(Strict):
-    """The run of one side."""
-
-    run: str
-    """The name of the run, which has a record and a report."""
-    asked: dict[str, str]
-    """The requested software by machine, as on the command line."""
-    outcome: Outcome
-    reason: str
-    visits_s: float = 0.0
-    """Wall time of all repetitions, in seconds."""
-
-
-class ComparisonRecord(Strict):
-    """The stored comparison of two sides."""
-
-    schema_version: int = COMPARISON_SCHEMA
-    name: str
-    plan: str = ""
-    """The plan's path."""
-    command: list[str] = Field(default_factory=list)
-    provider: str = ""
-    base: Side
-    new: Side
-    alike: bool
-    """Whether both sides requested the same software (A/A run), so that differences are due to chance."""
-    versions: list[Version]
-    """The versions of all components of all machines."""
-    built: list[Built]
-    """The fields whose effective values differ, although both sides requested the same configuration."""
-    pairs: list[Pair]
-    cuts: list[CutPair]
-    notes: list[str] = Field(default_factory=list)
-    """Notes for the reader about how the machines ran."""
-    cannot_prove: list[str] = Field(default_factory=list)
-    """What a run on this provider cannot prove."""
-    outcome: Outcome
-    reason: str
-
-    @property
-    def different(self) -> list[Version]:
-        """The components whose effective versions differ between the sides."""
-        return [one for one in self.versions if one.differs]
-
-
-def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
-    """Return the comparison of two runs of one plan."""
+    ``margin``: the greatest change of a cell that is the same, as a share. ``looks``: how often the sides may be
+    compared, while repetitions are added until they are decided. ``paired``: whether both sides were measured in turn.
+    ``known``: the differences that are expected.
+    """
+    rules = Rules(margin=margin, looks=looks, paired=paired)
     others = {cell.name: cell for cell in new.cells}
     both = [(cell, others[cell.name]) for cell in base.cells if cell.name in others]
-    pairs = [pair_of(*sides) for sides in both]
-    outcome, reason = conclude_comparison(base, new, pairs)
+    pairs = judge_pairs(both, rules)
+    cycles = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
+    cuts = judge_cuts([(cell, others.get(cell.name)) for cell in base.cells], cycles)
+    if known is not None:
+        judged = [*judged_values(pairs, margin), *judged_in(new)]
+        known = known_in(judged, [cell.name for cell in new.cells], known.entries, known.date)
+    alike = are_alike(base, new, paired=paired)
+    nothing = why_nothing_is_compared(base, new) if paired else None
+    excused = frozenset(known.excused if known else ())
+    outcome, reason = conclude_comparison(
+        base, new, pairs, cuts, margin, alike=alike, nothing=nothing, excused=excused
+    )
     environments = [one for one in (base.environment, new.environment) if one is not None]
     return ComparisonRecord(
         name=name,
@@ -195,11 +68,15 @@ def compare(base: RunRecord, new: RunRecord, *, name: str) -> ComparisonRecord:
         provider=str(base.topology.get("provider", "")),
         base=side_of(base),
         new=side_of(new),
-        alike=asked_alike(base, new),
+        alike=alike,
         versions=list(versions_of(base, new)),
         built=built_differently(both),
         pairs=pairs,
-        cuts=cut_pairs(base, new),
+        cuts=cuts,
+        margin=margin,
+        confidence=rules.confidence,
+        looks=looks,
+        known=known,
         notes=list(dict.fromkeys(note for one in environments for note in one.notes)),
         cannot_prove=list(dict.fromkeys(said for one in environments for said in one.cannot_prove)),
         outcome=outcome,
@@ -230,6 +107,23 @@ def asked_of(run: RunRecord) -> dict[str, str]:
 def asked_alike(base: RunRecord, new: RunRecord) -> bool:
     """Return whether both sides requested the same machines with the same software."""
     return base.topology == new.topology
+
+
+def are_alike(base: RunRecord, new: RunRecord, *, paired: bool) -> bool:
+    """Return whether both sides have the same machines and software, so that differences are due to chance.
+
+    Sides that were not measured in turn may have different versions of the same requested software.
+    """
+    return asked_alike(base, new) and (paired or not any(one.differs for one in versions_of(base, new)))
+
+
+def judged_values(pairs: Sequence[Pair], margin: float) -> Iterator[Judged]:
+    """Yield the result of the comparison of values for each cell of which it is known whether new is slower."""
+    for pair in pairs:
+        if pair.finding is Finding.SLOWER:
+            yield slower(pair.name, failed=True)
+        elif pair.not_slower(margin):
+            yield slower(pair.name, failed=False)
 
 
 def versions_of(base: RunRecord, new: RunRecord) -> Iterator[Version]:
@@ -273,12 +167,17 @@ def built_differently(pairs: list[tuple[CellRecord, CellRecord]]) -> list[Built]
     Cells with the same difference share an entry. Members or clients with the same difference share an entry, too: a
     star stands for their names.
     """
+    # A side on which no layer was built has no effective values.
+    return different_fields([pair for pair in pairs if pair[0].effective and pair[1].effective], leaves)
+
+
+def different_fields(
+    pairs: Sequence[tuple[CellRecord, CellRecord]], fields_of: Callable[[CellRecord], dict[str, Any]]
+) -> list[Built]:
+    """Return the fields that differ between the two sides of a cell; ``fields_of``: the fields of a side by path."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for base, new in pairs:
-        # A side on which no layer was built has no effective values.
-        if not (base.effective and new.effective):
-            continue
-        ours, theirs = leaves(base), leaves(new)
+        ours, theirs = fields_of(base), fields_of(new)
         for field in dict.fromkeys([*ours, *theirs]):
             values = difference(ours.get(field), theirs.get(field))
             if values[0] != values[1]:
@@ -317,136 +216,98 @@ def difference(base: Any, new: Any) -> tuple[str, str]:
     return "-" if base is None else str(base), "-" if new is None else str(new)
 
 
-def pair_of(base: CellRecord, new: CellRecord) -> Pair:
-    """Return the comparison of the two sides of a cell."""
-    finding, why = finding_of(base, new)
-    both = base.median is not None and new.median is not None and base.median > 0
-    return Pair(
-        name=base.name,
-        workload=base.compared_with,
-        unit=base.unit or new.unit,
-        base=side_cell(base),
-        new=side_cell(new),
-        ratio=(new.median or 0.0) / (base.median or 1.0) if both else None,
-        finding=finding,
-        why=why,
-    )
-
-
-def side_cell(cell: CellRecord) -> SideCell:
-    """Return the values and the verdict of a cell on one side."""
-    return SideCell(
-        values=cell.measured,
-        median=cell.median,
-        spread=cell.spread,
-        failed=sum(repeat.rig_error is not None for repeat in cell.repeats),
-        limit=cell.limit,
-        cause=cell.cause,
-        flag=cell.flag,
-        lost=cell.lost,
-        outcome=cell.outcome,
-        reason=cell.reason,
-    )
-
-
-def finding_of(base: CellRecord, new: CellRecord) -> tuple[Finding, str]:
-    """Return the result of the comparison of a cell's two sides, and the reason for it as a clause."""
-    sides = ((BASE, base), (NEW, new))
-    missing = [f"{name}: {why_not_measured(cell)}" for name, cell in sides if not cell.measured]
-    if missing:
-        return Finding.ONE_SIDED, "; ".join(missing)
-    rig = {name: why for name, cell in sides if (why := why_not_of_the_hardware(cell))}
-    if rig:
-        reasons = set(rig.values())
-        if len(rig) == 2 and len(reasons) == 1:
-            return Finding.NOT_COMPARABLE, f"both: {reasons.pop()}"
-        return Finding.NOT_COMPARABLE, "; ".join(f"{name}: {why}" for name, why in rig.items())
-    if min(len(base.measured), len(new.measured)) < 2:
-        return Finding.SINGLE, "a single repetition has no range"
-    if min(new.measured) > max(base.measured):
-        return Finding.HIGHER, ""
-    if max(new.measured) < min(base.measured):
-        return Finding.LOWER, ""
-    return Finding.NONE, "the ranges of the repetitions overlap"
-
-
-def why_not_measured(cell: CellRecord) -> str:
-    """Return the reason why a cell has no value."""
-    return f"{cell.outcome.value}, {cell.reason}" if cell.outcome is not Outcome.PASS else "not measured"
-
-
-def cut_pairs(base: RunRecord, new: RunRecord) -> list[CutPair]:
-    """Return the power cuts of each configuration on both sides.
-
-    Cells that differ only in the workload have the same power cut, and share a pair.
-    """
-    cuts = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
-    others = {cell.name: cell for cell in new.cells}
-    pairs: dict[tuple[str | None, str | None], CutPair] = {}
-    for cell in base.cells:
-        other = others.get(cell.name)
-        key = (cell.cycle, other.cycle if other else None)
-        found = [side.get(name or "") for side, name in zip(cuts, key, strict=True)]
-        if any(found) and key not in pairs:
-            pairs[key] = CutPair(title=cell.name, base=side_cut(found[0]), new=side_cut(found[1]))
-    return list(pairs.values())
-
-
-def side_cut(cycle: CrashTestRecord | None) -> SideCut | None:
-    """Return the verdict and the loss of a power cut on one side; None if none was made."""
-    if cycle is None:
-        return None
-    seen = cycle.on_server
-    return SideCut(
-        outcome=cycle.outcome,
-        reason=cycle.reason,
-        lost_words=what_was_lost(cycle),
-        acknowledged=seen.acknowledged_total if seen else None,
-        lost=seen.lost_total if seen else None,
-        loss_window_s=cycle.loss_window_s,
-        recovery_s=cycle.recovery.total_s,
-    )
-
-
-def conclude_comparison(base: RunRecord, new: RunRecord, pairs: list[Pair]) -> tuple[Outcome, str]:
+def conclude_comparison(
+    base: RunRecord,
+    new: RunRecord,
+    pairs: list[Pair],
+    cuts: list[CutPair],
+    margin: float,
+    *,
+    alike: bool,
+    nothing: str | None = None,
+    excused: frozenset[str] = frozenset(),
+) -> tuple[Outcome, str]:
     """Return the outcome and the reason of a comparison.
 
-    The outcome is that of the worst cell of both sides. It is INVALID if the software of the sides allows no
-    comparison, and INCONCLUSIVE if no cell was comparable.
+    FAIL if a cell is slower on new, or if new breaks a promise. A promise that only base breaks is no failure. ERROR
+    and INVALID are those of the worst cell of both sides. INVALID if the software of the sides allows no comparison.
+    INCONCLUSIVE if no cell was comparable, if a cell may be slower by more than the margin, or if sides with the same
+    software differ.
+
+    ``alike``: whether the sides have the same software. ``nothing``: why the software allows no comparison.
+    ``excused``: the names of the cells whose failures are expected.
     """
     sides = ((BASE, base), (NEW, new))
     early = {name: run.ended_early for name, run in sides if run.ended_early is not None}
     ends = [(name, cell) for name, run in sides for cell in run.cells]
+    judged = [
+        (name, cell)
+        for name, cell in ends
+        if cell.outcome is not Outcome.FAIL or (name == NEW and cell.name not in excused)
+    ]
     if early:
         # An error on one side ends both runs with the same reason.
         said = f"ended early: {next(iter(early.values()))}"
-        broken = next(((name, cell) for name, cell in ends if cell.outcome is Outcome.FAIL), None)
+        broken = next(((name, cell) for name, cell in judged if cell.outcome is Outcome.FAIL), None)
         if broken is not None:
             return Outcome.FAIL, f"{broken[0]}: {broken[1].name}: {broken[1].reason}; {said}"
         return Outcome.ERROR, said
-    if (nothing := why_nothing_is_compared(base, new)) is not None:
+    if nothing is not None:
         return Outcome.INVALID, nothing
     if not pairs:
         return Outcome.INCONCLUSIVE, "no cell was measured"
-    outcome = worst(cell.outcome for _, cell in ends)
-    if outcome is not Outcome.PASS:
-        name, cell = next((name, cell) for name, cell in ends if cell.outcome is outcome)
-        errors = (f"{other}: {one.name}: {one.reason}" for other, one in ends if one.outcome is Outcome.ERROR)
-        return outcome, f"{name}: {cell.name}: {cell.reason}{and_errors(outcome, errors)}"
+    found = differences_in_words(pairs, cuts, alike=alike)
+    if excused:
+        found += f"; all failures are expected in {len(excused)} {'cell' if len(excused) == 1 else 'cells'}"
+    outcome = outcome_of_differences(pairs, cuts, margin, alike=alike, excused=excused)
+    of_cells = worst([Outcome.PASS, *(cell.outcome for _, cell in judged)])
+    if SEVERITY.index(of_cells) <= SEVERITY.index(outcome):
+        return outcome, found
+    name, cell = next((name, cell) for name, cell in judged if cell.outcome is of_cells)
+    errors = (f"{other}: {one.name}: {one.reason}" for other, one in ends if one.outcome is Outcome.ERROR)
+    return of_cells, f"{name}: {cell.name}: {cell.reason}{and_errors(of_cells, errors)}; {found}"
+
+
+def outcome_of_differences(
+    pairs: list[Pair], cuts: list[CutPair], margin: float, *, alike: bool, excused: frozenset[str] = frozenset()
+) -> Outcome:
+    """Return the outcome that follows from the differences between the sides alone.
+
+    ``excused``: the names of the cells whose failures are expected.
+    """
+    if any(one.newly_broken for cut in cuts if cut.title not in excused for one in cut.promises):
+        return Outcome.FAIL
+    counted = [pair for pair in pairs if pair.name not in excused]
+    if alike and any(pair.finding in {Finding.FASTER, Finding.SLOWER} for pair in counted):
+        return Outcome.INCONCLUSIVE
+    if any(pair.finding is Finding.SLOWER for pair in counted):
+        return Outcome.FAIL
+    compared = [pair for pair in pairs if pair.finding not in {Finding.NOT_COMPARABLE, Finding.ONE_SIDED}]
+    settled = (pair.name in excused or pair.not_slower(margin) for pair in compared)
+    return Outcome.PASS if compared and all(settled) else Outcome.INCONCLUSIVE
+
+
+def differences_in_words(pairs: list[Pair], cuts: list[CutPair], *, alike: bool) -> str:
+    """Return the numbers of findings and of promises newly broken or kept, as text."""
     counted = {finding: sum(pair.finding is finding for pair in pairs) for finding in Finding}
-    found = [f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number]
-    words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {', '.join(found)}"
-    if asked_alike(base, new):
-        words = f"A/A run, both sides have the same software; {words}"
-    comparable = any(pair.finding in {Finding.HIGHER, Finding.LOWER, Finding.NONE} for pair in pairs)
-    return (Outcome.PASS if comparable else Outcome.INCONCLUSIVE), words
+    found = ", ".join(f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number)
+    words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {found}"
+    changes = [one for cut in cuts for one in cut.promises]
+    for number, said in (
+        (sum(one.newly_broken for one in changes), "newly broken"),
+        (sum(one.newly_kept for one in changes), "newly kept"),
+    ):
+        if number:
+            words += f"; {number} {'promise' if number == 1 else 'promises'} {said}"
+    return f"A/A run, both sides have the same software; {words}" if alike else words
 
 
 _WORDS = {
-    Finding.HIGHER: "faster on new",
-    Finding.LOWER: "slower on new",
-    Finding.NONE: "without a difference shown",
-    Finding.SINGLE: "with a single repetition",
+    Finding.FASTER: "faster on new",
+    Finding.SLOWER: "slower on new",
+    Finding.SAME: "the same",
+    Finding.UNDECIDED: "undecided",
+    Finding.BIMODAL: "bimodal",
     Finding.NOT_COMPARABLE: "not comparable",
     Finding.ONE_SIDED: "not measured on both sides",
 }

@@ -32,6 +32,7 @@ from raidproof.verdict.contract import (
     judge_promises,
 )
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
+from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import build_evidence
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
 from raidproof.verdict.suite import judge_suite_record
@@ -108,6 +109,7 @@ def judge_run(record: RunRecord, directory: Path) -> None:
 def conclude_run(record: RunRecord) -> None:
     """Fill in the outcome and the reason of a run: from its cells if it ran a plan, else from its crash tests."""
     judge_cells(record)
+    apply_known(record)
     record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
 
 

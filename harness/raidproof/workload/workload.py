@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.layer import Machine, Spec
 from raidproof.core.registry import OneOf, Registry
-from raidproof.core.units import GIB, KIB, MIB, parse_size
+from raidproof.core.units import GIB, KIB, MIB, SIZE_SCHEMA, parse_size
 
 CLIENTS, SERVER = "clients", "server"
 _LETTERS = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
@@ -239,7 +239,7 @@ def parse_tool_size(text: str | int) -> int:
     return parse_size(text)
 
 
-ToolSize = Annotated[int, BeforeValidator(parse_tool_size)]
+ToolSize = Annotated[int, BeforeValidator(parse_tool_size), WithJsonSchema(SIZE_SCHEMA, mode="validation")]
 """A pydantic field of a number of bytes; it accepts the tools' notation, ``4k`` for 4096."""
 
 

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.image.kernel.rebuild import SourceEdit, Substitution
+from raidproof.image.kernel.rebuild import SourceEdit, SourcePatch, Substitution
 
 SOURCE = """\
 #include <linux/fs.h>
@@ -74,3 +76,32 @@ def test_a_function_that_exists_twice_is_refused() -> None:
 def test_an_insertion_without_a_place_is_refused(source: str, says: str) -> None:
     with pytest.raises(RigError, match=says):
         edit().apply(source)
+
+
+PATCH = """\
+What the patch does.
+
+--- a/fs/a.c
++++ b/fs/a.c
+@@ -2,3 +2,3 @@
+ two
+-three
++3
+ four
+"""
+
+
+def test_a_patch_changes_the_source(tmp_path: Path) -> None:
+    (tmp_path / "fs").mkdir()
+    file = tmp_path / "fs" / "a.c"
+    file.write_text("one\ntwo\nthree\nfour\n")
+    SourcePatch(PATCH).change(tmp_path)
+    assert file.read_text() == "one\ntwo\n3\nfour\n"
+    with pytest.raises(RigError, match=r"does not match the kernel's source: .*FAILED"):
+        SourcePatch(PATCH).change(tmp_path)
+
+
+def test_an_edit_changes_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text(SOURCE)
+    edit().change(tmp_path)
+    assert (tmp_path / "a.c").read_text() == edit().apply(SOURCE)

@@ -1,4 +1,4 @@
-"""Builds a module of a User-mode kernel from Debian's source of the same series, with edits of one C file."""
+"""Builds a module of a User-mode kernel from Debian's source of the same series, with changes of the source."""
 
 import gzip
 import os
@@ -51,6 +51,15 @@ class SourceEdit:
     """Text to insert after the last ``#include`` of the file."""
     substitutions: tuple[Substitution, ...]
 
+    def change(self, folder: Path) -> None:
+        """Change the file in a folder with the kernel's source.
+
+        Raises:
+            RigError: the file differs from what the edit expects, see `apply`.
+        """
+        edited = folder / self.file
+        edited.write_text(self.apply(edited.read_text()))
+
     def apply(self, source: str) -> str:
         """Return ``source``, the text of the C file, with the changes.
 
@@ -81,7 +90,25 @@ class SourceEdit:
         return f"{source[: body.start()]}{body[0].replace(one.old, one.new)}{source[body.end() :]}"
 
 
-def rebuilt(name: str, module: str, edit: SourceEdit) -> Path:
+@dataclass(frozen=True)
+class SourcePatch:
+    """Changes of the kernel's source as a patch in the unified format, with paths such as ``a/drivers/md/md.c``."""
+
+    text: str
+
+    def change(self, folder: Path) -> None:
+        """Apply the patch in a folder with the kernel's source.
+
+        Raises:
+            RigError: the patch does not match the source.
+        """
+        ended = command.run(["patch", "--strip=1", "--fuzz=0", "--force", f"--directory={folder}"], stdin=self.text)
+        if not ended.ok:
+            said = "; ".join(ended.stdout.strip().splitlines())
+            raise RigError(f"the patch does not match the kernel's source: {said[-500:]}")
+
+
+def rebuilt(name: str, module: str, edit: SourceEdit | SourcePatch) -> Path:
     """Return a folder with one module of a User-mode kernel, built from edited source; build it if the cache lacks it.
 
     ``name`` is the kernel's name in the catalogue, ``module`` the path of the module in the kernel's source, such as
@@ -115,7 +142,9 @@ def require_tools() -> None:
         )
 
 
-def _build(declared: catalogue.KernelRecipe, release: str, module: str, edit: SourceEdit, partial: Path) -> None:
+def _build(
+    declared: catalogue.KernelRecipe, release: str, module: str, edit: SourceEdit | SourcePatch, partial: Path
+) -> None:
     step(f"fetching the source of kernel {declared.series} from Debian {declared.suite}")
     scratch = partial / cache.SCRATCH
     scratch.mkdir()
@@ -129,8 +158,7 @@ def _build(declared: catalogue.KernelRecipe, release: str, module: str, edit: So
     archive = scratch / "package" / "usr" / "src" / f"{source_package}.tar.xz"
     excluded = [f"--exclude={source_package}/{pattern}" for pattern in unneeded(module)]
     command.succeed(["tar", "-C", scratch, "--anchored", *excluded, "-xf", archive], deadline_s=BUILD_DEADLINE_S)
-    edited = source / edit.file
-    edited.write_text(edit.apply(edited.read_text()))
+    edit.change(source)
 
     make_module(source, objects, release, module)
     shutil.copy(objects / module, partial / Path(module).name)
@@ -153,9 +181,14 @@ def make_module(source: Path, objects: Path, release: str, module: str) -> None:
 
 
 def unneeded(module: str) -> list[str]:
-    """Return the patterns of `UNNEEDED` outside the top folder of ``module``, which is ``fs`` for ``fs/nfsd/x.ko``."""
-    top = module.partition("/")[0]
-    return [pattern for pattern in UNNEEDED if pattern.partition("/")[0] != top]
+    """Return the patterns of source files that ``module`` does not need.
+
+    These are the patterns of `UNNEEDED` outside the module's top folder, which is ``fs`` for ``fs/nfsd/nfsd.ko``; and
+    for a driver, the files of drivers in folders with another first letter.
+    """
+    top, _, rest = module.partition("/")
+    patterns = [pattern for pattern in UNNEEDED if pattern.partition("/")[0] != top]
+    return [*patterns, f"drivers/[!{rest[0]}]*/*.[ch]"] if top == "drivers" else patterns
 
 
 def config_of(tree: Path, release: str) -> bytes:

@@ -25,7 +25,7 @@ BUILD_DEADLINE_S = 3600.0
 PROGRESS_S = 10.0
 """Seconds between two messages about the progress of a build."""
 OBJECTS_KEPT = 4
-"""How many folders with object files the cache keeps for incremental builds: about 300 MB each."""
+"""How many folders with object files the cache keeps for incremental builds: about 200 MB each."""
 LOG = "build.log"
 CONFIG = "requested.config"
 ENVIRONMENT = {

@@ -11,6 +11,7 @@ from raidproof.storage.array.array import (
     create_commands,
     readwrite_command,
     stop_command,
+    waits_for_flush,
     zero_command,
 )
 from raidproof.storage.array.level import LEVELS, Level
@@ -70,5 +71,6 @@ __all__ = [
     "serial_of",
     "stale",
     "stop_command",
+    "waits_for_flush",
     "zero_command",
 ]

@@ -44,6 +44,23 @@ stripes, md sleeps most of the time (raid5_sync_request in drivers/md/raid5.c sl
 default speed limit is 200,000 KiB/s.
 """
 _SYSTEM = "system"
+_FLUSH_AND_DATA = (6, 12)
+"""First kernel release in which md submits flush and data of a request at the same time."""
+
+
+def waits_for_flush(release: str) -> bool:
+    """Return whether md of this kernel release writes the data of a request only after the request's flush has ended.
+
+    Since Linux 6.12, md submits the flushes of the members and the data at the same time (commit b75197e86e6d,
+    "md: Remove flush handling").
+
+    Raises:
+        RigError: the string is not a kernel release.
+    """
+    number = re.match(r"(\d+)\.(\d+)", release)
+    if number is None:
+        raise RigError(f"/proc/sys/kernel/osrelease contains no kernel release such as 6.12.1: {release!r}")
+    return (int(number[1]), int(number[2])) < _FLUSH_AND_DATA
 
 
 def create_command(md: Md) -> list[str]:

@@ -15,6 +15,7 @@ from raidproof.storage.filesystem.filesystem import (
     parse_check,
     read_write_back,
 )
+from raidproof.storage.filesystem.placement import Extent, Placement
 from raidproof.storage.filesystem.state import (
     FilesystemCheck,
     FilesystemState,
@@ -31,12 +32,14 @@ __all__ = [
     "Alignment",
     "AnyFilesystem",
     "Ext4Spec",
+    "Extent",
     "Filesystem",
     "FilesystemCheck",
     "FilesystemSpec",
     "FilesystemState",
     "Mounted",
     "Owner",
+    "Placement",
     "Superblock",
     "XfsSpec",
     "check_command",

@@ -12,6 +12,7 @@ from raidproof.core.layer import Machine, Value, found_in, uuid_of
 from raidproof.core.units import MIB, format_size
 from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.filesystem import FREE, OWNER_DEADLINE_S, UNKNOWN, FilesystemSpec, Owner
+from raidproof.storage.filesystem.placement import Extent
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
 
 # Smallest and largest size of a journal in blocks (mke2fs(8)).
@@ -220,6 +221,19 @@ class Ext4Spec(FilesystemSpec):
         """Return the seconds between two commits of the journal, from the effective mount options."""
         return commit_of(options)
 
+    def log_place(self, machine: Machine, device: str) -> Extent | None:
+        """Return the place of the internal journal, which is the file with inode 8; None without a journal."""
+        if not self.journal:
+            return None
+        return parse_journal(machine.succeed(["debugfs", "-R", "stat <8>", device]), self.block_size)
+
+    def log_writes(self, state: FilesystemState | None, geometry: Geometry | None) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the bytes of the writes to the journal: descriptor and block of the inode, then the commit block.
+
+        jbd2 issues the commit block after the other two (Documentation/filesystems/ext4/journal.rst of the kernel).
+        """
+        return (2 * self.block_size, self.block_size) if self.journal else ()
+
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
         """Return the owner of the byte at an offset of the device, from debugfs, or dumpe2fs for metadata."""
         block = offset // self.block_size
@@ -330,6 +344,19 @@ def parse_extents(text: str, block: int) -> int | None:
         if first.isdigit() and int(begin) <= block <= int(end or begin):
             return int(first) + block - int(begin)
     return None
+
+
+def parse_journal(text: str, block_size: int) -> Extent:
+    """Return the place of the first extent of the journal, from the output of ``stat <8>`` of debugfs.
+
+    Raises:
+        RigError: the output has no extent.
+    """
+    extents = [(int(begin), int(end or begin)) for first, _, begin, end in _EXTENT.findall(text) if first.isdigit()]
+    if not extents:
+        raise RigError(f"debugfs should print the extents of the journal, printed: {text.strip()[-200:]!r}")
+    begin, end = extents[0]
+    return Extent(offset=begin * block_size, length=(end + 1 - begin) * block_size)
 
 
 def parse_groups(text: str, block: int) -> str | None:

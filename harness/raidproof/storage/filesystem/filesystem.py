@@ -13,6 +13,7 @@ from raidproof.core.layer import PAGE_SIZE, Machine, Spec, Value, power_of_two, 
 from raidproof.core.registry import OneOf, Registry
 from raidproof.core.units import Size, format_size
 from raidproof.storage.array import Geometry
+from raidproof.storage.filesystem.placement import FILES_DEADLINE_S, Extent, Placement, files_command, parse_files
 from raidproof.storage.filesystem.state import (
     FilesystemCheck,
     FilesystemState,
@@ -267,6 +268,17 @@ class FilesystemSpec(Spec):
             RigError: the interval cannot be determined.
         """
 
+    def log_place(self, machine: Machine, device: str) -> Extent | None:  # noqa: ARG002
+        """Return the place of the log on the device, as the file system's tools report it; None if it is unknown."""
+        return None
+
+    def log_writes(self, state: FilesystemState | None, geometry: Geometry | None) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the bytes of each write to the log, in order, that makes one small write durable.
+
+        ``state`` is the effective state; without it the result follows from the request.
+        """
+        return (self.block_size,)
+
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
         """Return the owner of the byte at an offset of the device, as the file system's tools report it.
 
@@ -397,6 +409,19 @@ class Filesystem:
         state, spec = self.state(), self.spec
         require_effective(f"{spec.type} on {self.device}", spec.asked(self.geometry), spec.found(state))
         return state
+
+    def placement(self) -> Placement:
+        """Read the places of all files and of the log. The file system must be mounted, and its files written back.
+
+        Raises:
+            RigError: the output of a tool is truncated.
+        """
+        listed = self.machine.succeed(files_command(self.directory), deadline_s=FILES_DEADLINE_S)
+        return Placement(
+            files=parse_files(listed),
+            log=None if self.spec.log else self.spec.log_place(self.machine, self.device),
+            log_writes=self.spec.log_writes(self.state(), self.geometry),
+        )
 
     def check(self) -> FilesystemCheck:
         """Check the file system with its own program, without changing it. The file system must not be mounted.

@@ -19,6 +19,7 @@ from raidproof.storage.filesystem.filesystem import (
     FilesystemSpec,
     Owner,
 )
+from raidproof.storage.filesystem.placement import Extent, parse_xfs_log
 from raidproof.storage.filesystem.state import (
     FilesystemCheck,
     FilesystemState,
@@ -33,6 +34,7 @@ SYNC = "/proc/sys/fs/xfs/xfssyncd_centisecs"
 
 _LEAST_LOG = 64 * MIB
 _MOST_LOG_UNIT = 256 * KIB
+_USUAL_LOG_UNIT = 32 * KIB
 
 # Output of xfs_repair, whose exit status is 1 both for damage and for a device that it cannot read.
 _DIRTY = "valuable metadata changes in a log"
@@ -196,6 +198,21 @@ class XfsSpec(FilesystemSpec):
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
         """Return the seconds between two flushes of the XFS log; the kernel has one interval for all XFS mounts."""
         return files[0]
+
+    def log_place(self, machine: Machine, device: str) -> Extent | None:
+        """Return the place of the internal log, which the superblock has."""
+        fields = "blocksize logstart agblocks logblocks agblklog"
+        return parse_xfs_log(machine.succeed(["xfs_db", "-r", "-c", "sb 0", "-c", f"print {fields}", device]))
+
+    def log_writes(self, state: FilesystemState | None, geometry: Geometry | None) -> tuple[int, ...]:
+        """Return the bytes of the one write to the log: a record's header and one sector, or the log's stripe unit.
+
+        Without ``log_su``, mkfs.xfs takes the stripe unit of the data, or 32 KiB if that is more than 256 KiB.
+        """
+        unit = self.log_su if state is None else state.log_su
+        if state is None and unit is None and (alignment := self.alignment(geometry)) is not None and not self.log:
+            unit = alignment.su if alignment.su <= _MOST_LOG_UNIT else _USUAL_LOG_UNIT
+        return (max(unit or 0, SECTOR + max(SECTOR, self.sector_size)),)
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:
         """Return the owner of the byte at an offset of the device.

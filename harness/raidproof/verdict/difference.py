@@ -1,0 +1,254 @@
+"""The verdict on the differences between two sides: of the values of cells, and of the results of power cuts."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from raidproof.record.cell import CellRecord
+from raidproof.record.comparison import (
+    BASE,
+    CONFIDENCE,
+    ERROR_RATE,
+    MARGIN,
+    NEW,
+    Change,
+    CutPair,
+    Finding,
+    Modes,
+    Pair,
+    PromiseChange,
+    RateChange,
+    SideCell,
+    SideCut,
+)
+from raidproof.record.outcome import Outcome, worst
+from raidproof.record.run import CrashTestRecord
+from raidproof.verdict import statistics
+from raidproof.verdict.cell import two_groups, what_was_lost, why_not_of_the_hardware
+
+EXPLORATION = "crash states"
+"""Name of the check of explored crash states in a `PromiseChange`."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a comparison."""
+
+    margin: float = MARGIN
+    """Margin of the finding SAME, as a share."""
+    looks: int = 1
+    """Number of times that the sides may be compared before they are called; the looks share the error rate."""
+    paired: bool = True
+    """Whether both sides were measured in turn, so that their rounds belong together."""
+
+    @property
+    def error_rate(self) -> float:
+        """Greatest probability that this look at equal sides calls any cell faster or slower."""
+        return ERROR_RATE / self.looks
+
+    @property
+    def confidence(self) -> float:
+        """Confidence level of the interval of each ratio."""
+        return 1 - (1 - CONFIDENCE) / self.looks
+
+
+def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> list[Pair]:
+    """Return the comparison of each cell, whose tests are corrected over all cells."""
+    pairs = [pair_of(base, new, rules) for base, new in both]
+    samples = {place: sample for place, pair in enumerate(pairs) if (sample := sample_of(pair, rules)) is not None}
+    found = {
+        place: statistics.shift(*sample, confidence=rules.confidence)
+        for place, sample in samples.items()
+        if min(map(len, sample[:2])) > 1
+    }
+    corrected = dict(zip(found, statistics.corrected([one.p for one in found.values()]), strict=True))
+    level = rules.error_rate / max(1, len(samples))
+    for place, (base, new, blocks) in samples.items():
+        pair, fewest = pairs[place], min(len(base), len(new))
+        if place not in found:
+            pair.finding, pair.why = Finding.UNDECIDED, "a side has a single repetition"
+            pair.more = statistics.least_repetitions(level) - fewest
+            continue
+        change = found[place]
+        pair.change = Change(
+            ratio=math.exp(change.estimate),
+            low=None if change.low is None else math.exp(change.low),
+            high=None if change.high is None else math.exp(change.high),
+            p=change.p,
+            corrected=corrected[place],
+            blocks=blocks,
+            least=statistics.least_change(change.variation, fewest, level),
+        )
+        pair.finding = finding_of(pair.change, rules, lower_is_better=pair.lower_is_better)
+        if pair.finding is Finding.UNDECIDED:
+            needed = statistics.repetitions_to_settle(
+                change, rules.margin, level, confidence=rules.confidence, least=fewest + 1
+            )
+            pair.more = None if needed is None else needed - fewest
+            pair.why = "neither a difference nor its absence is shown"
+    return pairs
+
+
+def finding_of(change: Change, rules: Rules, *, lower_is_better: bool = False) -> Finding:
+    """Return the finding from the result of the test."""
+    limits = [limit for limit in (change.low, change.high) if limit is not None]
+    if limits and all(1 - rules.margin <= limit <= 1 + rules.margin for limit in limits):
+        return Finding.SAME
+    if change.corrected > rules.error_rate:
+        return Finding.UNDECIDED
+    return Finding.FASTER if (change.ratio > 1) is not lower_is_better else Finding.SLOWER
+
+
+def sample_of(pair: Pair, rules: Rules) -> tuple[list[float], list[float], list[int]] | None:
+    """Return the values of both sides and the sizes of the blocks; None if the pair has a finding already.
+
+    Of sides that were measured in turn, only the rounds count in which both sides have a value.
+    """
+    if pair.finding is not Finding.UNDECIDED or pair.why:
+        return None
+    if not rules.paired:
+        return pair.base.values, pair.new.values, [min(len(pair.base.values), len(pair.new.values))]
+    base, new = (dict(zip(side.rounds, side.values, strict=True)) for side in (pair.base, pair.new))
+    rounds = sorted(base.keys() & new.keys())
+    if not rounds:
+        return pair.base.values, pair.new.values, [min(len(pair.base.values), len(pair.new.values))]
+    return [base[one] for one in rounds], [new[one] for one in rounds], statistics.blocks_of(len(rounds))
+
+
+def pair_of(base: CellRecord, new: CellRecord, rules: Rules) -> Pair:
+    """Return the two sides of a cell; the finding is UNDECIDED if only a test can tell."""
+    sides = [side_cell(cell, rules) for cell in (base, new)]
+    finding, why = without_test(base, new, sides)
+    both = base.median is not None and new.median is not None and base.median > 0
+    return Pair(
+        name=base.name,
+        workload=base.compared_with,
+        unit=base.unit or new.unit,
+        base=sides[0],
+        new=sides[1],
+        lower_is_better=base.lower_is_better or new.lower_is_better,
+        ratio=(new.median or 0.0) / (base.median or 1.0) if both and finding is not Finding.BIMODAL else None,
+        finding=finding,
+        why=why,
+    )
+
+
+def side_cell(cell: CellRecord, rules: Rules) -> SideCell:
+    """Return the values and the verdict of a cell on one side."""
+    values = cell.measured
+    modes = statistics.groups(values, math.log1p(rules.margin))
+    return SideCell(
+        values=values,
+        rounds=[repeat.round for repeat in cell.repeats if repeat.value is not None],
+        modes=None if modes is None else Modes(low=modes[0], high=modes[1]),
+        median=cell.median,
+        spread=cell.spread,
+        failed=sum(repeat.rig_error is not None for repeat in cell.repeats),
+        limit=cell.limit,
+        cause=cell.cause,
+        flag=cell.flag,
+        lost=cell.lost,
+        outcome=cell.outcome,
+        reason=cell.reason,
+    )
+
+
+def without_test(base: CellRecord, new: CellRecord, sides: Sequence[SideCell]) -> tuple[Finding, str]:
+    """Return the finding on a cell that cannot be tested, and the reason as a clause; UNDECIDED without a reason."""
+    cells = ((BASE, base), (NEW, new))
+    missing = [f"{name}: {why_not_measured(cell)}" for name, cell in cells if not cell.measured]
+    if missing:
+        return Finding.ONE_SIDED, "; ".join(missing)
+    rig = {name: why for name, cell in cells if (why := why_not_of_the_hardware(cell))}
+    if rig:
+        reasons = set(rig.values())
+        if len(rig) == 2 and len(reasons) == 1:
+            return Finding.NOT_COMPARABLE, f"both: {reasons.pop()}"
+        return Finding.NOT_COMPARABLE, "; ".join(f"{name}: {why}" for name, why in rig.items())
+    if min(*base.measured, *new.measured) <= 0:
+        return Finding.NOT_COMPARABLE, "a value is not greater than 0, so that no ratio is known"
+    modes = {name: side.modes for name, side in zip((BASE, NEW), sides, strict=True) if side.modes is not None}
+    if modes:
+        return Finding.BIMODAL, "; ".join(f"{name}: {two_groups((one.low, one.high))}" for name, one in modes.items())
+    return Finding.UNDECIDED, ""
+
+
+def why_not_measured(cell: CellRecord) -> str:
+    """Return the reason why a cell has no value."""
+    return f"{cell.outcome.value}, {cell.reason}" if cell.outcome is not Outcome.PASS else "not measured"
+
+
+def judge_cuts(
+    both: Sequence[tuple[CellRecord, CellRecord | None]], cycles: Sequence[Mapping[str, CrashTestRecord]]
+) -> list[CutPair]:
+    """Return the power cuts of each configuration on both sides.
+
+    ``cycles``: the crash tests of base and of new, by name. Cells that differ only in the workload have the same power
+    cut, and share a pair.
+    """
+    pairs: dict[tuple[str | None, str | None], CutPair] = {}
+    for base, new in both:
+        key = (base.cycle, new.cycle if new else None)
+        found = [side.get(name or "") for side, name in zip(cycles, key, strict=True)]
+        if any(found) and key not in pairs:
+            pairs[key] = CutPair(
+                title=base.name,
+                base=side_cut(found[0], base),
+                new=side_cut(found[1], new),
+                promises=promise_changes((found[0], base), (found[1], new)),
+            )
+    judge_rates(list(pairs.values()))
+    return list(pairs.values())
+
+
+def judge_rates(cuts: Sequence[CutPair]) -> None:
+    """Fill in the comparison of the shares of broken crash states, corrected over all power cuts."""
+    found: list[tuple[CutPair, float]] = []
+    for cut in cuts:
+        if cut.base and cut.new and cut.base.states and cut.new.states:
+            counts = (cut.base.broken_states or 0, cut.base.states, cut.new.broken_states or 0, cut.new.states)
+            found.append((cut, statistics.same_share(*counts)))
+    for (cut, p), corrected in zip(found, statistics.corrected([p for _, p in found]), strict=True):
+        cut.rate = RateChange(p=p, corrected=corrected)
+
+
+def side_cut(cycle: CrashTestRecord | None, cell: CellRecord | None) -> SideCut | None:
+    """Return the verdict and the loss of a power cut on one side; None if none was made."""
+    if cycle is None:
+        return None
+    seen, explored = cycle.on_server, cell.explored if cell else None
+    return SideCut(
+        outcome=cycle.outcome,
+        reason=cycle.reason,
+        lost_words=what_was_lost(cycle),
+        acknowledged=seen.acknowledged_total if seen else None,
+        lost=seen.lost_total if seen else None,
+        loss_window_s=cycle.loss_window_s,
+        recovery_s=cycle.recovery.total_s,
+        states=explored.judged if explored else None,
+        broken_states=explored.broken if explored else None,
+    )
+
+
+Cut = tuple[CrashTestRecord | None, CellRecord | None]
+
+
+def promise_changes(base: Cut, new: Cut) -> list[PromiseChange]:
+    """Return the promises that one side kept and the other broke."""
+    ours, theirs = promises_of(*base), promises_of(*new)
+    changes = [
+        PromiseChange(checker=key[0], kind=key[1], base=outcome, new=theirs[key])
+        for key, outcome in ours.items()
+        if key in theirs
+    ]
+    return [one for one in changes if one.newly_broken or one.newly_kept]
+
+
+def promises_of(cycle: CrashTestRecord | None, cell: CellRecord | None) -> dict[tuple[str, str | None], Outcome]:
+    """Return the worst verdict on each promise that a power cut and the exploration of its crash states tested."""
+    found: dict[tuple[str, str | None], list[Outcome]] = {}
+    for verdict in cycle.verdicts if cycle else ():
+        found.setdefault((verdict.checker, verdict.kind), []).append(verdict.outcome)
+    if cell is not None and cell.explored is not None:
+        found[EXPLORATION, None] = [cell.explored.outcome]
+    return {key: worst(outcomes) for key, outcomes in found.items()}

@@ -1,0 +1,227 @@
+"""The history of a cell: its values in all stored runs that requested the same, and the changes of their level."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pydantic import Field
+
+from raidproof.core.errors import RequestError, nearest
+from raidproof.record.cell import CellRecord, Strict
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import RunRecord
+from raidproof.verdict.cell import why_not_of_the_hardware
+from raidproof.verdict.change_point import find_changes
+from raidproof.verdict.matching import hardware_of, requested
+
+SCHEMA = 1
+"""Version of the output of `raidproof history --json`."""
+
+
+class Order(StrEnum):
+    """The order of the values of a cell."""
+
+    DATE = "date"
+    """By the begin of the run."""
+    KERNEL = "kernel"
+    """By the version of the server's kernel, then by date; a change can begin only with another kernel."""
+
+
+class HistoryPoint(Strict):
+    """A cell in one run."""
+
+    run: str
+    started: datetime
+    kernel: str
+    """Effective kernel release of the server; empty if it is not known."""
+    values: list[float]
+    """The value of each repetition, in `CellHistory.unit`."""
+    median: float | None
+    limit: str
+    """The resource that limited most repetitions."""
+    why_not: str | None = None
+    """Why the value is no measure of the requested hardware, so that it is not tested; None if it is tested."""
+    outcome: Outcome
+    reason: str
+    lost: str | None
+    """The loss by a power cut, as text; None without a power cut."""
+
+    @property
+    def tested(self) -> bool:
+        """Whether the test for changes of level uses the median of this point."""
+        return self.median is not None and self.why_not is None
+
+
+class LevelChange(Strict):
+    """A change of the level of a cell's values."""
+
+    after: str
+    """The last run before the change."""
+    run: str
+    """The first run after the change."""
+    level_before: float
+    """Median of the values from the previous change on."""
+    level: float
+    """Median of the values up to the next change."""
+    ratio: float | None
+    """``level`` divided by ``level_before``; None if the latter is 0."""
+    slower: bool
+    p_value: float
+    """Probability of a difference at least this great at any place, without a change."""
+
+
+class CellHistory(Strict):
+    """The values of one cell in the runs that requested the same hardware and configuration of it."""
+
+    cell: str
+    plan: str
+    """Path of the plan in the newest run."""
+    workload: str
+    unit: str
+    """Name of the value, which ends with its unit: ``write_mb_s``."""
+    lower_is_better: bool
+    order: Order
+    host: str
+    """Processor of the host on which the machines ran; empty if it is not known."""
+    differs: list[str] = Field(default_factory=list)
+    """Fields in which this history's request differs from that of the newest history of the same cell."""
+    points: list[HistoryPoint]
+    changes: list[LevelChange]
+
+    @property
+    def tested(self) -> list[HistoryPoint]:
+        """The points whose medians are tested for changes of level."""
+        return [point for point in self.points if point.tested]
+
+
+Request = tuple[tuple[str, str], ...]
+"""The requested hardware and configuration of a cell, and the host, as pairs of a field and its value."""
+
+
+def histories(runs: Iterable[RunRecord], cell: str, order: Order = Order.DATE) -> list[CellHistory]:
+    """Return the histories of the cells whose name is ``cell``, or matches it as a pattern (fnmatch).
+
+    A cell has a history for each request, hardware and host: values under different ones are not comparable. The
+    newest history of a cell comes first.
+
+    Raises:
+        RequestError: no run has such a cell.
+    """
+    found: dict[tuple[str, str], dict[Request, list[tuple[RunRecord, CellRecord]]]] = {}
+    names: set[str] = set()
+    for run in runs:
+        names |= {one.name for one in run.cells}
+        for one in run.cells:
+            if one.repeats and (one.name == cell or fnmatchcase(one.name, cell)):
+                key = (one.name, one.compared_with)
+                found.setdefault(key, {}).setdefault(request_of(run, one), []).append((run, one))
+    if not found:
+        remedy = nearest(cell, names) if names else "give another directory with --results, or omit --plan"
+        raise RequestError(f"no stored run has measured a cell {cell!r}", remedy=remedy)
+    return [history for requests in found.values() for history in of_one_cell(requests, order)]
+
+
+def of_one_cell(requests: Mapping[Request, Sequence[tuple[RunRecord, CellRecord]]], order: Order) -> list[CellHistory]:
+    """Return the history of one cell for each request, the one with the newest run first."""
+    by_age = sorted(requests, key=lambda one: max(run.started for run, _ in requests[one]), reverse=True)
+    newest = dict(by_age[0])
+    made = []
+    for request in by_age:
+        mine = dict(request)
+        differs = sorted(
+            f"{field} = {mine.get(field, '-')}, newest: {newest.get(field, '-')}"
+            for field in {*mine, *newest}
+            if mine.get(field) != newest.get(field)
+        )
+        made.append(history_of(requests[request], order, differs))
+    return made
+
+
+def history_of(
+    cells: Sequence[tuple[RunRecord, CellRecord]], order: Order, differs: Sequence[str] = ()
+) -> CellHistory:
+    """Return the history of a cell with one request, with its changes of level."""
+    points = sorted((point_of(run, cell) for run, cell in cells), key=lambda point: point.started)
+    if order is Order.KERNEL:
+        points.sort(key=lambda point: version_key(point.kernel))
+    run, cell = max(cells, key=lambda pair: pair[0].started)
+    measured = next((one for _, one in reversed(cells) if one.unit), cell)
+    history = CellHistory(
+        cell=cell.name,
+        plan=run.plan.path if run.plan else "",
+        workload=cell.compared_with,
+        unit=measured.unit,
+        lower_is_better=measured.lower_is_better,
+        order=order,
+        host=run.environment.host_cpu if run.environment else "",
+        differs=list(differs),
+        points=points,
+        changes=[],
+    )
+    return history.model_copy(update={"changes": changes_of(history)})
+
+
+def changes_of(history: CellHistory) -> list[LevelChange]:
+    """Return the changes of level of a cell's history: the medians of the runs are tested, one value for each run."""
+    tested = history.tested
+    splits = None
+    if history.order is Order.KERNEL:
+        splits = [place for place in range(1, len(tested)) if tested[place].kernel != tested[place - 1].kernel]
+    return [
+        LevelChange(
+            after=tested[change.index - 1].run,
+            run=tested[change.index].run,
+            level_before=change.before,
+            level=change.after,
+            ratio=change.ratio,
+            slower=(change.after < change.before) is not history.lower_is_better,
+            p_value=change.p_value,
+        )
+        for change in find_changes([point.median or 0.0 for point in tested], splits=splits)
+    ]
+
+
+def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
+    """Return the point of a cell in one run."""
+    return HistoryPoint(
+        run=run.run,
+        started=run.started,
+        kernel=server_kernel(run),
+        values=cell.measured,
+        median=cell.median,
+        limit=cell.limit,
+        why_not=why_not_of_the_hardware(cell),
+        outcome=cell.outcome,
+        reason=cell.reason,
+        lost=cell.lost,
+    )
+
+
+def server_kernel(run: RunRecord) -> str:
+    """Return the effective kernel release of a run's server; empty if it is not known."""
+    machines = run.environment.machines if run.environment else []
+    return next((one.kernel for one in machines if one.role == "server"), "")
+
+
+def version_key(version: str) -> list[tuple[int, str]]:
+    """Return a key that sorts versions by their numbers: 6.9 before 6.12."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[^\d.]+", version)]
+
+
+def request_of(run: RunRecord, cell: CellRecord) -> Request:
+    """Return the requested hardware, configuration and workload of a cell, and the host.
+
+    Fields without a value do not count: a newer version of raidproof may have fields that an older one lacks.
+    """
+    fields = {**hardware_of(run.topology), **requested(cell), "unit": cell.unit or None}
+    if run.environment is not None:
+        fields |= {"host.cpu": run.environment.host_cpu, "host.cpus": run.environment.host_cpus}
+    return tuple(sorted((field, str(value)) for field, value in fields.items() if value not in (None, [], "")))
+
+
+def name_of_plan(history: CellHistory) -> str:
+    """Return the name of a history's plan file."""
+    return Path(history.plan).name

@@ -1,0 +1,342 @@
+"""Statistics of samples: permutation test, confidence interval, correction, groups, power, shares.
+
+Pure functions of numbers. No other file imports scipy or numpy.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+MOST_ARRANGEMENTS = 200_000
+"""Greatest number of arrangements that the test enumerates; of more, it draws `DRAWN`."""
+DRAWN = 99_999
+"""Number of arrangements that the test draws if it cannot enumerate all; their seed is fixed."""
+ROUNDS_IN_BLOCK = 5
+"""Least number of rounds in a block, if there are several blocks."""
+POWER = 0.95
+"""The probability with which `least_change` is found."""
+SETTLED = 0.8
+"""The probability with which `repetitions_to_settle` repetitions decide a cell."""
+MOST_REPETITIONS = 1000
+"""Greatest number of repetitions that the functions below consider."""
+GREATEST = math.log(100.0)
+"""Greatest change that `least_change` considers, as a difference of logarithms."""
+ENOUGH = 1e-5
+"""Accuracy of the result of `least_change`, as a difference of logarithms."""
+LEAST_VALUES, LEAST_GROUP, GAP = 8, 3, 3.0
+"""`groups` needs 8 values, 3 in each group, and a gap that is 3 times as wide as the wider group."""
+_TIE = 1e-9
+"""Difference of logarithms below which two sums are equal."""
+
+Sizes = tuple[tuple[int, int], ...]
+"""For each block, the number of its values on base and on new."""
+
+
+class Shift(NamedTuple):
+    """The difference of the logarithms of two samples, new minus base."""
+
+    estimate: float
+    low: float | None
+    """Lower limit of the confidence interval; None if there are too few arrangements for a limit."""
+    high: float | None
+    """Upper limit of the confidence interval; None if there are too few arrangements for a limit."""
+    p: float
+    """Two-sided probability of a difference at least as great if both samples come from the same distribution."""
+    variation: float
+    """Standard deviation of the logarithms of a sample within its block."""
+
+
+def blocks_of(rounds: int) -> list[int]:
+    """Return the numbers of consecutive rounds in each block of the test, from the number of rounds.
+
+    The sides are measured in turn, so that slow drift of the host moves both sides of a block. A block has 5 to 9
+    rounds: within pairs, the smallest p of 10 rounds would be 2/1,024, which 24 corrected cells seldom reach.
+    """
+    number = max(1, rounds // ROUNDS_IN_BLOCK)
+    return [rounds // number + (place < rounds % number) for place in range(number)]
+
+
+def shift(base: Sequence[float], new: Sequence[float], blocks: Sequence[int], confidence: float = 0.95) -> Shift:
+    """Return the difference of the logarithms of two samples of positive values, with its exact interval and p.
+
+    ``blocks``: the numbers of consecutive values of both sides in each block; a single block may have different
+    numbers of values on the sides, then its own number is not used.
+
+    The test permutes the sides of the values within each block; its statistic is the difference of the means of the
+    logarithms, weighted by the sizes of the blocks. It enumerates all arrangements, or draws `DRAWN` of them, which
+    gives a valid p too (Phipson and Smyth 2010). The interval has the shifts that the same test does not reject: for
+    each arrangement, there is one shift at which the arrangement's statistic equals the observed one (Garthwaite
+    1996), and the limits are order statistics of these shifts.
+    """
+    sizes = tuple((size, size) for size in blocks) if len(blocks) > 1 else ((len(base), len(new)),)
+    possible = arrangements(sizes)
+    logs = np.log(np.array([*base, *new], dtype=float))
+    observed = float(possible.observed @ logs)
+    shifts = (observed - possible.others @ logs) / possible.swapped
+    certain, total = possible.same, possible.same + len(shifts)
+    above = certain + int(np.count_nonzero(shifts <= _TIE))
+    below = certain + int(np.count_nonzero(shifts >= -_TIE))
+    place = math.floor((1 - confidence) / 2 * total + _TIE) - certain
+    limited = 0 <= place < len(shifts)
+    if limited:
+        shifts.partition([place, len(shifts) - 1 - place])
+    return Shift(
+        estimate=observed,
+        low=float(shifts[place]) if limited else None,
+        high=float(shifts[-1 - place]) if limited else None,
+        p=min(1.0, 2 * min(above, below) / total),
+        variation=variation([base, new], sizes),
+    )
+
+
+def variation(samples: Sequence[Sequence[float]], sizes: Sizes | None = None) -> float:
+    """Return the standard deviation of the logarithms within samples, pooled; of a part of a sample in each block."""
+    parts: list[NDArray[np.float64]] = []
+    for side, values in enumerate(samples):
+        ends = accumulate(size[side] for size in sizes) if sizes else [len(values)]
+        parts += np.split(np.log(np.array(values, dtype=float)), list(ends)[:-1])
+    freedom = sum(len(part) - 1 for part in parts if len(part))
+    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in parts if len(part))
+    return math.sqrt(squares / freedom) if freedom > 0 else 0.0
+
+
+class Arrangements(NamedTuple):
+    """The arrangements of the sides of values, as weights of the values in the statistic: first base, then new."""
+
+    observed: NDArray[np.float64]
+    """The weights of the observed arrangement."""
+    others: NDArray[np.float64]
+    """A row of weights for each arrangement that differs from the observed one."""
+    swapped: NDArray[np.float64]
+    """For each row of ``others``, by how much a shift of new by 1 lowers its statistic below the observed one."""
+    same: int
+    """Number of arrangements that are equal to the observed one, itself included."""
+
+
+@lru_cache(maxsize=4)
+def arrangements(sizes: Sizes) -> Arrangements:
+    """Return the arrangements of the sides within blocks of these sizes."""
+    worth = np.array([base * new / (base + new) for base, new in sizes])
+    worth /= worth.sum()
+    starts_new = sum(base for base, _ in sizes)
+    columns = _columns(sizes, starts_new)
+    count = math.prod(math.comb(base + new, new) for base, new in sizes)
+    rows = min(count, DRAWN + 1) if count > MOST_ARRANGEMENTS else count
+    weights = np.zeros((rows, starts_new + sum(new for _, new in sizes)))
+    repeat = rows
+    generator = np.random.default_rng(1)
+    for (base, new), value, places in zip(sizes, worth, columns, strict=True):
+        observed = np.r_[np.zeros(base, dtype=bool), np.ones(new, dtype=bool)]
+        if count > MOST_ARRANGEMENTS:
+            is_new = generator.permuted(np.tile(observed, (rows, 1)), axis=1)
+            is_new[0] = observed
+        else:
+            # Of the combinations in lexicographic order, the last one is the observed one: reversed, it is the first.
+            chosen = list(combinations(range(base + new), new))[::-1]
+            block = np.zeros((len(chosen), base + new), dtype=bool)
+            block[np.arange(len(chosen))[:, None], chosen] = True
+            repeat //= len(chosen)
+            is_new = np.tile(np.repeat(block, repeat, axis=0), (rows // (repeat * len(chosen)), 1))
+        weights[:, places] = np.where(is_new, value / new, -value / base)
+    swapped = 1 - weights[:, starts_new:].sum(axis=1)
+    other = swapped > _TIE
+    return Arrangements(weights[0].copy(), weights[other], swapped[other], int(np.count_nonzero(~other)))
+
+
+def _columns(sizes: Sizes, starts_new: int) -> list[NDArray[np.int_]]:
+    """Return the places of each block's values among all values."""
+    base, new, places = 0, starts_new, []
+    for bases, news in sizes:
+        places.append(np.r_[base : base + bases, new : new + news])
+        base, new = base + bases, new + news
+    return places
+
+
+def corrected(probabilities: Sequence[float]) -> list[float]:
+    """Return each p corrected for the number of tests by Hochberg's method (1988), in the given order.
+
+    If every test with a corrected p of at most 4 % is called, the probability of any false call is at most 4 %. The
+    method has the factors of Holm's (1979) and begins with the greatest p, so that it finds more; it supposes that the
+    tests are independent or positively dependent, as of cells that were measured one after the other. Benjamini and
+    Hochberg's method limits the share of false calls instead: if half of 24 cells are changed, it calls an equal one
+    in 25 % of comparisons (`benchmarks/comparison_power.py`).
+    """
+    order = sorted(range(len(probabilities)), key=probabilities.__getitem__, reverse=True)
+    each = accumulate((min(1.0, factor * probabilities[one]) for factor, one in enumerate(order, start=1)), min)
+    by_place = dict(zip(order, each, strict=True))
+    return [by_place[place] for place in range(len(order))]
+
+
+def groups(values: Sequence[float], least_gap: float) -> tuple[list[float], list[float]] | None:
+    """Return two separate groups of positive values; None if the values are not bimodal, or fewer than 8.
+
+    Two groups are separate if each has at least 3 values, and if the gap between them, on a logarithmic scale, is more
+    than 3 times as wide as the wider group, and wider than ``least_gap``. Of samples of 8 (10) values without groups
+    it finds groups in 0.08 % (0.01 %) if they are normal, 0.5 % (0.1 %) if uniform, and 0.3 % (0.1 %) if exponential,
+    by simulation of 200,000 samples (`benchmarks/comparison_power.py`).
+    """
+    ordered = sorted(values)
+    if len(ordered) < LEAST_VALUES or ordered[0] <= 0:
+        return None
+    logs = [math.log(value) for value in ordered]
+    for place in range(LEAST_GROUP, len(logs) - LEAST_GROUP + 1):
+        widest = max(logs[place - 1] - logs[0], logs[-1] - logs[place])
+        if logs[place] - logs[place - 1] > max(GAP * widest, least_gap):
+            return ordered[:place], ordered[place:]
+    return None
+
+
+def least_repetitions(level: float) -> int:
+    """Return the least number of repetitions of each side with which the exact test can reach a two-sided p."""
+    return next(n for n in range(2, MOST_REPETITIONS) if 2 / _count(n) <= level)
+
+
+def _count(repetitions: int) -> int:
+    """Return the number of arrangements of as many repetitions on each side, at most about 10^15."""
+    if repetitions > 26:
+        return 10**15
+    return math.prod(math.comb(2 * size, size) for size in blocks_of(repetitions))
+
+
+def power(change: float, spread: float, repetitions: int, level: float) -> float:
+    """Return the probability that the test finds a change, from 0 to 1.
+
+    ``change``: difference of the logarithms. ``spread``: standard deviation of the logarithms. ``level``: the p to
+    reach. By the noncentral t distribution of the test of two means, whose power the permutation test has for normal
+    noise, except for few repetitions, with which it cannot reach the level.
+    """
+    if repetitions < 2 or 2 / _count(repetitions) > level:
+        return 0.0
+    return _power(change, spread, repetitions, level, 2 * repetitions - 1 - len(blocks_of(repetitions)))
+
+
+def _power(change: float, spread: float, repetitions: int, level: float, freedom: int) -> float:
+    """Return the power of the t test of two means, from 0 to 1; ``freedom``: degrees of freedom of the variation."""
+    if spread <= 0:
+        return float(change != 0)
+    limit = -special.stdtrit(freedom, level / 2)
+    offset = abs(change) / (spread * math.sqrt(2 / repetitions))
+    missed = float(special.nctdtr(freedom, offset, limit))
+    # For a great offset, the function of scipy has no result.
+    return 1 - missed if math.isfinite(missed) else 1.0
+
+
+def least_change(spread: float, repetitions: int, level: float) -> float | None:
+    """Return the smallest change that the test finds with probability `POWER`, as a share; None if it finds none.
+
+    Parameters as for `power`. A share of 0.1 is an increase by 10 %, or the reverse decrease by 9.1 %.
+    """
+    if spread <= 0:
+        return 0.0 if power(1.0, spread, repetitions, level) else None
+    if power(GREATEST, spread, repetitions, level) < POWER:
+        return None
+
+    low, high = 0.0, GREATEST
+    while high - low > ENOUGH:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, spread, repetitions, level) >= POWER else (middle, high)
+    return math.expm1(high)
+
+
+def repetitions_to_settle(
+    found: Shift, margin: float, level: float, *, confidence: float = 0.95, least: int = 2
+) -> int | None:
+    """Return the number of repetitions of each side that decide a cell with probability `SETTLED`; None if too many.
+
+    The cell is decided if the test finds the change, or if the interval lies within the margin, supposed that change
+    and variation are as measured. ``least``: a number that is certainly too small, or the present one.
+    """
+
+    def finds(repetitions: int) -> bool:
+        return power(found.estimate, found.variation, repetitions, level) >= SETTLED
+
+    def same(repetitions: int) -> bool:
+        return _is_same_with(found, margin, repetitions, confidence)
+
+    numbers = range(max(2, least), MOST_REPETITIONS + 1)
+    places = [bisect_left(numbers, True, key=enough) for enough in (finds, same)]
+    return numbers[min(places)] if min(places) < len(numbers) else None
+
+
+def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: float) -> bool:
+    """Return whether the interval will lie within the margin with probability `SETTLED`, for normal noise."""
+    if math.floor((1 - confidence) / 2 * _count(repetitions)) < 1:
+        return False
+    error = found.variation * math.sqrt(2 / repetitions)
+    half = -float(special.stdtrit(2 * repetitions - 2, (1 - confidence) / 2)) * error
+    low, high = math.log1p(-margin) + half, math.log1p(margin) - half
+    if low >= high:
+        return False
+    if error <= 0:
+        return low <= found.estimate <= high
+    below, inside = (float(special.ndtr((limit - found.estimate) / error)) for limit in (low, high))
+    return inside - below >= SETTLED
+
+
+def differing(samples: Sequence[Sequence[float]], level: float) -> list[list[bool]]:
+    """Return for each two samples of positive values whether they differ, as a square matrix.
+
+    By Welch's t test (1947) of the logarithms, corrected over all pairs by Hochberg's method. The test supposes normal
+    noise, as an exact test of 3 repetitions, the default number, could show nothing. A sample with a single value, or
+    with a value that is not positive, differs from none.
+    """
+    count = len(samples)
+    usable = np.array([len(values) > 1 and min(values) > 0 for values in samples], dtype=bool)
+    logs = [np.log(values) if good else np.zeros(2) for values, good in zip(samples, usable, strict=True)]
+    means = np.array([values.mean() for values in logs])
+    errors = np.array([values.var(ddof=1) / len(values) for values in logs])
+    freedoms = np.array([len(values) - 1 for values in logs])
+    first, second = np.triu_indices(count, 1)
+    both = errors[first] + errors[second]
+    shares = errors[first] ** 2 / freedoms[first] + errors[second] ** 2 / freedoms[second]
+    # Without any variation, as on a virtual clock, every difference is certain.
+    certain = both <= _TIE**2
+    apart = means[first] - means[second]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * special.stdtr(both**2 / shares, -np.abs(apart) / np.sqrt(both))
+    p = np.where(certain, np.abs(apart) <= _TIE, p)
+    p = np.where(usable[first] & usable[second], p, 1.0)
+    order = np.argsort(p)[::-1]
+    low_enough = p[order] * np.arange(1, len(order) + 1) <= level
+    called = np.zeros(len(order), dtype=bool)
+    if low_enough.any():
+        called[order[int(np.argmax(low_enough)) :]] = True
+    differ = np.zeros((count, count), dtype=bool)
+    differ[first, second] = differ[second, first] = called
+    return [[bool(one) for one in row] for row in differ]
+
+
+def repetitions_to_part(one: Sequence[float], other: Sequence[float], level: float) -> int | None:
+    """Return the number of repetitions that show a difference of two samples with probability `SETTLED`.
+
+    Supposed that difference and variation are as measured. None if more than `MOST_REPETITIONS`, or not known.
+    """
+    if min(len(one), len(other)) < 2 or min(*one, *other) <= 0:
+        return None
+    apart = float(np.log(one).mean() - np.log(other).mean())
+    spread = variation([one, other])
+    numbers = range(max(2, min(len(one), len(other)) + 1), MOST_REPETITIONS + 1)
+
+    def enough(repetitions: int) -> bool:
+        return _power(apart, spread, repetitions, level, 2 * repetitions - 2) >= SETTLED
+
+    place = bisect_left(numbers, True, key=enough)
+    return numbers[place] if place < len(numbers) else None
+
+
+def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> float:
+    """Return the two-sided probability of shares at least as different if both sides have the same share.
+
+    By Fisher's exact test, which keeps its level for any numbers.
+    """
+    from scipy import stats  # noqa: PLC0415  importing it takes a second
+
+    table = np.array([[broken_base, of_base - broken_base], [broken_new, of_new - broken_new]])
+    return float(stats.fisher_exact(table).pvalue)
