@@ -120,6 +120,7 @@ def test_ends_that_are_not_as_given_stop_the_search(
     commits = make_history(tree, states)
     assert bisect(tree, commits, tmp_path / "results", "--once") == Status.BAD_REQUEST
     assert reason in capsys.readouterr().err
+    assert git(tree, "worktree", "list").count("\n") == 0
 
 
 def test_an_end_that_cannot_be_tested_is_inconclusive(

@@ -75,6 +75,9 @@ class Bisection:
                 self._test_end(0, Answer.GOOD)
                 while (index := next_candidate(self.decided)) is not None:
                     self._test(index, f"{len(open_candidates(self.decided))} left, about {self._steps()}")
+            except (RequestError, Inconclusive):
+                self.candidates.finish()
+                raise
             except KeyboardInterrupt:
                 say(f"interrupted; the same command with --resume continues the bisection in {self.store.path}")
                 raise
