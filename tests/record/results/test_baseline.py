@@ -7,6 +7,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
+from raidproof.record.cell import PlanRecord
 from raidproof.record.results.baseline import (
     baseline_named,
     baselines_of,
@@ -15,7 +16,6 @@ from raidproof.record.results.baseline import (
     run_named,
     set_baseline,
 )
-from raidproof.record.cell import PlanRecord
 
 
 def stored(results: Path, name: str, *, planned: bool = True) -> RunStore:

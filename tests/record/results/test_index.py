@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from benchmarks.store import compared, round_of_writers
 from raidproof.core.waiting import pause
 from raidproof.record import RunRecord, RunStore
+from raidproof.record.outcome import Outcome
 from raidproof.record.results.entry import Kind, RunFilter, State
 from raidproof.record.results.index import GRANULARITY_S, INDEX, Index, update
 from raidproof.record.results.names import begun_at
-from raidproof.record.outcome import Outcome
-from raidproof.record.run import SCHEMA
 from raidproof.record.results.run_lock import locked
+from raidproof.record.run import SCHEMA
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 BEGUN = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -11,8 +11,8 @@ from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.results import run_lock
 from raidproof.record.results.index import Index
-from raidproof.record.run import SCHEMA
 from raidproof.record.results.run_lock import locked
+from raidproof.record.run import SCHEMA
 
 RECORDED = Path(__file__).resolve().parents[2] / "data" / "run"
 

@@ -14,8 +14,8 @@ from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory, rename_durably, write_durably
 from raidproof.core.waiting import wall_clock
 from raidproof.record.results.names import COMPARISON, JOURNAL, LATEST, NAMED, RECORD, REMOVED, TIME
-from raidproof.record.run import SCHEMA, RunRecord, SchemaOnly
 from raidproof.record.results.run_lock import is_locked, locked
+from raidproof.record.run import SCHEMA, RunRecord, SchemaOnly
 
 __all__ = ["RECORD", "RunStore"]
 

@@ -7,8 +7,8 @@ from raidproof.core.errors import RequestError
 from raidproof.core.log import say
 from raidproof.record.results.entry import Kind, RunFilter
 from raidproof.record.results.index import Index
-from raidproof.record.run import RunRecord
 from raidproof.record.results.store import RunStore
+from raidproof.record.run import RunRecord
 
 
 def stored_runs(results: Path, plan: str | None = None) -> Iterator[RunRecord]:

@@ -11,11 +11,11 @@ from raidproof.core.errors import RequestError
 from raidproof.core.topology import Role
 from raidproof.plan.plan import default_name
 from raidproof.record.cell import PlanRecord
+from raidproof.record.outcome import Outcome
 from raidproof.record.results.entry import CellEntry, CrashTestEntry, ExplorationEntry, Kind, RunEntry, State
 from raidproof.record.results.names import COMPARISON, EXPLORATIONS, begun_at
-from raidproof.record.outcome import Outcome
-from raidproof.record.run import RunRecord
 from raidproof.record.results.store import RunStore
+from raidproof.record.run import RunRecord
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The directory of all stored runs: one directory for each run, an index over all, and baselines."""
