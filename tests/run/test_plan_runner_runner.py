@@ -9,7 +9,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.plan.cell import Matrix, matrix_of
 from raidproof.plan.plan import load_plan
 from raidproof.record import RunRecord, RunStore
-from raidproof.run.plan_runner import newest_of, record_of, require_same
+from raidproof.run.plan_runner import record_of, require_same
 
 TOPOLOGY = server_and_clients()
 PLAN = Path(__file__).resolve().parents[2] / "scenarios" / "plans" / "tiny.toml"
@@ -80,16 +80,16 @@ def test_the_newest_run_is_found_also_among_those_of_one_second(tmp_path: Path) 
     names = ["20260101-000000-tiny", "20260102-000000-tiny", *(f"20260102-000000-tiny-{n}" for n in (2, 9, 10))]
     for name in names:
         stored(tmp_path / name)
-    assert newest_of("tiny", tmp_path).path.name == "20260102-000000-tiny-10"
+    assert RunStore.newest(tmp_path, "tiny").path.name == "20260102-000000-tiny-10"
 
 
 def test_runs_of_plans_with_a_similar_name_are_not_taken(tmp_path: Path) -> None:
     for name in ("20260101-000000-tiny", "20260109-000000-very-tiny", "20260109-000000-tiny-b"):
         stored(tmp_path / name)
     (tmp_path / "20260110-000000-tiny").mkdir()
-    assert newest_of("tiny", tmp_path).path.name == "20260101-000000-tiny"
+    assert RunStore.newest(tmp_path, "tiny").path.name == "20260101-000000-tiny"
 
 
 def test_without_a_run_there_is_nothing_to_go_on_with(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="no run of plan tiny"):
-        newest_of("tiny", tmp_path)
+        RunStore.newest(tmp_path, "tiny")

@@ -56,10 +56,11 @@ def register_shells() -> None:
 def stored_runs(asked: typer.Context, incomplete: str) -> Iterator[str]:
     """Yield the names of stored runs that begin with a text, the newest first."""
     from raidproof.cli.config import default_of  # noqa: PLC0415
+    from raidproof.record.results.names import RECORD  # noqa: PLC0415
 
     source = asked.get_parameter_source("results")
     named = source is not None and source.name == "COMMANDLINE"
     results = Path(asked.params["results"] if named else default_of("results") or asked.params["results"])
     # Names begin with the time of the run.
     names = sorted((path.name for path in results.glob("*") if path.name.startswith(incomplete)), reverse=True)
-    yield from (name for name in names if (results / name / "report.json").is_file())
+    yield from (name for name in names if (results / name / RECORD).is_file())

@@ -266,10 +266,11 @@ def run(
 
         emit(described(matrix, platform), json)
         return
+    from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
-    from raidproof.run.plan_runner import newest_of, run_plan  # noqa: PLC0415
+    from raidproof.run.plan_runner import run_plan  # noqa: PLC0415
 
-    stored = newest_of(matrix.plan.name, results) if resume else None
+    stored = RunStore.newest(results, matrix.plan.name) if resume else None
     record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
     emit(record, json, lambda console: show(record, console, report))
     outcome = cli_compare.show_against(base, record, results, expected, screen(json)) if base else record.outcome

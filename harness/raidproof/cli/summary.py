@@ -10,9 +10,6 @@ from raidproof.cli.completion import stored_runs
 from raidproof.cli.options import RESULTS, Results
 from raidproof.core.errors import RequestError
 
-COMPARISON = "comparison.json"
-"""Name of the file of a stored comparison."""
-
 
 def summary(
     run: Annotated[
@@ -38,6 +35,7 @@ def markdown(run: str, results: Path) -> str:
         RequestError: no run has this name, or the file has no record.
     """
     from raidproof.record import RunStore  # noqa: PLC0415
+    from raidproof.record.results.names import COMPARISON  # noqa: PLC0415
     from raidproof.report.summary import summary_of_run  # noqa: PLC0415
 
     if Path(run).is_file():

@@ -101,6 +101,11 @@ def run(
     return Completed(words, ended.returncode, ended.stdout, ended.stderr)
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
 def succeed(
     argv: Sequence[str | Path],
     *,

@@ -1,6 +1,5 @@
 """Builds Debian packages from a source tree of nfs-utils or mdadm, for `SoftwareSpec.packages`."""
 
-import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -153,7 +152,10 @@ def _by_debian(name: str, mark: str, copy: Path) -> None:
         raise RequestError(f"{name}: debian/changelog does not begin with a version")
     entry = f"{name} ({found[1]}+{mark}) UNRELEASED; urgency=medium\n\n  * Local build.\n\n"
     changelog.write_text(f"{entry} -- raidproof <raidproof@localhost>  {_DATE}\n\n{text}")
-    options = {**ENVIRONMENT, "DEB_BUILD_OPTIONS": f"{ENVIRONMENT['DEB_BUILD_OPTIONS']} parallel={_jobs()}"}
+    options = {
+        **ENVIRONMENT,
+        "DEB_BUILD_OPTIONS": f"{ENVIRONMENT['DEB_BUILD_OPTIONS']} parallel={command.processors()}",
+    }
     _run(name, mark, copy, ["dpkg-buildpackage", "--build=binary", "--unsigned-changes"], options)
 
 
@@ -164,7 +166,7 @@ def _by_make(name: str, mark: str, copy: Path) -> None:
     root = copy.parent / "root"
     for command_line in project.configure:
         _run(name, mark, copy, command_line)
-    _run(name, mark, copy, ["make", f"-j{_jobs()}", *project.make])
+    _run(name, mark, copy, ["make", f"-j{command.processors()}", *project.make])
     _run(name, mark, copy, ["make", *project.make, f"DESTDIR={root}", "install"])
     _into_usr(root)
     fields = {
@@ -200,10 +202,6 @@ def _into_usr(root: Path) -> None:
         if old.is_dir():
             shutil.copytree(old, root / "usr" / folder, symlinks=True, dirs_exist_ok=True)
             shutil.rmtree(old)
-
-
-def _jobs() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _run(name: str, mark: str, copy: Path, words: Sequence[str], environment: Mapping[str, str] = ENVIRONMENT) -> None:

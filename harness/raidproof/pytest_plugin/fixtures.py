@@ -34,9 +34,10 @@ from raidproof.record import CrashTestRecord
 from raidproof.record.cell import CellRecord
 from raidproof.record.exploration import ExplorationRecord, FailureRecord
 from raidproof.record.outcome import Outcome
+from raidproof.record.results.names import JOURNAL
 from raidproof.run import doctor
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import STATES, STEM, Options, Source, explore_cycle, replay, source_of
+from raidproof.run.exploration import STEM, Options, Source, explore_cycle, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
@@ -464,7 +465,7 @@ class Explored:
     def broken(self) -> list[CrashState]:
         """Return the crash states in which a promise was broken, in the order of their checks."""
         names = {mark.name for mark in self.record.marks if mark.broken}
-        _, lines, _ = read(self.page.with_suffix("") / STATES)
+        _, lines, _ = read(self.page.with_suffix("") / JOURNAL)
         return [line.crash for line in lines if line.crash.name in names]
 
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:

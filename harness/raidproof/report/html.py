@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.results.names import COMPARISON, EXPLORATIONS
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report import cells, comparison, exploration, known, matching, run_charts, terminal, words
@@ -62,7 +63,7 @@ def templates() -> Environment:
 def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
     """Return the explorations in the directory of a run by the stem of their files, except those of another schema."""
     found = {}
-    for path in sorted(run.glob("explore-*.json")):
+    for path in sorted(run.glob(EXPLORATIONS)):
         with suppress(ValidationError):
             found[path.stem] = ExplorationRecord.model_validate_json(path.read_text())
     return found
@@ -110,7 +111,7 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
 
 def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
     """Write the record and the HTML report of a comparison, each atomically; return the path of the HTML report."""
-    store.write_text("comparison.json", compared.model_dump_json(indent=1) + "\n")
+    store.write_text(COMPARISON, compared.model_dump_json(indent=1) + "\n")
     return store.write_text("comparison.html", render_comparison(compared))
 
 

@@ -1,6 +1,5 @@
 """`raidproof ab`: run one plan alternately on two sides with different software, so that drift affects both."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from raidproof.record import RunRecord, RunStore
 from raidproof.record.comparison import BASE, MARGIN, NEW, ComparisonRecord, Finding
 from raidproof.record.known import KnownDifference
 from raidproof.record.results.index import update
+from raidproof.record.results.names import NAMED, RECORD
 from raidproof.record.results.run_lock import locked
-from raidproof.record.results.store import RECORD
 from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
@@ -110,7 +109,7 @@ def earlier_runs(name: str, results: Path) -> Iterator[RunRecord]:
     """Yield the newest stored runs of a plan, those of a side included; a record that cannot be read is left out."""
     stems = {name, *(f"{name}-{side}" for side in (BASE, NEW))}
     paths = [path.parent for path in results.glob(f"*-{name}*/{RECORD}")]
-    named = [path for path in paths if re.sub(r"^\d{8}-\d{6}-|-\d+$", "", path.name) in stems]
+    named = [path for path in paths if (found := NAMED.fullmatch(path.name)) and found[2] in stems]
     for path in sorted(named, reverse=True)[:NEWEST_RUNS]:
         with suppress(RequestError):
             yield RunStore(path).load()

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from raidproof.core import command
 from raidproof.core.command import (
     HOST,
     QEMU,
@@ -288,7 +289,7 @@ def image_is_built(cache: Path) -> bool:
 def capacity_findings(cache: Path, results: Path) -> Iterator[Finding]:
     """Check processors, memory, and the disks that hold the cache, the labs and the results."""
     to_build = 0 if image_is_built(cache) else CACHE_ROOM
-    yield cpu_finding(len(os.sched_getaffinity(0)))
+    yield cpu_finding(command.processors())
     yield memory_finding(psutil.virtual_memory().available)
     yield shared_memory_finding(SHARED_MEMORY, free_bytes(SHARED_MEMORY))
     rooms = (("images", cache, to_build), ("labs", Path(tempfile.gettempdir()), LAB_ROOM))

@@ -53,7 +53,6 @@ ANOTHER = "choose a crash test whose fault was injected on provider uml or qemu,
 
 STEM = "explore-"
 """Beginning of the names of an exploration's files in the run's directory."""
-STATES = JOURNAL
 """Name of the file with one line for each judged crash state."""
 RESULTS = Path("results")
 """Default directory of runs."""
@@ -261,7 +260,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     )
     stats = ExplorationStats(source.recording, source.oracle)
     folder = source.store.directory(stem)
-    journal = Journal(folder / STATES, begun)
+    journal = Journal(folder / JOURNAL, begun)
     record = new_record(source, options, choices, begun)
     seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
@@ -301,7 +300,7 @@ def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
     path = store.path / f"{STEM}{cycle}.json"
     record = ExplorationRecord.model_validate_json(path.read_text()) if path.is_file() else None
     if record is None or record.ended_early is not None:
-        resume = (store.path / f"{STEM}{cycle}" / STATES).exists()
+        resume = (store.path / f"{STEM}{cycle}" / JOURNAL).exists()
         options = Options(Budget(states), seed=seed, resume=resume)
         record, _ = explore_cycle(source_of(store, cycle), options)
     return Explored(
@@ -344,7 +343,7 @@ def stem_of(source: Source, *, resume: bool) -> str:
     before = ""
     for attempt in count(1):
         stem = f"{STEM}{source.cycle.name}" + (f"-{attempt}" if attempt > 1 else "")
-        if not (source.store.path / stem / STATES).exists():
+        if not (source.store.path / stem / JOURNAL).exists():
             break
         before = stem
     if resume and not before:
@@ -453,7 +452,7 @@ def find(source: Source, name: str) -> CrashState:
         RequestError: no exploration of the crash test has a state of this name.
     """
     run, stem = source.store.path, f"{STEM}{source.cycle.name}"
-    paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{STATES}"))]
+    paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{JOURNAL}"))]
     found = find_state(iter(paths), name)
     if found is None:
         raise RequestError(

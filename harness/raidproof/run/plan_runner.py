@@ -460,12 +460,3 @@ def require_same(store: RunStore, matrix: Matrix, topology: Topology) -> None:
             f"run {record.run} has other machines or other software: old and new values would not be comparable",
             remedy="give the options of that run, or start a new run, without --resume",
         )
-
-
-def newest_of(name: str, results: Path) -> RunStore:
-    """Return the newest stored run of a plan.
-
-    Raises:
-        RequestError: the directory has no run of this plan.
-    """
-    return RunStore.newest(results, name)

@@ -1,7 +1,6 @@
 """Builds a module of a User-mode kernel from Debian's source of the same series, with changes of the source."""
 
 import gzip
-import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -174,8 +173,15 @@ def make_module(source: Path, objects: Path, release: str, module: str) -> None:
         RequirementMissing: this host has no make.
     """
     step(f"building {module}")
-    jobs = f"-j{len(os.sched_getaffinity(0))}"
-    make: list[str | Path] = ["make", "-s", jobs, "-C", source, f"O={objects}", *make_words(release)]
+    make: list[str | Path] = [
+        "make",
+        "-s",
+        f"-j{command.processors()}",
+        "-C",
+        source,
+        f"O={objects}",
+        *make_words(release),
+    ]
     for target in ("olddefconfig", "modules_prepare", module):
         command.succeed([*make, target], deadline_s=BUILD_DEADLINE_S)
 

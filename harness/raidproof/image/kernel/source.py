@@ -125,10 +125,9 @@ def _finish(source: SourceTree, release: str, partial: Path) -> None:
 def _make(source: SourceTree, objects: Path, words: Sequence[str]) -> None:
     """Run make(1) for a source tree, and add its output to the log in the folder of the object files."""
     compiler = "ccache gcc" if shutil.which("ccache") else "gcc"
-    jobs = f"-j{len(os.sched_getaffinity(0))}"
     argv = [
         "make",
-        jobs,
+        f"-j{command.processors()}",
         "-C",
         str(source.path),
         f"O={objects}",
