@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from raidproof.record.cell import CellRecord, Repetition
-from raidproof.record.comparison import Finding, Pair
+from raidproof.record.comparison import Pair, PairFinding
 from raidproof.verdict.change.difference import Rules, judge_pairs
 from raidproof.verdict.change.statistics import groups, least_change
 
-CALLED = {Finding.FASTER, Finding.SLOWER}
+CALLED = {PairFinding.FASTER, PairFinding.SLOWER}
 CHANGE = 1.1
 Noise = Callable[[random.Random], float]
 """Draws a random number with mean 0 and standard deviation 1."""
@@ -96,8 +96,8 @@ def simulate(comparisons: int, seed: int, noise: Noise, **settings: float) -> Co
     for _ in range(comparisons):
         pairs = compare_once(source, noise, **settings)  # type: ignore[arg-type]
         wrong += any(pair.finding in CALLED for pair in pairs[changed:])
-        found += sum(pair.finding is Finding.FASTER for pair in pairs[:changed])
-        bimodal += any(pair.finding is Finding.BIMODAL for pair in pairs)
+        found += sum(pair.finding is PairFinding.FASTER for pair in pairs[:changed])
+        bimodal += any(pair.finding is PairFinding.BIMODAL for pair in pairs)
     share = found / (comparisons * changed) if changed else math.nan
     return Counts(comparisons, wrong, share, bimodal)
 

@@ -1,5 +1,7 @@
 """Measures how many crash states are checked per minute, for a ledger of 1,000 operations on RAID5 of 4 disks and XFS.
 
+One in five states is also read through nfsd, as in an exploration.
+
 The program records a run. Then one checker, and after that two checkers at the same time, check its crash states. Run
 it as `python -m benchmarks.states --states 200`.
 """
@@ -21,6 +23,7 @@ from raidproof.core.log import progress
 from raidproof.core.topology import Platform, SoftwareSpec, Topology
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.crash.checker import Checker
+from raidproof.crash.exploration import NFSD_EVERY
 from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.writelog import WriteLog
 from raidproof.provider.registry import lab_of, prepare
@@ -90,12 +93,12 @@ class Seat:
 
     def look(self, cuts: Sequence[int]) -> None:
         """Check one state of each cut."""
-        for cut in cuts:
+        for number, cut in enumerate(cuts):
             begun = now_ns()
             self.checker.advance(self.window.move(cut))
             patch = self.window.patch(state_at(self.window))
             prepared = (now_ns() - begun) / 1e6
-            observation = self.checker.check(patch)
+            observation = self.checker.check(patch, nfsd=number % NFSD_EVERY == 0)
             stages = {"prepare": prepared, **observation.ms}
             for stage, ms in {**stages, "all": sum(stages.values())}.items():
                 self.ms.setdefault(stage, []).append(ms)
@@ -108,7 +111,8 @@ def measure(topology: Topology, recording: Recording, orders: dict[str, Any], cu
     with TemporaryDirectory() as logs, ExitStack() as undo:
         stack, seats = demo_stack(sync=True), []
         for number in range(checkers):
-            checker = Checker(topology, stack, orders, Path(logs) / str(number))
+            folder = Path(logs) / str(number)
+            checker = Checker(topology, stack, orders, folder, content=recording.most_content)
             seats.append(Seat(undo.enter_context(checker), DiskStates(recording)))
             # Move to the first cut before the measurement begins.
             checker.advance(seats[-1].window.move(cuts[0]))

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from raidproof.core import command
+from raidproof.core.package_manager import PackageManager
+
 # What a newcomer and CI run is repeatable: the examples follow from the test alone. No test asserts a wall-clock time:
 # the machine may be busy with something else.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -28,3 +31,9 @@ def _own_group() -> Iterator[None]:
     """Restore the group of the thread, which the ledger's program changes: the next exec would ignore LD_PRELOAD."""
     yield
     ctypes.CDLL(None).setfsgid(os.getegid())
+
+
+@pytest.fixture(autouse=True)
+def _remedies_of_debian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let errors name the packages of Debian, whatever the distribution of the developer's host."""
+    monkeypatch.setattr(command, "of_this_host", lambda: PackageManager.APT)

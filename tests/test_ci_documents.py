@@ -13,7 +13,7 @@ import yaml
 
 from raidproof.cli.defaults import Defaults
 from raidproof.cli.main import app
-from raidproof.cli.schema import SUFFIX, published
+from raidproof.cli.reference.schema import SUFFIX, published
 from raidproof.core.command import HOST, WIRE, parse_host_packages
 from raidproof.core.errors import Status
 

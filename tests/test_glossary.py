@@ -12,7 +12,7 @@ from raidproof.cli.main import app
 HOME = Path(__file__).resolve().parents[1]
 GLOSSARY = HOME / "docs" / "glossary.md"
 PAGES = sorted([HOME / "README.md", HOME / "CONTRIBUTING.md", *(HOME / "docs").glob("*.md")])
-TEMPLATES = sorted((HOME / "harness" / "raidproof" / "report").glob("*.j2"))
+TEMPLATES = sorted((HOME / "harness" / "raidproof" / "report" / "page").glob("*.j2"))
 
 
 def rows(title: str) -> dict[str, str]:

@@ -52,6 +52,24 @@ case "$*" in
     for tool in ${APT_BRINGS-}; do ln -s /bin/true "$FAKES/$tool"; done ;;
 esac
 """
+DNF = """#!/bin/sh
+echo "$*" >>"$FAKES/dnf.calls"
+[ -z "${DNF_FAILS-}" ] || { echo "Error: Unable to find a match: nbdkit"; exit 1; }
+for tool in ${DNF_BRINGS-}; do ln -s /bin/true "$FAKES/$tool"; done
+for package in ${DNF_INSTALLS-}; do echo "$package" >>"$FAKES/rpms"; done
+"""
+RPM = """#!/bin/sh
+for name; do :; done
+while read -r package; do [ "$package" != "$name" ] || exit 0; done <"$FAKES/rpms"
+exit 1
+"""
+PACMAN = """#!/bin/sh
+echo "$*" >>"$FAKES/pacman.calls"
+case "$*" in
+--query*) [ "$2" = glibc ] ;;
+*) for tool in ${PACMAN_BRINGS-}; do ln -s /bin/true "$FAKES/$tool"; done ;;
+esac
+"""
 DPKG = """#!/bin/sh
 printf 'libc6-dev/installed zlib/config-files '
 """
@@ -75,6 +93,7 @@ class Machine:
         (self.home / "vms" / "host-packages-wire.txt").write_text("tshark  tshark  # why\n")
         (self.home / "vms" / "host-packages-vagrant.txt").write_text("vagrant  vagrant  # why\n")
         (self.home / "vms" / "host-packages-qemu.txt").write_text("qemu-img  qemu-img  # why\n")
+        shutil.copy(HOME / "vms" / "host-packages-names.txt", self.home / "vms")
         for name in REAL:
             (self.fakes / name).symlink_to(str(shutil.which(name)))
         self.fake("python3", PYTHON)
@@ -88,6 +107,13 @@ class Machine:
     def fake(self, name: str, program: str = "#!/bin/sh\n") -> None:
         (self.fakes / name).write_text(program)
         (self.fakes / name).chmod(0o755)
+
+    def distribution(self, manager: str, program: str) -> None:
+        """Replace apt by another package manager; apt itself stays as a program whose dpkg knows no package."""
+        self.fake("dpkg-query", "#!/bin/sh\nexit 1\n")
+        self.fake(manager, program)
+        self.fake("rpm", RPM)
+        (self.fakes / "rpms").write_text("gcc\n")
 
     def user(self, uid: int) -> None:
         self.fake("id", f"#!/bin/sh\necho {uid}\n")
@@ -168,6 +194,7 @@ def test_the_tests_need_more(machine: Machine) -> None:
     [
         (("demo", "--provider", "vagrant"), "vagrant"),
         (("run", "plan.toml", "--provider=vagrant"), "vagrant"),
+        (("advise", "plan.toml", "--provider", "qemu"), "qemu-img"),
         (("scenarios", "--provider=uml", "--provider", "qemu"), "qemu-img"),
         (("demo", "--provider", "uml"), None),
         (("run", "--provider", "hosts", "vagrant"), None),
@@ -226,7 +253,75 @@ def test_another_distribution(machine: Machine) -> None:
     (machine.fakes / "apt-get").unlink()
     status, _, said = machine.run("demo")
     assert status == 6
-    assert "there is no apt-get: nbdkit" in said
+    assert "there is no apt-get, dnf or pacman: nbdkit" in said
+
+
+LIST = """nbdkit  nbdkit  # why
+qemu-system-common|qemu-utils  qemu-storage-daemon  # why
+wireshark-common  dumpcap  # why
+tshark  tshark  # why
+libc6-dev  -  # why
+gcc  -  # why
+python3-venv  -  # why
+"""
+
+
+def test_fedora(machine: Machine) -> None:
+    machine.distribution("dnf", DNF)
+    machine.packages(LIST)
+    brings = "nbdkit qemu-storage-daemon dumpcap tshark"
+    status, _, said = machine.run("demo", DNF_BRINGS=brings, DNF_INSTALLS="glibc-devel")
+    assert status == 0
+    assert "raidproof: installing host packages: nbdkit qemu-img wireshark-cli glibc-devel\n" in said
+    options = "install --assumeyes --setopt=install_weak_deps=False"
+    assert machine.calls("dnf") == [f"{options} nbdkit qemu-img wireshark-cli glibc-devel"]
+    assert machine.calls("apt") == []
+
+
+def test_fedora_without_root(machine: Machine) -> None:
+    machine.distribution("dnf", DNF)
+    machine.user(1000)
+    status, _, said = machine.run("demo")
+    assert status == 6
+    command = "dnf install --assumeyes --setopt=install_weak_deps=False nbdkit glibc-devel"
+    assert said == f"raidproof: host packages missing: nbdkit glibc-devel (as root: {command})\n"
+
+
+def test_dnf_that_fails(machine: Machine) -> None:
+    machine.distribution("dnf", DNF)
+    status, _, said = machine.run("demo", DNF_FAILS="1")
+    assert status == 6
+    assert "not installed: Unable to find a match: nbdkit (" in said
+
+
+def test_arch(machine: Machine) -> None:
+    machine.distribution("pacman", PACMAN)
+    machine.fake("nbdkit")
+    machine.packages(LIST.replace("gcc  -", "gcc  gcc"))
+    status, _, said = machine.run("demo", PACMAN_BRINGS="qemu-storage-daemon dumpcap tshark gcc")
+    assert status == 0
+    assert "raidproof: installing host packages: qemu-img wireshark-cli gcc\n" in said
+    assert "--sync --needed --noconfirm qemu-img wireshark-cli gcc" in machine.calls("pacman")
+
+
+def test_a_package_of_the_arch_user_repository_is_not_installed(machine: Machine) -> None:
+    machine.distribution("pacman", PACMAN)
+    status, _, said = machine.run("demo")
+    assert status == 6
+    assert "host packages missing: aur:nbdkit (build and install those of the Arch User Repository" in said
+    assert all(call.startswith("--query") for call in machine.calls("pacman"))
+
+
+def test_every_package_has_a_name_in_each_distribution() -> None:
+    rows = [
+        line.split()
+        for line in (HOME / "vms" / "host-packages-names.txt").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    assert all(len(row) == 3 for row in rows)
+    lists = [path for path in (HOME / "vms").glob("host-packages*.txt") if path.stem != "host-packages-names"]
+    columns = [line.split()[0] for path in lists for line in path.read_text().splitlines() if not line.startswith("#")]
+    assert [row[0] for row in rows] == sorted({name for column in columns for name in column.split("|")})
 
 
 def test_apt_that_fails(machine: Machine) -> None:

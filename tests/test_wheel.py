@@ -45,6 +45,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
         shutil.copytree(
             HOME / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
         )
+    shutil.copytree(HOME / "docs" / "man", copy / "docs" / "man")
     install_wheel(copy, target)
 
     def run(*words: str, others: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -60,6 +61,12 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def test_the_doctor_finds_its_lists(installed: Installed) -> None:
     said = installed("-m", "raidproof", "doctor")
     assert "provider uml" in said.stdout, said.stderr
+
+
+def test_the_manual_page_is_installed(installed: Installed) -> None:
+    where = installed("-c", "import raidproof; print(raidproof.__file__)").stdout.strip()
+    page = Path(where).parents[1] / "share" / "man" / "man1" / "raidproof.1"
+    assert page.read_text() == installed("-m", "raidproof", "man").stdout
 
 
 def test_kernels_and_images_are_known(installed: Installed) -> None:

@@ -9,7 +9,7 @@ from raidproof.core.errors import Status
 from raidproof.core.waiting import unwinding_on_signals
 from raidproof.image.kernel.catalogue import DEFAULT
 from raidproof.record import RunStore
-from raidproof.record.comparison import ComparisonRecord, Finding
+from raidproof.record.comparison import ComparisonRecord, PairFinding
 from raidproof.record.outcome import Outcome
 
 ONE_CELL = """
@@ -47,7 +47,7 @@ def test_a_new_server_is_compared_with_an_old_one(plan: Path) -> None:
     [pair] = comparison.pairs
     assert (len(pair.base.values), len(pair.new.values)) == (1, 1)
     # With one repetition on each side no difference can be shown, whatever the two values are.
-    assert pair.finding in {Finding.UNDECIDED, Finding.NOT_COMPARABLE}
+    assert pair.finding in {PairFinding.UNDECIDED, PairFinding.NOT_COMPARABLE}
     assert (status, comparison.outcome) == (Status.INCONCLUSIVE, Outcome.INCONCLUSIVE)
     for side in (comparison.base, comparison.new):
         assert RunStore.find(side.run, plan.parent).load().ended_early is None

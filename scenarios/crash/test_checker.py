@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
-from raidproof.crash.states import BLOCK, DiskStates, Patch
+from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Survivor
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.record.outcome import Outcome
 from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
+from raidproof.storage.array import disk_path
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
 from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
@@ -39,7 +41,7 @@ def source(current_run: Run) -> Source:
 def checker(source: Source, current_run: Run, tmp_path: Path) -> Iterator[Checker]:
     """Yield a booted checker; the lab that scenarios share is ended before, so that it takes no memory."""
     current_run.discard_lab()
-    with Checker(source.topology, source.stack, source.scan_config, tmp_path) as booted:
+    with source.checker(1, logs=tmp_path) as booted:
         yield booted
 
 
@@ -66,6 +68,20 @@ def test_a_state_does_not_affect_the_check_of_the_next_state(source: Source, che
     assert cold.same_as(second)
     assert cold.through_nfsd is ThroughNfsd.SAME
     assert checker.reboots == 0
+
+
+def test_the_machine_reads_the_state_byte_for_byte(source: Source, checker: Checker, middle: int) -> None:
+    window = DiskStates(source.recording)
+    checker.advance(window.move(middle))
+    half = CrashState(middle, tuple(Survivor(number) for number in window.open[::2]))
+    for state in (CrashState(middle, ()), half):
+        checker.check(
+            Patch({(member, 0): b"\xff" * BLOCK for member in range(4)})
+        )  # the check before writes elsewhere
+        checker.show(window.patch(state))
+        for number, info in enumerate(source.recording.members):
+            digest = checker.machine.succeed(["sha256sum", disk_path(info.serial)]).split()[0]
+            assert digest == sha256(window.read(state, number, 0, info.size)).hexdigest(), (state.name, info.serial)
 
 
 def test_a_difference_through_nfsd_is_reported(source: Source, checker: Checker) -> None:
@@ -125,7 +141,7 @@ def test_a_missing_member_is_damage_unless_a_fault_removed_it(
     ended = cycle(stack_of("10"), during=[Degraded("disk1")]).must_keep_every_promise()
     source = source_of(current_run.store, ended.record.name)
     current_run.discard_lab()
-    with Checker(source.topology, source.stack, source.scan_config, tmp_path) as checker:
+    with source.checker(1, logs=tmp_path) as checker:
         checker.advance(DiskStates(source.recording).move(len(source.recording.records)))
         seen = checker.check(Patch())
     assert (seen.end, seen.degraded) == (End.READ, {"/dev/md0": 1})

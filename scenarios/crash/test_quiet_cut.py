@@ -16,8 +16,9 @@ from raidproof.fault import FaultContext
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
+from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import Options, explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle, source_of
 from raidproof.run.run import Run
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet

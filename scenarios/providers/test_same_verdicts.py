@@ -18,7 +18,8 @@ from raidproof.crash.exploration import Budget
 from raidproof.provider.registry import provider_of
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.outcome import Outcome
-from raidproof.run.exploration import Options, explore_cycle, source_of
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import explore_cycle, source_of
 from raidproof.run.run import Run
 from scenarios.hosts.hardware import Hardware
 

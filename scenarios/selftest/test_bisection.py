@@ -15,7 +15,7 @@ from raidproof.image.kernel.rebuild import SourceEdit, Substitution
 from raidproof.image.kernel.source import BuildFailed
 from raidproof.plan.plan import Plan, read_plan
 from raidproof.record import RunStore
-from raidproof.record.bisection import Answer, BisectionRecord
+from raidproof.record.bisection import BisectionRecord, CandidateAnswer
 from raidproof.report.bisection import lines_of
 from raidproof.run.bisection import RECORD, WHAT, Bisection, new_record
 from raidproof.run.candidates import AxisValues, Candidates, Commits
@@ -76,7 +76,7 @@ def test_the_first_slow_link_is_found(current_run: Run, tmp_path: Path) -> None:
         record = bisected(current_run, candidates, predicate, SlowerThan(BOUND_MB_S), "rates")
     except Inconclusive as error:
         raise RequirementMissing(f"{needed} ({error})") from error
-    if any(step.decision is Answer.UNTESTABLE for step in record.steps):
+    if any(step.decision is CandidateAnswer.UNTESTABLE for step in record.steps):
         raise RequirementMissing(needed)
     assert [record.candidates[index].name for index in record.first_bad] == ["rate=20Mbit"]
 
@@ -159,5 +159,5 @@ def test_the_commit_that_breaks_commit_is_found(
         record = bisected(current_run, candidates, predicate, Reproduction(), f"commit-{place}")
     assert record.first_bad == [place]
     sides = {record.candidates[step.index].name: step.decision for step in record.steps}
-    assert sides[record.candidates[place].name] is Answer.BAD
-    assert sides[record.candidates[place - 1].name] is Answer.GOOD
+    assert sides[record.candidates[place].name] is CandidateAnswer.BAD
+    assert sides[record.candidates[place - 1].name] is CandidateAnswer.GOOD

@@ -12,8 +12,9 @@ from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault import NfsdRestart
 from raidproof.guest.ledger_writer import METADATA
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.run import exploration as explorer
-from raidproof.run.exploration import Options, Source, explore_cycle, source_of
+from raidproof.run import crash_states
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import Source, explore_cycle, source_of
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import judge_locks_kept
 from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients
@@ -123,7 +124,7 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
             super().__init__(*args, **named)
             self.order = tuple(one for one in self.order if one.cut in cuts)
 
-    monkeypatch.setattr(explorer, "Choices", InDanger)
+    monkeypatch.setattr(crash_states, "Choices", InDanger)
     # One reproduced failure is enough; the other failures get a blame too.
     monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
     explored, page = explore_cycle(source, Options(Budget(STATES, None)))

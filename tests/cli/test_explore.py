@@ -12,10 +12,12 @@ from raidproof.crash.exploration import Budget
 from raidproof.record.exploration import ExplorationRecord, Possible
 from raidproof.record.outcome import Outcome
 from raidproof.run import exploration as module
-from raidproof.run.exploration import Options, Source
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import Source
 from tests.crash.stored import OnFakes, store_run
 
 Explore = Callable[..., int]
+SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schema"
 
 
 def record_of(outcome: Outcome) -> ExplorationRecord:
@@ -76,9 +78,13 @@ def test_how_far_it_goes(explore: Explore, asked: list[Options], words: tuple[st
 def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
     assert explore("--seed", "3", "--tear", "4096", "--checkers", "4", "--resume") == 0
     assert explore("--at-replies") == 0
+    assert explore("--uniform") == 0
+    assert explore("--all-losses", "2", "--epochs", "3-40") == 0
     assert asked == [
         Options(Budget(1000), seed=3, tear=4096, checkers=4, resume=True),
         Options(Budget(1000), at_replies=True),
+        Options(Budget(1000), uniform=True),
+        Options(Budget(None), all_losses=2, epochs=(3, 40)),
     ]
 
 
@@ -91,6 +97,14 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
         (("--state", "1-00000000"), "has a state '1-00000000' (explore the crash test first"),
         (("--resume",), "made-up has not been explored yet (leave --resume out)"),
         (("--states", "0"), "--states"),
+        (("--epochs", "1-2"), "--epochs requires --all-losses"),
+        (("--all-losses", "2", "--epochs", "few"), "--epochs must be a range like 1-40, not 'few'"),
+        (
+            ("--all-losses", "2", "--epochs", "1-400"),
+            "1 to 400 do not exist: the recording has the epochs 1 to 5",
+        ),
+        (("--all-losses", "2", "--at-replies"), "--at-replies would have no effect"),
+        (("--all-losses", "2", "--seed", "2", "--tear", "4096"), "--seed, --tear would have no effect"),
     ],
 )
 def test_what_cannot_be_done_says_what_can(
@@ -110,6 +124,8 @@ def test_what_cannot_be_done_says_what_can(
         ["--minutes", "2"],
         ["--resume"],
         ["--at-replies"],
+        ["--all-losses", "1"],
+        ["--dry-run"],
     ],
 )
 def test_what_is_for_many_states_is_refused_with_one(
@@ -117,6 +133,18 @@ def test_what_is_for_many_states_is_refused_with_one(
 ) -> None:
     assert explore("--state", "1-00000000", *words) == Status.BAD_REQUEST
     assert f"{words[0]} would have no effect" in capsys.readouterr().err
+
+
+def test_a_dry_run_counts_the_states(explore: Explore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explore("--all-losses", "1", "--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "5 flush epochs; chosen: 1 to 5" in said
+    assert "crash states with up to 1 lost requests: " in said
+    assert explore("--dry-run", "--json") == 0
+    record = json.loads(capsys.readouterr().out)
+    schema = json.loads((SCHEMAS / "exploration-dry-run.schema.json").read_text())
+    Draft202012Validator(schema).validate(record)
+    assert record["candidates"] == 513
 
 
 def test_an_unknown_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +166,7 @@ def test_one_state_is_shown_again(
 
 
 def fits(name: str, document: object) -> bool:
-    path = Path(__file__).resolve().parents[2] / "docs" / "schema" / f"{name}.schema.json"
+    path = SCHEMAS / f"{name}.schema.json"
     Draft202012Validator(json.loads(path.read_text())).validate(document)
     return True
 

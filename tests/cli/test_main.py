@@ -21,7 +21,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import SCHEMA
-from raidproof.run.doctor import Finding
+from raidproof.run.doctor import HostCheck
 from raidproof.run.doctor import Outcome as Found
 from raidproof.verdict.change.comparison import compare
 
@@ -167,8 +167,8 @@ def test_a_reader_that_went_away() -> None:
 
 def test_parts_are_those_of_tox() -> None:
     listed, known = tox_environments((HOME / "tox.ini").read_text())
-    assert listed == ["lint", "type", "unit", "scenarios"]
-    assert tox_arguments([], listed, known)[-1] == "lint,type,unit,scenarios"
+    assert listed == ["lint", "type", "unit", "docs", "scenarios"]
+    assert tox_arguments([], listed, known)[-1] == "lint,type,unit,docs,scenarios"
     assert tox_arguments(["unit"], listed, known)[-1] == "unit"
     # Does not decide, so it is no part of them; whoever wants it says so.
     assert tox_arguments(["fuzz"], listed, known)[-1] == "fuzz"
@@ -329,7 +329,7 @@ def test_a_bad_request_prints_no_json(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_doctor_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = [Finding("memory", Found.MISSING, "1 GiB", "add memory")]
+    found = [HostCheck("memory", Found.MISSING, "1 GiB", "add memory")]
     monkeypatch.setattr("raidproof.run.doctor.examine", lambda: found)
     assert fits("doctor", out_of(capsys, "doctor", "--json"))
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from raidproof.core.command import (
     HOST,
-    INSTALL,
     KERNEL,
     QEMU,
     VAGRANT,
@@ -19,8 +18,10 @@ from raidproof.core.command import (
     run,
 )
 from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.core.package_manager import PackageManager
 from raidproof.provider.kvm import QEMU_TOOLS
 
+INSTALL = PackageManager.APT.install
 WORD = st.text("abcdefghijklmnopqrstuvwxyz0123456789.+-", min_size=2)
 
 

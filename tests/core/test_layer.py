@@ -24,6 +24,7 @@ from tests.guest_files import FilesByCommands
 class Tool(Spec):
     colour: Literal["red", "green"] | None = None
     number: int = 1
+    parts: tuple[str, ...] = ()
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,7 @@ class Tool(Spec):
         ({"color": "red"}, "Tool has no field 'color'; did you mean 'colour'"),
         ({"colour": "gren"}, "did you mean 'green'"),
         ({"number": "many"}, "number: "),
+        ({"parts": "one"}, r'parts must be a list of words, for example \["a", "b"\]'),
     ],
 )
 def test_a_request_is_refused_with_a_hint(asked: dict[str, object], reason: str) -> None:

@@ -20,12 +20,21 @@ CYCLE = "made-up"
 LIES_FROM = 4
 
 
-def store_run(path: Path, *names: str, **changes: Any) -> RunStore:
-    """Store a run whose disk lies from its fourth flush on, with a cycle of each name."""
+def store_run(path: Path, *names: str, of_cycle: dict[str, Any] | None = None, **changes: Any) -> RunStore:
+    """Store a run whose disk lies from its fourth flush on, with a cycle of each name.
+
+    ``changes``: fields of the run's record if it has them, else of each cycle, as is ``of_cycle``.
+    """
     store = RunStore(path)
+    of_run = {name: changes.pop(name) for name in ("ended", "outcome") if name in changes}
+    changes |= of_cycle or {}
     topology = server_and_clients(clients=1, disks=2)
     record = RunRecord(
-        run=path.name, started=wall_clock(), command=["./raidproof"], topology=topology.model_dump(mode="json")
+        run=path.name,
+        started=wall_clock(),
+        command=["./raidproof"],
+        topology=topology.model_dump(mode="json"),
+        **of_run,
     )
     for name in names or (CYCLE,):
         folder = store.directory(name)

@@ -11,7 +11,7 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
-from raidproof.crash.checker import FOLDER, AgentConnection, Lost, Silent
+from raidproof.crash.checker import FOLDER, KEEPS_MEMORY, AgentConnection, Lost, Silent
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
@@ -98,7 +98,7 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
     called: list[socket.socket] = []
 
     def run(argv: Sequence[str]) -> Command:
-        assert argv == ["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
+        assert argv == [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
         config = json.loads(guest.files[argv[-1]])
         called.append(socket.create_connection((config["host"], config["port"])))
         return Command()
@@ -106,8 +106,12 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
     guest = Guest(tmp_path / "console", run)
     with AgentConnection.start(cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}) as line:
         assert set(guest.files) == {
-            f"{FOLDER}/{name}" for name in ("ledger_writer.py", "ledger_reader.py", "check_agent.py", "config.json")
-        }
+            f"{FOLDER}/{name}"
+            for name in (
+                "application.py", "ledger_writer.py", "ledger_reader.py", "check_agent.py", "member_disks.py",
+                "storage_calls.py", "config.json",
+            )
+        }  # fmt: skip
         assert json.loads(guest.files[f"{FOLDER}/config.json"])["root"] == "/srv"
         called[0].sendall(b'{"answer": {"end": "read"}}\n')
         assert line.ask({"verb": "switch"}, 20.0, lambda _: None) == {"end": "read"}
@@ -184,3 +188,16 @@ def test_an_agent_that_says_nothing_until_the_deadline_is_silent(make: Callable[
     rig = make()
     with pytest.raises(Silent, match="no answer in time"):
         rig.ask(deadline_s=0.01)
+
+
+def test_content_follows_the_request(make: Callable[..., Rig]) -> None:
+    rig = make()
+    rig.says({"answer": {}})
+    rig.line.ask({"verb": "show", "runs": [[0, 0, 3]]}, 20.0, rig.stages.append, [b"a\nb"])
+    assert rig.agent.recv(1000) == b'{"verb": "show", "runs": [[0, 0, 3]]}\na\nb'
+
+
+def test_a_machine_that_receives_nothing_is_silent(make: Callable[..., Rig]) -> None:
+    rig = make()
+    with pytest.raises(Silent, match="not received in time"):
+        rig.line.ask({"verb": "show", "runs": []}, 0.05, rig.stages.append, [bytes(64 << 20)])

@@ -1,6 +1,6 @@
 """A checker and its machine, which is made up here: what it is told, and what becomes of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from raidproof.core.errors import RequestError
+from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import Topology, server_and_clients
 from raidproof.crash import checker as module
-from raidproof.crash.checker import Checker, Lost
-from raidproof.crash.member_files import MOST
+from raidproof.crash.checker import MOST_CONTENT, Checker, Lost, Silent
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import WriteLog
@@ -33,6 +32,8 @@ class Server:
         self.console = console
         self.consoles = [console]
         self.did: list[str] = []
+        self.lacks: set[str] = set()
+        """Kernel modules that cannot be loaded."""
 
     def succeed(self, argv: list[str], stdin: str = "") -> str:
         self.did.append(" ".join(argv) + (f" < {stdin}" if stdin else ""))
@@ -40,6 +41,10 @@ class Server:
 
     def put(self, content: str, path: str) -> None:
         self.did.append(f"{path} < {content}")
+
+    def run(self, argv: list[str]) -> SimpleNamespace:
+        self.did.append(" ".join(argv))
+        return SimpleNamespace(status=int(argv[1] in self.lacks))
 
     def start(self) -> None:
         self.did.append("start")
@@ -55,9 +60,20 @@ class Line:
         self, answers: list[dict[str, Any] | Lost], asked: list[dict[str, Any]], config: dict[str, Any]
     ) -> None:
         self.answers, self.asked, self.config = answers, asked, config
+        self.sent: list[tuple[str, list[tuple[int, int, int]], list[bytes]]] = []
+        """Requests of the member disks: verb, runs, content."""
         self.closed = False
+        self.unreachable: Lost | None = None
+        """Raised at each request of the member disks."""
 
-    def ask(self, request: dict[str, Any], _deadline_s: float, _begun: Callable[[str], None]) -> dict[str, Any]:
+    def ask(
+        self, request: dict[str, Any], _deadline_s: float, _begun: Callable[[str], None], data: Sequence[bytes] = ()
+    ) -> dict[str, Any]:
+        if request["verb"] in {"advance", "show"}:
+            if self.unreachable is not None:
+                raise self.unreachable
+            self.sent.append((request["verb"], request["runs"], list(data)))
+            return {}
         self.asked.append(request)
         answer = self.answers.pop(0)
         if isinstance(answer, Lost):
@@ -81,17 +97,15 @@ class Rig:
         self.asked: list[dict[str, Any]] = []
         self.lines: list[Line] = []
         self.modes: list[CacheMode] = []
-        self.on_files: list[bool] = []
+        self.labs: list[Topology] = []
         self.primed: list[tuple[Path, bool]] = []
         self.cold_orders: list[dict[str, Any]] = []
 
         class Lab:
-            """One lab, with the provider's machines on files or on the engine's disks."""
+            """One lab, with members in the machine's memory or on the engine's disks."""
 
-            def __init__(self, topology: Topology, *provider: Any, logs: Path) -> None:
-                rig.on_files.append(bool(provider))
-                for one in provider:
-                    one.files.create(folder)
+            def __init__(self, topology: Topology, *, logs: Path) -> None:
+                rig.labs.append(topology)
                 self.server = rig.server
                 self.disks = SimpleNamespace(set_mode=rig.modes.append)
                 self.directory = SimpleNamespace(path=folder, name="a9e7f033")
@@ -121,8 +135,7 @@ class Rig:
 
         for name, stand_in in {
             "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "check_after_boot": check_after_boot,
-            "UmlOnFiles": lambda files: SimpleNamespace(files=files), "AgentConnection": SimpleNamespace(start=start),
-            "start_nfsd": lambda _: None,
+            "AgentConnection": SimpleNamespace(start=start), "start_nfsd": lambda _: None,
         }.items():  # fmt: skip
             monkeypatch.setattr(module, name, stand_in)
 
@@ -158,16 +171,34 @@ def test_a_machine_that_something_stays_in_is_of_no_more_use(rig: Rig) -> None:
         assert rig.server.did[-1] == "crash"
 
 
-@pytest.mark.parametrize(
-    ("disks", "provider", "files"), [(MOST, "uml", True), (MOST + 1, "uml", False), (3, "qemu", False)]
-)
-def test_members_are_files_where_the_kernel_is_a_process_that_has_room_for_them(
-    rig: Rig, disks: int, provider: str, files: bool
-) -> None:
-    with rig.checker(disks, provider):
-        assert rig.on_files == [files]
-        assert rig.modes == ([] if files else [CacheMode.LYING])
-        assert len(rig.lines[0].config["links"]) == (disks if files else 0)
+@pytest.mark.parametrize("provider", ["uml", "qemu"])
+def test_members_are_in_the_memory_of_a_machine_without_disks(rig: Rig, provider: str) -> None:
+    with rig.checker(3, provider, content=1 << 20) as checker:
+        (lab,) = rig.labs
+        assert lab.disks == ()
+        assert lab.server.memory > checker.topology.server.memory + (1 << 20)
+        assert rig.modes == []
+        assert len(rig.lines[0].config["members"]["links"]) == 3
+
+
+@pytest.mark.parametrize(("content", "lacks"), [(MOST_CONTENT + 1, ""), (0, "brd"), (0, "dm-snapshot")])
+def test_members_are_disks_of_the_engine_if_they_cannot_be_in_memory(rig: Rig, content: int, lacks: str) -> None:
+    rig.server.lacks = {lacks}
+    with rig.checker(content=content):
+        assert [len(lab.disks) for lab in rig.labs] == ([0, 3] if lacks else [3])
+        assert rig.modes == [CacheMode.LYING]
+        assert rig.lines[0].config["members"] == {}
+
+
+def test_a_machine_gets_the_base_again_after_a_reboot(rig: Rig) -> None:
+    rig.answers = [Lost("kernel panic"), READ]
+    with rig.checker() as checker:
+        checker.advance(Patch({(1, 2): b"a" * 4096}))
+        checker.check(Patch())
+        checker.advance(Patch({(1, 3): b"b" * 4096}))
+        checker.check(Patch())
+    assert rig.lines[1].sent[0] == ("advance", [(1, 8192, 8192)], [b"a" * 4096 + b"b" * 4096])
+    assert rig.lines[1].sent[-1] == ("show", [], [])
 
 
 def test_a_lab_that_has_no_disks_of_the_engine_is_refused(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +237,7 @@ def test_each_cold_machine_has_a_folder_of_its_own_whatever_an_earlier_checker_l
         (logs / "cold3" / "state.log", False),
         (logs / "cold4" / "state.log", True),
     ]
-    assert [config["links"] for config in rig.cold_orders] == [[], []], "it has made its own"
+    assert [config["members"] for config in rig.cold_orders] == [{}, {}], "it has disks of the engine"
     assert held.lab == "a9e7f033"
     assert [argv[0] for argv in held.commands] == ["mdadm", "mount"]
 
@@ -224,9 +255,18 @@ def test_a_base_is_what_each_later_state_stands_on(rig: Rig) -> None:
     with rig.checker() as checker:
         checker.advance(Patch({(1, 0): b"a" * 4096}))
         checker.check(Patch({(1, 1): b"b" * 4096}))
-        with (rig.folder / "member1").open("rb", buffering=0) as member:
-            shown = member.read(8192)
-            checker.check(Patch())
-            member.seek(0)
-            after = member.read(8192)
-    assert (shown, after) == (b"a" * 4096 + b"b" * 4096, b"a" * 4096 + bytes(4096))
+        checker.check(Patch())
+    assert [(verb, runs) for verb, runs, _ in rig.lines[0].sent if runs or verb == "show"] == [
+        ("advance", [(1, 0, 4096)]),
+        ("show", [(1, 4096, 4096)]),
+        ("show", []),
+    ]
+
+
+@pytest.mark.parametrize("lost", [Lost("the check agent was killed, exit status 137"), Silent("no answer in time")])
+def test_a_machine_that_does_not_get_the_content_of_a_state_is_an_error_of_the_rig(rig: Rig, lost: Lost) -> None:
+    with rig.checker() as checker:
+        rig.lines[0].unreachable = lost
+        for action in (checker.check, checker.show, checker.advance):
+            with pytest.raises(RigError, match=f"content of the member disks: {lost}"):
+                action(Patch({(0, 0): b"1" * 4096}))

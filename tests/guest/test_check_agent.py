@@ -1,6 +1,7 @@
 """The stages of a check, and the clean-up after a failure in each stage."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -266,3 +267,35 @@ def test_no_resync_may_begin_before_the_last_look(monkeypatch: pytest.MonkeyPatc
     machine.agent.check()
     frozen = [f"freeze /sys/block/{device}/md/sync_action" for device in ("md1", "md0")]
     assert machine.ran == ["assemble 1", frozen[0], "assemble 0", frozen[1], "mount", "umount", "stop"]
+
+
+def test_a_call_replaces_a_command_and_the_command_runs_if_the_call_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[list[str]] = []
+
+    def call(arguments: Sequence[str]) -> None:
+        called.append(list(arguments))
+        if arguments == ["fails"]:
+            raise OSError("no")
+
+    helper = tmp_path / "modprobe"
+    helper.touch()
+    monkeypatch.setattr(check_agent, "HELPERS", {str(helper): "/sbin/modprobe"})
+    runner = Runner(calls={"echo": call})
+    assert runner.run(["echo", "works"]) == (0, "")
+    assert not helper.read_text()
+    assert runner.run(["echo", "fails"]) == (0, "fails")
+    assert helper.read_text() == "/sbin/modprobe\n", "the command may need a module"
+    assert called == [["works"], ["fails"]]
+
+
+def test_a_kernel_without_a_helper_program_runs_the_command_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def call(_: Sequence[str]) -> None:
+        raise OSError("no")
+
+    # /sys/kernel/uevent_helper exists only with CONFIG_UEVENT_HELPER.
+    monkeypatch.setattr(check_agent, "HELPERS", {str(tmp_path / "missing" / "uevent_helper"): ""})
+    assert Runner(calls={"echo": call}).run(["echo", "fails"]) == (0, "fails")

@@ -186,3 +186,11 @@ def test_a_write_ends_the_read_ahead_of_a_drive() -> None:
 
 def test_files_that_a_drive_reads_ahead_are_read_sooner() -> None:
     assert rate("5", file=16 * MIB, stripe_cache=1) > 1.1 * rate("5", file=512 * MIB, stripe_cache=1)
+
+
+def test_equal_walks_are_equal_and_others_are_not() -> None:
+    assert walk() == walk()
+    assert hash(walk()) == hash(walk())
+    assert walk() != walk(every=8 * KIB)
+    assert walk() != "walk"
+    assert sync_seconds(walk()) == sync_seconds(walk()) == walk().seconds()

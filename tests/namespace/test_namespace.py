@@ -15,12 +15,12 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.lab.lab_directory import ProcessIdentity
 from raidproof.namespace import Namespace, Traffic
-from raidproof.run.doctor import try_namespaces, tun_finding
+from raidproof.run.doctor import try_namespaces, tun_check
 
 HOME = Path(__file__).resolve().parents[2]
 REFUSAL = try_namespaces(root=os.geteuid() == 0)
 pytestmark = pytest.mark.skipif(REFUSAL is not None, reason=f"no namespaces here: {REFUSAL}")
-needs_tap = pytest.mark.skipif(bool(tun_finding().remedy), reason=f"/dev/net/tun: {tun_finding().reason}")
+needs_tap = pytest.mark.skipif(bool(tun_check().remedy), reason=f"/dev/net/tun: {tun_check().reason}")
 
 OWNER = """
 import sys

@@ -22,7 +22,7 @@ def test_the_description_has_all_relevant_facts(make: Make) -> None:
         fixed={"export": "async"},
         run={"cut": "power", "repeats": 2},
     )
-    assert "hardware: 3 x none, 1GiB each, placement spread; network 1Gbit; 1 client" in text
+    assert "hardware: 3 x disk without latency, 1GiB each, placement spread; network 1Gbit; 1 client" in text
     assert "fixed: export=async" in text
     assert "NFS lease 10 s, grace period 10 s (the kernel's default: 90 s)" in text
     assert "cells: 6 of 12 combinations; repetitions of each: 2; seed 1" in text
@@ -47,3 +47,10 @@ def test_the_help_names_every_axis() -> None:
     console.print(axis_table())
     text = console.export_text()
     assert all(f"\n{name} " in text for name in axes())
+
+
+def test_a_table_of_cells_has_more_than_their_numbers(make: Make) -> None:
+    console = Console(width=120, file=StringIO(), record=True)
+    console.print(describe(make({}), in_full=True))
+    assert not any(line.lstrip().startswith("#") for line in console.export_text().splitlines())
+    assert any(line.lstrip().startswith("#") and " level " in line for line in told(make).splitlines())

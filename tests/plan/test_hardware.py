@@ -44,7 +44,14 @@ def test_in_words() -> None:
         clients=2,
     )
     assert str(made) == (
-        "4 x none, 1GiB each, placement spread and 1 x none, 1GiB each, placement spread, duty log; "
+        "4 x disk without latency, 1GiB each, placement spread and "
+        "1 x disk without latency, 1GiB each, placement spread, duty log; "
         "2 controllers, order in turn, with 300 MB/s, cache 32MiB, battery unnoticed; "
         "network 1Gbit, delay 100us, loss 0.1 %; 2 clients"
     )
+
+
+def test_equal_groups_of_disks_are_one_in_words() -> None:
+    drive = {"count": 1, "profile": "hdd-7200-sata"}
+    made = hardware(disks=[{"count": 2, "profile": "hdd-7200-sata"}, drive, {"count": 1}, drive])
+    assert str(made).startswith("4 x hdd-7200-sata, 1 x disk without latency, 1GiB each, placement spread; ")

@@ -116,6 +116,27 @@ def test_the_command_line_overrides_the_plan(tmp_path: Path) -> None:
         load_plan(path, {"repeats": 0})
 
 
+OWN = '[[workload]]\ntool = "command"\nrun = ["true"]\ncheck = ["true"]\nfiles = ["{}"]\n'
+
+
+def test_the_files_of_an_application_are_checked_with_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders.py").write_text("pass\n")
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN.format("orders.py"))
+    assert load_plan(path).workload[0]["files"] == ["orders.py"]
+    path.write_text(OWN.format("ordes.py"))
+    reason = r"mine\.toml: workload\.files: file ordes\.py: No such file or directory \(did you mean 'orders\.py'\?\)$"
+    with pytest.raises(RequestError, match=reason):
+        load_plan(path)
+    path.write_text(OWN.format("orders.py") + OWN.format("lib/zzz"))
+    reason = r"workload\[2\]\.files: file lib/zzz: .* \(paths are relative to /"
+    with pytest.raises(RequestError, match=reason):
+        load_plan(path)
+
+
 def test_a_plan_is_called_after_its_file(tmp_path: Path) -> None:
     path = tmp_path / "my plan.toml"
     path.write_text('workload = { tool = "dd" }\n')

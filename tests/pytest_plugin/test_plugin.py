@@ -6,8 +6,9 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, NotEffective, RequestError, RequirementMissing, RigError
-from raidproof.pytest_plugin.plugin import outcome_of
+from raidproof.pytest_plugin.plugin import counted, outcome_of
 from raidproof.record.outcome import Outcome
+from tests.report.conftest import error_row, sample
 
 ENDS = """
 import pytest
@@ -34,8 +35,8 @@ def test_each_outcome_has_its_word(ended: pytest.RunResult) -> None:
     names = ["fail", "error", "skip", "invalid", "inconclusive", "plain", "pass"]
     ended.stdout.fnmatch_lines([f"*::test_{name} {word}*" for name, word in zip(names, words, strict=True)])
     assert ended.ret == pytest.ExitCode.TESTS_FAILED
-    for counted in ("2 failed", "1 passed", "1 skipped", "1 error", "1 invalid", "1 inconclusive"):
-        assert counted in ended.outlines[-1]
+    for said in ("2 failed", "1 passed", "1 skipped", "1 error", "1 invalid", "1 inconclusive"):
+        assert said in ended.outlines[-1]
 
 
 def test_each_reason_is_shown(ended: pytest.RunResult) -> None:
@@ -129,3 +130,10 @@ def test_the_screen_is_given_back(tmp_path: Path) -> None:
     with log.shown_on(io.StringIO(), 80):
         assert log.console is not before
     assert log.console is before
+
+
+def test_the_last_line_counts_the_operations_of_crash_tests_that_are_no_controls() -> None:
+    record = sample()
+    assert counted(record.cycles) == " (2 crash tests: 21,701 acknowledged, 20,047 lost)"
+    assert counted(record.cycles[:1]).startswith(" (1 crash test: 1,518 acknowledged, 0")
+    assert counted(record.cycles[2:]) == counted([error_row()]) == ""

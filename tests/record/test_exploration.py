@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from raidproof.core.blame import Culprit
 from raidproof.core.waiting import wall_clock
 from raidproof.record.exploration import (
+    AllLossesRecord,
     ExplorationRecord,
     FailureRecord,
     LossRecord,
@@ -209,3 +210,11 @@ def test_a_record_reads_back(tmp_path: object) -> None:
 def test_another_field_is_refused() -> None:
     with pytest.raises(ValueError, match="extra"):
         record(unknown=1)
+
+
+def test_a_statement_about_all_states_needs_all_of_them() -> None:
+    every = AllLossesRecord(most=2, first_epoch=1, last_epoch=4, of_epochs=4, states=[5, 10, 5], judged=[5, 10, 5])
+    said = "every promise held in all 20 crash states with up to 2 lost requests of all 4 flush epochs (15 different)"
+    assert conclude_exploration(record(all_losses=every)) == (Outcome.PASS, said)
+    part = every.model_copy(update={"judged": [5, 10, 4]})
+    assert conclude_exploration(record(all_losses=part))[1] == "every promise held in 20 crash states (15 different)"

@@ -13,6 +13,7 @@ from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
 from raidproof.fault.machine import PANIC
 from raidproof.record import CrashTestRecord, RunStore
+from raidproof.record.cell import Repetition
 from raidproof.record.older import EFFECTS
 from raidproof.record.run import ControlSpec
 from raidproof.report.html import render
@@ -160,3 +161,14 @@ def test_an_expected_blame_of_an_older_record_is_its_culprit() -> None:
     control = ControlSpec.model_validate({"expects_loss": True, "expects_blame": "the disks: disk0 kept nothing"})
     assert control.expects_blame is Culprit.DISKS
     assert text_of(Culprit.DISKS) == "the disks"
+
+
+def test_a_record_without_lives_and_moments_is_read() -> None:
+    """Fields that were added later are unknown in an older record, and not empty."""
+    assert cycle().lives is None
+    assert Repetition.model_validate({"round": 1, "value": 2.0}).moments == []
+    life = {"client": "client1", "path": "f", "kind": "fsync", "block": 0, "generation": 1, "found": "is missing"}
+    read = cycle(lives=[{**life, "written_s": -1.0}])
+    assert CrashTestRecord.model_validate_json(read.model_dump_json()) == read
+    assert read.lives is not None
+    assert read.lives[0].requests is None

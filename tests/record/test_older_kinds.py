@@ -19,7 +19,7 @@ from raidproof.crash.states import Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import WriteLog
 from raidproof.record import RunRecord, RunStore
-from raidproof.record.comparison import ComparisonRecord, Finding, Method
+from raidproof.record.comparison import ComparisonRecord, Method, PairFinding
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.change.comparison import compare
@@ -117,7 +117,7 @@ def test_an_older_comparison_finds_the_same(tmp_path: Path) -> None:
     }
     assert again.model_dump(exclude=left_out) == before.model_dump(exclude=left_out)
     assert (before.schema_version, before.method, again.method) == (2, Method.RANGES, Method.PERMUTATION)
-    assert {pair.finding for pair in before.pairs} <= {Finding.UNDECIDED, Finding.NOT_COMPARABLE}
+    assert {pair.finding for pair in before.pairs} <= {PairFinding.UNDECIDED, PairFinding.NOT_COMPARABLE}
 
 
 def test_an_older_exploration_finds_the_same(tmp_path: Path) -> None:

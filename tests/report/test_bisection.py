@@ -3,13 +3,13 @@ import io
 from rich.console import Console
 
 from raidproof.core.waiting import wall_clock
-from raidproof.record.bisection import Answer, BisectionRecord, CandidateRecord, RepetitionResult, StepRecord
+from raidproof.record.bisection import BisectionRecord, CandidateAnswer, CandidateRecord, RepetitionResult, StepRecord
 from raidproof.report.bisection import lines_of, show_bisection
 
 
 def record(first_bad: list[int]) -> BisectionRecord:
-    bad = RepetitionResult(answer=Answer.BAD, reason="x", evidence="run-bad", seconds=3)
-    good = RepetitionResult(answer=Answer.GOOD, reason="x", evidence="run-good", seconds=4)
+    bad = RepetitionResult(answer=CandidateAnswer.BAD, reason="x", evidence="run-bad", seconds=3)
+    good = RepetitionResult(answer=CandidateAnswer.GOOD, reason="x", evidence="run-good", seconds=4)
     return BisectionRecord(
         name="b",
         started=wall_clock(),
@@ -20,9 +20,11 @@ def record(first_bad: list[int]) -> BisectionRecord:
         error_of_a_step=0.01,
         candidates=[CandidateRecord(name=f"{number}" * 40, title=f"change {number}") for number in range(4)],
         steps=[
-            StepRecord(index=3, results=[bad], decision=Answer.BAD, reason="failed", built=True, build_s=50),
-            StepRecord(index=0, results=[bad, good], decision=Answer.GOOD, reason="held", error=0.004, built=True),
-            StepRecord(index=1, results=[], decision=Answer.UNTESTABLE, reason="does not build"),
+            StepRecord(index=3, results=[bad], decision=CandidateAnswer.BAD, reason="failed", built=True, build_s=50),
+            StepRecord(
+                index=0, results=[bad, good], decision=CandidateAnswer.GOOD, reason="held", error=0.004, built=True
+            ),
+            StepRecord(index=1, results=[], decision=CandidateAnswer.UNTESTABLE, reason="does not build"),
         ],
         first_bad=first_bad,
         again=["./raidproof", "bisect", "--show=3333"],

@@ -24,6 +24,9 @@ from raidproof.report.cells import (
         ("write_mb_s", "write", "MB/s"),
         ("random_read_iops", "random read", "1/s"),
         ("transactions_per_s", "transactions", "1/s"),
+        ("operations_s", "operations", "1/s"),
+        ("creates_s", "creates", "1/s"),
+        ("outage_seconds", "outage", "s"),
         ("fsync_p99_ms", "fsync p99", "ms"),
         ("iops", "", "1/s"),
         ("files", "files", ""),
@@ -37,7 +40,7 @@ def test_a_name_carries_its_unit(name: str, words: str, unit: str) -> None:
 PART = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1)
 
 
-ENDINGS = {"mb_s": "MB/s", "kib_s": "KiB/s", "iops": "1/s", "per_s": "1/s", "us": "us", "ms": "ms"}
+ENDINGS = {"mb_s": "MB/s", "kib_s": "KiB/s", "iops": "1/s", "per_s": "1/s", "us": "us", "ms": "ms", "s": "1/s"}
 
 
 @given(st.lists(PART), st.sampled_from(sorted(ENDINGS)))
@@ -46,7 +49,7 @@ def test_of_a_name_with_a_unit_the_words_are_left(parts: list[str], ending: str)
     assert with_unit("_".join([*parts, ending])) == " ".join([*parts, f"[{ENDINGS[ending]}]"])
 
 
-@given(st.lists(PART.filter(lambda part: part not in {*ENDINGS, "s", "ns"}), min_size=1))
+@given(st.lists(PART.filter(lambda part: part not in {*ENDINGS, "seconds", "ns"}), min_size=1))
 def test_no_name_without_a_unit_loses_a_word(parts: list[str]) -> None:
     assert measure("_".join(parts)) == (" ".join(parts), "")
     assert with_unit("_".join(parts)) == " ".join(parts)

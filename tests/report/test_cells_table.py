@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from raidproof.record.run import RunRecord
-from raidproof.report import show
+from raidproof.report.terminal import show
 
 ENDS = ("\n1 level=10 chunk=64KiB export=sync: ", "\npostmark: ")
 

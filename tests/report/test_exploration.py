@@ -9,6 +9,8 @@ from rich.console import Console
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.exploration import (
+    AllLossesRecord,
+    ExplorationDryRun,
     ExplorationRecord,
     FailureRecord,
     LossRecord,
@@ -23,8 +25,10 @@ from raidproof.record.exploration import (
 )
 from raidproof.record.outcome import Outcome
 from raidproof.report import exploration as words
-from raidproof.report.exploration import RIGHT, figure, show_exploration
-from raidproof.report.html import render, render_exploration, write_exploration
+from raidproof.report.charts.drawing import script
+from raidproof.report.exploration import show_exploration
+from raidproof.report.html import render, render_exploration, write_exploration, write_html
+from tests.report.charts.unpacking import unpacked
 
 
 def failure() -> FailureRecord:
@@ -159,7 +163,8 @@ def test_the_page_names_the_failure_its_state_and_the_command() -> None:
 def test_the_page_needs_nothing_else_and_links_lead_somewhere() -> None:
     page = render_exploration(exploration())
     tags = parsed(page)
-    assert "<script" not in page
+    assert not re.search(r"https?://|<script[^>]+src|<link|@import", page.replace(script(), ""))
+    assert "rename of 3 &lt;script&gt;" in page
     assert len(tags.ids) == len(set(tags.ids))
     for link in tags.links:
         assert not re.match(r"[a-z]+:", link)
@@ -193,19 +198,12 @@ def test_a_pass_with_a_measured_loss_is_not_green() -> None:
     assert 'class="outcome PASS"' not in render_exploration(exploration(loss=loss, **clean))
 
 
-def test_broken_states_are_drawn_over_the_others() -> None:
-    drawn = figure(exploration())
-    assert [mark.kind for mark in drawn.marks] == ["alike", "held", "broken"]
-    together = drawn.marks[-1]
-    assert together.words.startswith("one-kept, 1.23 s: 2 states, 1 broken; 17-00c0ffee: a promise is broken")
-    assert all(mark.x <= RIGHT + 4 for mark in drawn.marks)
-    assert [lane.label for lane in drawn.lanes] == ["drop-all", "one-kept"]
-
-
-def test_the_bars_are_what_clients_were_told() -> None:
-    drawn = figure(exploration())
-    counts = [re.search(r"(\d+) operations? acknowledged", bar.words) for bar in drawn.bars]
-    assert sum(int(one[1]) for one in counts if one) == 4
+def test_the_charts_have_every_state_and_every_acknowledgement() -> None:
+    record = exploration()
+    drawn = unpacked(render_exploration(record))["data"]
+    assert [row["name"] for row in drawn["states"]] == [mark.name for mark in record.marks]
+    assert sum(row["end"] == "a promise is broken" for row in drawn["states"]) == 1
+    assert sum(row["count"] for row in drawn["acknowledged"]) == 4
 
 
 def test_what_was_noted_is_on_the_page_and_in_the_terminal() -> None:
@@ -308,6 +306,7 @@ def test_the_runs_page_leads_to_its_explorations(tmp_path: Path) -> None:
     page = write_exploration(exploration(), store, "explore-sync")
     stored = ExplorationRecord.model_validate_json((tmp_path / "explore-sync.json").read_text())
     assert page.read_text() == render_exploration(stored)
+    write_html(store.load(), tmp_path / "report.html")
     tags = parsed((tmp_path / "report.html").read_text())
     assert "./explore-sync.html" in tags.links
     assert "crash-states" in tags.ids
@@ -323,6 +322,7 @@ def test_an_exploration_of_another_version_is_passed_over(tmp_path: Path) -> Non
     store.save(RunRecord(run="run", started=wall_clock(), command=["./raidproof", "demo"]))
     (tmp_path / "explore-old.json").write_text('{"schema_version": 99}')
     write_exploration(exploration(), store, "explore-sync")
+    write_html(store.load(), tmp_path / "report.html")
     links = parsed((tmp_path / "report.html").read_text()).links
     assert "./explore-old.html" not in links
 
@@ -364,3 +364,43 @@ def test_redundancy_is_told_in_one_sentence(counted: RedundancyRecord, said: str
     show_exploration(record, Console(file=out, width=400))
     assert f"{said}\n" in out.getvalue()
     assert said.replace("'", "&#39;") in render_exploration(record)
+
+
+def all_losses(**changes: int | list[int]) -> AllLossesRecord:
+    fields = {"most": 2, "first_epoch": 1, "last_epoch": 40, "of_epochs": 40, "states": [300, 4000, 20000]}
+    return AllLossesRecord.model_validate(fields | {"judged": [300, 4000, 20000]} | changes)
+
+
+def test_the_states_with_few_losses_are_counted_on_the_page_and_in_the_terminal() -> None:
+    record = exploration(all_losses=all_losses())
+    said = (
+        "judged: all 24,300 crash states with up to 2 lost requests of all 40 flush epochs: 300 of 300 with 0 lost, "
+        "4,000 of 4,000 with 1 lost, 20,000 of 20,000 with 2 lost"
+    )
+    screen = StringIO()
+    show_exploration(record, Console(file=screen, width=400))
+    assert said in screen.getvalue()
+    assert said in parsed(render_exploration(record)).words
+
+
+def test_what_is_left_of_the_states_with_few_losses() -> None:
+    part = all_losses(first_epoch=11, last_epoch=20, judged=[300, 1000, 0])
+    assert words.exhaustive(exploration(all_losses=part)) == (
+        "judged: 1,300 of the 24,300 crash states with up to 2 lost requests of the flush epochs 11 to 20 of 40: "
+        "300 of 300 with 0 lost, 1,000 of 4,000 with 1 lost, 0 of 20,000 with 2 lost"
+    )
+    assert words.exhaustive(exploration()) is None
+
+
+def test_words_of_a_dry_run() -> None:
+    possible = Possible(log10=13.4)
+    fields = {"run": "run", "cycle": "sync", "requests": 1234, "possible": possible, "candidates": 24300}
+    every = all_losses(judged=[])
+    record = ExplorationDryRun.model_validate(fields | {"all_losses": every, "refused": "choose --all-losses 1"})
+    assert words.dry_run(record) == [
+        "1,234 requests of the write log allow 10^13 crash states",
+        "40 flush epochs; chosen: 1 to 40",
+        "24,300 crash states with up to 2 lost requests: 300 with 0 lost, 4,000 with 1 lost, 20,000 with 2 lost",
+        "too many for one exploration: choose --all-losses 1",
+    ]
+    assert words.dry_run(ExplorationDryRun.model_validate(fields))[1:] == ["the policies propose 24,300 states"]

@@ -31,6 +31,15 @@ def test_one_case_a_cycle(run: RunRecord, tmp_path: Path) -> None:
     assert suite.get("time") == "97.4"
 
 
+def test_the_title_of_a_control_has_the_word_once(run: RunRecord, plan_run: RunRecord) -> None:
+    for record in (run, plan_run):
+        for cycle in record.cycles:
+            if cycle.control is not None:
+                cycle.title = "control: lying disks"
+    titles = [str(case.get("name")) for record in (run, plan_run) for case in cases(record)]
+    assert titles.count("control: lying disks") == sum("control" in title for title in titles) > 0
+
+
 def test_a_case_says_whether_its_configuration_is_safe(run: RunRecord) -> None:
     told = [{one.get("name"): one.get("value") for one in case.iter("property")} for case in cases(run)]
     assert [one["safety"] for one in told] == ["SAFE", "LOSES DATA", "LOSES DATA", "NOT SHOWN"]

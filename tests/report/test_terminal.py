@@ -6,9 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from raidproof.record.cell import Explored
+from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
-from raidproof.report import show
 from raidproof.report.columns import columns
+from raidproof.report.terminal import show
 
 REPORT = Path("results/20260504-123000-demo/report.html")
 
@@ -138,3 +140,16 @@ def test_no_title_obeys_or_commands(run: RunRecord, title: str) -> None:
     text = shown(run, 160)
     assert "\x1b" not in text
     assert "[red]" in text
+
+
+def test_an_exploration_has_a_line_of_its_own_and_costs_safe(run: RunRecord) -> None:
+    found = Explored(file="explore-a.json", judged=300, broken=0, outcome=Outcome.PASS, reason="every promise held")
+    run.cycles[0].explored = [found]
+    text = words(shown(run, 160))
+    assert "1 sync export, honest disks, crash states: PASS: every promise held" in text
+    assert "300 crash states, none broken" in text
+    run.cycles[0].explored = [found.model_copy(update={"outcome": Outcome.FAIL, "broken": 5, "reason": "5 of 300"})]
+    text = words(shown(run, 160))
+    assert "1 sync export, honest disks, crash states: FAIL: 5 of 300" in text
+    assert "FAIL: exploration of crash states: 5 of 300" in text
+    assert "safety: LOSES DATA: sync export, honest disks, async export, honest disks" in text

@@ -17,7 +17,7 @@ from raidproof.core.command import succeed
 from raidproof.core.errors import RequestError, Status
 from raidproof.core.topology import SoftwareSpec
 from raidproof.image.kernel.source import BuildFailed
-from raidproof.record.bisection import Answer, BisectionRecord
+from raidproof.record.bisection import BisectionRecord, CandidateAnswer
 from raidproof.record.results.store import RunStore
 from raidproof.run.bisection import RECORD, Bisection, again, digest_of, label_of, load, new_record
 from raidproof.run.candidates import AxisValues, Commits, DebVersions, Trial, filled
@@ -196,7 +196,7 @@ def test_kernels_that_do_not_build_are_skipped_and_builds_are_counted(tmp_path: 
     Bisection(candidates, predicate, rule, store, record).run()
     assert record.first_bad == [PLANTED]
     assert record.builds == len(record.steps)
-    skipped = {step.index: step.reason for step in record.steps if step.decision is Answer.UNTESTABLE}
+    skipped = {step.index: step.reason for step in record.steps if step.decision is CandidateAnswer.UNTESTABLE}
     assert skipped == dict.fromkeys((8, 9), "does not build: no such function")
     assert json.loads((store.path / RECORD).read_text())["ended"] is not None
 

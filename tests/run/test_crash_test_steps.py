@@ -23,6 +23,7 @@ class Fake:
 
     def __init__(self) -> None:
         self.did: list[str] = []
+        self.idle = False
         self.server = self.machine("server")
         self.clients = (self.machine("client1"), self.machine("client2"))
         self.topology = SimpleNamespace(disks=())
@@ -66,7 +67,11 @@ class Fake:
             return {"bytes": 0, "calls": 0}
 
         return SimpleNamespace(
-            scan=scan, root="/mnt/ledger", heard_since=lambda _: True, all_began_since=lambda _: True
+            scan=scan,
+            root="/mnt/ledger",
+            heard_since=lambda _: True,
+            all_began_since=lambda _: True,
+            is_idle=lambda: self.idle,
         )
 
 
@@ -122,6 +127,12 @@ def test_the_server_is_scanned_with_cold_caches_before_it_serves_again(fake: Fak
         "export",
     ]
     assert set(fake.did[8:]) == {"client1 asks", "client2 asks"}
+
+
+def test_clients_without_work_are_waited_for(fake: Fake, tmp_path: Path) -> None:
+    fake.idle = True
+    cycle_of(fake, tmp_path)._bring_back(heals(fake), fake.ledger())
+    assert set(fake.did[8:]) == {"client1: stat", "client2: stat"}
 
 
 def test_what_a_client_reads_back_comes_from_no_cache(fake: Fake, tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ import pytest
 from raidproof.core.units import GIB, MIB
 from raidproof.run.doctor import (
     Outcome,
-    cpu_finding,
+    cpu_check,
     free_bytes,
     image_is_built,
-    memory_finding,
-    room_finding,
-    shared_memory_finding,
+    memory_check,
+    room_check,
+    shared_memory_check,
 )
 
 
@@ -18,25 +18,25 @@ from raidproof.run.doctor import (
     ("available", "outcome"), [(8 * GIB, Outcome.OK), (2 * GIB, Outcome.WARNING), (512 * MIB, Outcome.MISSING)]
 )
 def test_memory(available: int, outcome: Outcome) -> None:
-    finding = memory_finding(available)
-    assert finding.outcome is outcome
-    assert bool(finding.remedy) is (outcome is not Outcome.OK)
+    check = memory_check(available)
+    assert check.outcome is outcome
+    assert bool(check.remedy) is (outcome is not Outcome.OK)
 
 
 @pytest.mark.parametrize(("free", "outcome"), [(GIB, Outcome.OK), (GIB - 1, Outcome.MISSING)])
 def test_room(free: int, outcome: Outcome) -> None:
-    finding = room_finding("labs", Path("/x"), free, GIB)
-    assert (finding.outcome, finding.name) == (outcome, "room for labs")
+    check = room_check("labs", Path("/x"), free, GIB)
+    assert (check.outcome, check.name) == (outcome, "room for labs")
 
 
 @pytest.mark.parametrize(("free", "outcome"), [(3 * GIB, Outcome.OK), (64 * MIB, Outcome.WARNING)])
 def test_shared_memory_of_a_container_is_small(free: int, outcome: Outcome) -> None:
-    finding = shared_memory_finding(Path("/dev/shm"), free)
-    assert (finding.outcome, bool(finding.remedy)) == (outcome, outcome is Outcome.WARNING)
+    check = shared_memory_check(Path("/dev/shm"), free)
+    assert (check.outcome, bool(check.remedy)) == (outcome, outcome is Outcome.WARNING)
 
 
 def test_one_processor_is_enough_but_slow() -> None:
-    assert [cpu_finding(cpus).outcome for cpus in (1, 2)] == [Outcome.WARNING, Outcome.OK]
+    assert [cpu_check(cpus).outcome for cpus in (1, 2)] == [Outcome.WARNING, Outcome.OK]
 
 
 def test_room_of_a_directory_that_is_still_to_be_made(tmp_path: Path) -> None:

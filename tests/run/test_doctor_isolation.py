@@ -5,26 +5,26 @@ import pytest
 from raidproof.run.doctor import (
     Outcome,
     explain_refusal,
-    namespace_finding,
+    namespace_check,
     read_sysctls,
-    subordinate_finding,
+    subordinate_check,
     subordinate_ids,
-    tun_finding,
+    tun_check,
 )
 
 SUBUID = "daemon:1:2\nalice:100000:65536\n1001:300000:65536\nbroken\n"
 
 
 def test_tun_that_is_not_there(tmp_path: Path) -> None:
-    finding = tun_finding(tmp_path / "tun")
-    assert finding.outcome is Outcome.MISSING
-    assert finding.reason == "No such file or directory"
-    assert "modprobe tun" in finding.remedy
+    check = tun_check(tmp_path / "tun")
+    assert check.outcome is Outcome.MISSING
+    assert check.reason == "No such file or directory"
+    assert "modprobe tun" in check.remedy
 
 
 def test_tun_that_can_be_opened(tmp_path: Path) -> None:
     (tmp_path / "tun").touch()
-    assert tun_finding(tmp_path / "tun").outcome is Outcome.OK
+    assert tun_check(tmp_path / "tun").outcome is Outcome.OK
 
 
 def test_sysctls_that_this_kernel_has(tmp_path: Path) -> None:
@@ -48,19 +48,19 @@ def test_sysctls_that_this_kernel_has(tmp_path: Path) -> None:
 )
 def test_refusals_are_explained(settings: dict[str, str], remedy: str) -> None:
     assert remedy in explain_refusal(settings)[1]
-    finding = namespace_finding("unshare: Operation not permitted", settings, root=False)
-    assert finding.outcome is Outcome.MISSING
-    assert "Operation not permitted" in finding.reason
+    check = namespace_check("unshare: Operation not permitted", settings, root=False)
+    assert check.outcome is Outcome.MISSING
+    assert "Operation not permitted" in check.reason
 
 
 def test_namespaces_that_work() -> None:
-    assert namespace_finding(None, {"user.max_user_namespaces": "0"}, root=False).outcome is Outcome.OK
+    assert namespace_check(None, {"user.max_user_namespaces": "0"}, root=False).outcome is Outcome.OK
 
 
 def test_root_without_the_privilege() -> None:
-    finding = namespace_finding("unshare failed", {}, root=True)
-    assert (finding.name, finding.outcome) == ("namespaces", Outcome.MISSING)
-    assert "--cap-add SYS_ADMIN,NET_ADMIN" in finding.remedy
+    check = namespace_check("unshare failed", {}, root=True)
+    assert (check.name, check.outcome) == ("namespaces", Outcome.MISSING)
+    assert "--cap-add SYS_ADMIN,NET_ADMIN" in check.remedy
 
 
 @pytest.mark.parametrize(("user", "uid", "count"), [("alice", 1000, 65536), ("bob", 1001, 65536), ("carol", 1002, 0)])
@@ -69,7 +69,7 @@ def test_subordinate_ids_by_name_or_number(user: str, uid: int, count: int) -> N
 
 
 def test_subordinate_ids_are_needed_in_both_files() -> None:
-    assert subordinate_finding({"/etc/subuid": SUBUID, "/etc/subgid": SUBUID}, "alice", 1000).outcome is Outcome.OK
-    finding = subordinate_finding({"/etc/subuid": SUBUID, "/etc/subgid": ""}, "alice", 1000)
-    assert finding.outcome is Outcome.MISSING
-    assert finding.reason.startswith("/etc/subgid: ")
+    assert subordinate_check({"/etc/subuid": SUBUID, "/etc/subgid": SUBUID}, "alice", 1000).outcome is Outcome.OK
+    check = subordinate_check({"/etc/subuid": SUBUID, "/etc/subgid": ""}, "alice", 1000)
+    assert check.outcome is Outcome.MISSING
+    assert check.reason.startswith("/etc/subgid: ")

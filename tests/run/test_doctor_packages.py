@@ -1,7 +1,10 @@
 import pytest
 
-from raidproof.core.command import INSTALL, WIRE, HostPackage, parse_host_packages
-from raidproof.run.doctor import Outcome, command_findings, plugin_finding, wire_finding
+from raidproof.core.command import WIRE, HostPackage, parse_host_packages
+from raidproof.core.package_manager import PackageManager
+from raidproof.run.doctor import Outcome, command_checks, plugin_check, wire_check
+
+INSTALL = PackageManager.APT.install
 
 
 def test_a_missing_command_names_its_packages() -> None:
@@ -10,7 +13,7 @@ def test_a_missing_command_names_its_packages() -> None:
         HostPackage(("iproute2",), "ip", "makes bridges"),
         HostPackage(("libc6-dev",), None, "headers"),
     ]
-    absent, found = command_findings(packages, {"ip": "/sbin/ip"}.get)
+    absent, found = command_checks(packages, {"ip": "/sbin/ip"}.get)
     assert (absent.outcome, absent.remedy) == (Outcome.MISSING, f"{INSTALL} qemu-system-common qemu-utils")
     assert absent.reason == "not found; it serves disks"
     assert (found.outcome, found.reason) == (Outcome.OK, "/sbin/ip")
@@ -27,13 +30,13 @@ def test_a_missing_command_names_its_packages() -> None:
     ],
 )
 def test_plugin(dump: str | None, outcome: Outcome) -> None:
-    assert plugin_finding(dump).outcome is outcome
+    assert plugin_check(dump).outcome is outcome
 
 
 def test_what_only_some_scenarios_need_is_no_reason_not_to_run() -> None:
     packages = parse_host_packages(WIRE.read_text())
     assert {package.command for package in packages} == {"dumpcap", "tshark"}
-    assert wire_finding(packages, lambda command: command).outcome is Outcome.OK
-    without = wire_finding(packages, lambda command: None if command == "tshark" else command)
+    assert wire_check(packages, lambda command: command).outcome is Outcome.OK
+    without = wire_check(packages, lambda command: None if command == "tshark" else command)
     assert without.outcome is Outcome.WARNING
     assert without.remedy == f"{INSTALL} tshark"

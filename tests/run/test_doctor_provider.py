@@ -3,21 +3,21 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.core.command import INSTALL
+from raidproof.core.package_manager import PackageManager
 from raidproof.provider.kvm import KvmAnswer
 from raidproof.run.doctor import (
     Outcome,
-    architecture_finding,
-    kvm_finding,
-    provider_findings,
-    qemu_finding,
-    xstate_finding,
+    architecture_check,
+    kvm_check,
+    provider_checks,
+    qemu_check,
+    xstate_check,
 )
 
 
 @pytest.mark.parametrize(("machine", "outcome"), [("x86_64", Outcome.OK), ("aarch64", Outcome.MISSING)])
 def test_architecture(machine: str, outcome: Outcome) -> None:
-    assert architecture_finding(machine).outcome is outcome
+    assert architecture_check(machine).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_architecture(machine: str, outcome: Outcome) -> None:
     ],
 )
 def test_xstate(cpuinfo: str, outcome: Outcome) -> None:
-    assert xstate_finding(cpuinfo).outcome is outcome
+    assert xstate_check(cpuinfo).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -41,15 +41,18 @@ def test_xstate(cpuinfo: str, outcome: Outcome) -> None:
     ],
 )
 def test_kvm_is_never_needed(answer: KvmAnswer | None, outcome: Outcome, says: str) -> None:
-    found = kvm_finding(answer)
+    found = kvm_check(answer)
     assert found.outcome is outcome
     assert re.search(says, found.reason)
 
 
 def test_qemu_is_not_needed_either() -> None:
-    assert qemu_finding(None).outcome is Outcome.OK
-    absent = qemu_finding("not found: qemu-img")
-    assert (absent.outcome, absent.remedy) == (Outcome.WARNING, f"{INSTALL} qemu-system-x86 qemu-utils kmod")
+    assert qemu_check(None).outcome is Outcome.OK
+    absent = qemu_check("not found: qemu-img")
+    assert (absent.outcome, absent.remedy) == (
+        Outcome.WARNING,
+        f"{PackageManager.APT.install} qemu-system-x86 qemu-utils kmod",
+    )
     assert absent.reason.startswith("not found: qemu-img; ")
 
 
@@ -57,6 +60,6 @@ def test_all_findings_come_without_a_trial_where_no_kernel_is_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path))
-    names = [finding.name for finding in provider_findings()]
+    names = [check.name for check in provider_checks()]
     assert {"provider uml", "provider qemu", "provider auto", "cannot prove"} <= set(names)
     assert not list(tmp_path.iterdir())

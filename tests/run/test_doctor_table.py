@@ -5,12 +5,12 @@ import pytest
 from rich.console import Console
 
 from raidproof.core.errors import RequirementMissing
-from raidproof.run.doctor import Finding, Outcome, missing, require, show
+from raidproof.run.doctor import HostCheck, Outcome, missing, require, show
 
 FINDINGS = [
-    Finding("memory", Outcome.OK, "enough [really]"),
-    Finding("processors", Outcome.WARNING, "1", "be patient"),
-    Finding("ip", Outcome.MISSING, "not found", "apt-get install iproute2"),
+    HostCheck("memory", Outcome.OK, "enough [really]"),
+    HostCheck("processors", Outcome.WARNING, "1", "be patient"),
+    HostCheck("ip", Outcome.MISSING, "not found", "apt-get install iproute2"),
 ]
 
 
@@ -50,7 +50,7 @@ def test_warnings_do_not_stop_a_run() -> None:
 
 
 def test_what_is_missing_stops_it_with_every_reason() -> None:
-    gcc = Finding("gcc", Outcome.MISSING, "not found", "apt-get install gcc")
+    gcc = HostCheck("gcc", Outcome.MISSING, "not found", "apt-get install gcc")
     with pytest.raises(RequirementMissing) as stopped:
         require([*FINDINGS, gcc])
     assert "ip: not found (apt-get install iproute2); gcc: not found (apt-get install gcc)" in str(stopped.value)

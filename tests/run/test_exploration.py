@@ -1,3 +1,5 @@
+import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -5,13 +7,20 @@ from typing import cast
 
 import pytest
 
-from raidproof.core.errors import RigError
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker
 from raidproof.crash.exploration import Budget
 from raidproof.record.exploration import ExplorationRecord, FailureRecord
 from raidproof.record.outcome import Outcome
+from raidproof.record.results.index import Index
+from raidproof.record.run import Evidence
+from raidproof.report.results.summary import summary_of_run
 from raidproof.run import exploration as module
-from raidproof.run.exploration import Options, explore_cycle, source_of, undated
+from raidproof.run.crash_states import ALL_LOSSES, Options
+from raidproof.run.exploration import explore_cycle, source_of, undated
+from raidproof.verdict.cell import SafetyWord, by_safety
+from raidproof.verdict.crash_test import conclude_run
 from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 
@@ -54,6 +63,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
 
 
 OPTIONS = Options(Budget(None), checkers=1)
+LOST = {"server_memory_lost": True, "caches": "drop"}
 
 
 def ended(path: Path) -> tuple[ExplorationRecord, FailureRecord]:
@@ -153,3 +163,84 @@ def test_what_was_explored_to_its_end_is_not_explored_again(tmp_path: Path, monk
     path.unlink()
     module.explored(store, CYCLE, 8, 3)
     assert [(one.seed, one.resume, one.budget) for one in asked] == [(3, True, Budget(8))] * 2
+
+
+def of_all_losses(most: int, states: int | None = None, *, resume: bool = False) -> Options:
+    return Options(Budget(states), checkers=1, all_losses=most, resume=resume)
+
+
+@pytest.mark.usefixtures("ends")
+def test_all_losses_are_checked_and_counted(tmp_path: Path) -> None:
+    source = Ending.of(source_of(store_run(tmp_path / "run")))
+    record, page = explore_cycle(source, of_all_losses(2))
+    every = record.all_losses
+    assert every is not None
+    assert every.judged == every.states
+    assert every.complete
+    assert (record.judged, record.candidates, sum(every.states)) == (every.total,) * 3
+    assert record.policies == {"few-lost": every.total}
+    # The disk lies from the fourth overwrite on; the ledger block of the first lost overwrite is one lost request.
+    assert record.outcome is Outcome.FAIL
+    assert record.cannot_prove[1:3] == list(ALL_LOSSES)
+    assert (
+        f"all {every.total} crash states with up to 2 lost requests of all {every.epochs} flush epochs"
+        in page.read_text()
+    )
+
+
+@pytest.mark.usefixtures("ends")
+def test_the_number_done_of_all_losses_is_kept_and_resumed(tmp_path: Path) -> None:
+    source = Ending.of(source_of(store_run(tmp_path / "run")))
+    record, _ = explore_cycle(source, of_all_losses(1, 5))
+    assert record.all_losses is not None
+    assert sum(record.all_losses.judged) == record.judged == 5
+    assert not record.all_losses.complete
+    resumed, _ = explore_cycle(source, of_all_losses(1, resume=True))
+    assert resumed.all_losses is not None
+    assert resumed.all_losses.complete
+    assert resumed.judged == record.all_losses.total
+
+
+@pytest.mark.usefixtures("ends")
+def test_a_sample_does_not_resume_all_losses(tmp_path: Path) -> None:
+    source = Ending.of(source_of(store_run(tmp_path / "run")))
+    explore_cycle(source, of_all_losses(1, 5))
+    with pytest.raises(RequestError, match=r"begun with all losses 1, not None"):
+        explore_cycle(source, Options(Budget(5), checkers=1, resume=True))
+
+
+def test_the_run_is_no_longer_safe_after_its_exploration_found_a_broken_state(tmp_path: Path) -> None:
+    """The record, the report, the index and the summary of the run have the result of the exploration."""
+    store = store_run(
+        tmp_path / "20261123-120000-run",
+        ended=wall_clock(),
+        outcome=Outcome.PASS,
+        of_cycle={"outcome": Outcome.PASS, "on_server": Evidence(acknowledged={"fsync": 9}), "effects": LOST},
+    )
+    before = store.load()
+    conclude_run(before)
+    assert (before.outcome, [*by_safety(before)]) == (Outcome.PASS, [SafetyWord.SAFE])
+    record, _ = explore_cycle(OnFakes.of(source_of(store)), OPTIONS)
+    assert record.outcome is Outcome.FAIL
+    stored = json.loads((store.path / "report.json").read_text())
+    assert stored["outcome"] == "FAIL"
+    (kept,) = stored["cycles"][0]["explored"]
+    assert (kept["file"], kept["broken"], kept["outcome"]) == (f"explore-{CYCLE}.json", record.broken, "FAIL")
+    after = store.load()
+    assert [*by_safety(after)] == [SafetyWord.LOSES_DATA]
+    assert "SAFE" not in summary_of_run(after)
+    page = (store.path / "report.html").read_text()
+    head = page[page.index("<header") : page.index("</header")]
+    assert "LOSES DATA" in head
+    assert not re.search(r"\bSAFE\b", head)
+    with Index.open(tmp_path) as index:
+        (listed,) = index.runs()
+    assert (listed.outcome, listed.explored) == (Outcome.FAIL, Outcome.FAIL)
+
+
+def test_the_record_of_a_run_in_progress_is_left_to_its_process(tmp_path: Path) -> None:
+    store = store_run(tmp_path / "run")
+    before = (store.path / "report.json").read_text()
+    explore_cycle(OnFakes.of(source_of(store)), OPTIONS)
+    assert (store.path / "report.json").read_text() == before
+    assert store.load().cycles[0].explored[0].outcome is Outcome.FAIL

@@ -9,7 +9,8 @@ from raidproof.crash.states import CrashState
 from raidproof.record import ControlSpec
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.exploration import Options, explore_cycle, find, replay, source_of
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import explore_cycle, find, replay, source_of
 from tests.crash.stored import OnFakes, store_run
 
 

@@ -278,7 +278,9 @@ def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> 
 
 
 def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    asked: list[tuple[str, int, int]] = []
+    said: list[str] = []
+    monkeypatch.setattr("raidproof.run.plan_runner.say", said.append)
 
     def explored(_store: RunStore, name: str, states: int, seed: int) -> Explored:
         asked.append((name, states, seed))
@@ -289,6 +291,8 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
     current_run = house.run(tiny(repeats=1, cut="explore", explore_states=50))
     conclude_run(current_run.record)
     assert asked == [("cut-000", 50, 1), ("cut-001", 50, 1)]
+    assert said == ["crash states of cut-000: FAIL: 3 are broken", "crash states of cut-001: PASS: 3 are broken"]
+    assert current_run.record.outcome is Outcome.FAIL
     first, second = current_run.record.cells
     assert (first.rank, first.why_not) == (None, "FAIL: exploration of crash states: 3 are broken")
     assert second.outcome is Outcome.PASS

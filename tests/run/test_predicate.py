@@ -11,7 +11,7 @@ from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.fault import FaultEffects
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import load_plan
-from raidproof.record.bisection import Answer
+from raidproof.record.bisection import CandidateAnswer
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
@@ -50,31 +50,33 @@ def crash_test(outcome: Outcome, *verdicts: tuple[str, Outcome]) -> CrashTestRec
 @pytest.mark.parametrize(
     ("kind", "cycle", "answer"),
     [
-        (None, crash_test(Outcome.FAIL), Answer.BAD),
-        (None, crash_test(Outcome.PASS), Answer.GOOD),
-        (None, crash_test(Outcome.INCONCLUSIVE), Answer.UNKNOWN),
-        ("fsync", crash_test(Outcome.FAIL, ("fsync", Outcome.FAIL)), Answer.BAD),
-        ("fsync", crash_test(Outcome.FAIL, ("pages", Outcome.FAIL), ("fsync", Outcome.PASS)), Answer.GOOD),
-        ("fsync", crash_test(Outcome.FAIL, ("fsync", Outcome.PASS), ("fsync", Outcome.FAIL)), Answer.BAD),
-        ("fsync", crash_test(Outcome.INCONCLUSIVE, ("fsync", Outcome.INCONCLUSIVE)), Answer.UNKNOWN),
-        ("fsync", crash_test(Outcome.FAIL), Answer.UNKNOWN),
-        ("fsync", crash_test(Outcome.ERROR, ("fsync", Outcome.FAIL)), Answer.UNKNOWN),
-        ("fsync", crash_test(Outcome.SKIP), Answer.UNTESTABLE),
+        (None, crash_test(Outcome.FAIL), CandidateAnswer.BAD),
+        (None, crash_test(Outcome.PASS), CandidateAnswer.GOOD),
+        (None, crash_test(Outcome.INCONCLUSIVE), CandidateAnswer.UNKNOWN),
+        ("fsync", crash_test(Outcome.FAIL, ("fsync", Outcome.FAIL)), CandidateAnswer.BAD),
+        ("fsync", crash_test(Outcome.FAIL, ("pages", Outcome.FAIL), ("fsync", Outcome.PASS)), CandidateAnswer.GOOD),
+        ("fsync", crash_test(Outcome.FAIL, ("fsync", Outcome.PASS), ("fsync", Outcome.FAIL)), CandidateAnswer.BAD),
+        ("fsync", crash_test(Outcome.INCONCLUSIVE, ("fsync", Outcome.INCONCLUSIVE)), CandidateAnswer.UNKNOWN),
+        ("fsync", crash_test(Outcome.FAIL), CandidateAnswer.UNKNOWN),
+        ("fsync", crash_test(Outcome.ERROR, ("fsync", Outcome.FAIL)), CandidateAnswer.UNKNOWN),
+        ("fsync", crash_test(Outcome.SKIP), CandidateAnswer.UNTESTABLE),
     ],
 )
-def test_a_crash_test_answers_for_one_promise(kind: str | None, cycle: CrashTestRecord, answer: Answer) -> None:
+def test_a_crash_test_answers_for_one_promise(
+    kind: str | None, cycle: CrashTestRecord, answer: CandidateAnswer
+) -> None:
     assert Promise(kind).result(cycle).answer is answer
 
 
 def test_an_exploration_answers_for_a_failure_or_counts() -> None:
     shown = failure()
     record = exploration(failures=[shown], outcome=Outcome.FAIL)
-    assert CrashStates(100, failure=shown.promise).result(record).answer is Answer.BAD
-    assert CrashStates(100, failure=shown.damage).result(record).answer is Answer.BAD
-    assert CrashStates(100, failure="another").result(record).answer is Answer.GOOD
+    assert CrashStates(100, failure=shown.promise).result(record).answer is CandidateAnswer.BAD
+    assert CrashStates(100, failure=shown.damage).result(record).answer is CandidateAnswer.BAD
+    assert CrashStates(100, failure="another").result(record).answer is CandidateAnswer.GOOD
     counted = CrashStates(100, share=0.1).result(record)
-    assert (counted.answer, counted.broken, counted.judged) == (Answer.MEASURED, record.broken, record.judged)
-    assert CrashStates(100).result(exploration(outcome=Outcome.ERROR)).answer is Answer.UNKNOWN
+    assert (counted.answer, counted.broken, counted.judged) == (CandidateAnswer.MEASURED, record.broken, record.judged)
+    assert CrashStates(100).result(exploration(outcome=Outcome.ERROR)).answer is CandidateAnswer.UNKNOWN
 
 
 class MeasuredCell:
@@ -93,13 +95,13 @@ class MeasuredCell:
 @pytest.mark.parametrize(
     ("repetition", "answer"),
     [
-        ({"value": 50.0, "limit": "disks"}, Answer.MEASURED),
-        ({"value": 150.0, "limit": "host cpu"}, Answer.MEASURED),
-        ({"value": 50.0, "limit": "host cpu"}, Answer.UNKNOWN),
-        ({"value": None, "rig_error": "no answer"}, Answer.UNKNOWN),
+        ({"value": 50.0, "limit": "disks"}, CandidateAnswer.MEASURED),
+        ({"value": 150.0, "limit": "host cpu"}, CandidateAnswer.MEASURED),
+        ({"value": 50.0, "limit": "host cpu"}, CandidateAnswer.UNKNOWN),
+        ({"value": None, "rig_error": "no answer"}, CandidateAnswer.UNKNOWN),
     ],
 )
-def test_a_slow_value_that_the_rig_limited_proves_nothing(repetition: dict[str, Any], answer: Answer) -> None:
+def test_a_slow_value_that_the_rig_limited_proves_nothing(repetition: dict[str, Any], answer: CandidateAnswer) -> None:
     runner = cast(PlanRunner, MeasuredCell(**repetition))
     assert Speed(100.0).result(runner, cast(Cell, None)).answer is answer
 
@@ -107,7 +109,7 @@ def test_a_slow_value_that_the_rig_limited_proves_nothing(repetition: dict[str, 
 def test_a_setting_without_effect_is_untestable() -> None:
     cell = MeasuredCell(value=50.0)
     cell.record.not_effective = "wsize: found 64 KiB"
-    assert Speed(100.0).result(cast(PlanRunner, cell), cast(Cell, None)).answer is Answer.UNTESTABLE
+    assert Speed(100.0).result(cast(PlanRunner, cell), cast(Cell, None)).answer is CandidateAnswer.UNTESTABLE
 
 
 @pytest.mark.parametrize("machines", ["all", "server", "clients"])
@@ -135,13 +137,13 @@ def test_a_candidates_setting_replaces_an_axis_of_the_plan(tmp_path: Path) -> No
 
 
 def test_each_status_of_a_command(tmp_path: Path) -> None:
-    def ended(status: int) -> Answer:
+    def ended(status: int) -> CandidateAnswer:
         words = [sys.executable, "-c", f"print('said'); raise SystemExit({status})"]
         return run_logged(words, tmp_path / "logs" / "log", None).answer
 
-    assert ended(1) is Answer.BAD
+    assert ended(1) is CandidateAnswer.BAD
     assert (tmp_path / "logs" / "log").read_text() == "said\n"
-    assert answer_of(5) is Answer.UNKNOWN
+    assert answer_of(5) is CandidateAnswer.UNKNOWN
     with pytest.raises(RequestError, match="exit status 7"):
         ended(7)
     with pytest.raises(KeyboardInterrupt):
@@ -158,7 +160,7 @@ def test_a_scenario_answers_by_its_outcome(tmp_path: Path) -> None:
     )
     scenario = Scenario(f"{file}::test_kernel", Platform(), "server", tmp_path / "logs")
     scenario.refuse(Trial())
-    for kernel, answer in (("debian/sid", Answer.GOOD), ("debian/trixie", Answer.BAD)):
+    for kernel, answer in (("debian/sid", CandidateAnswer.GOOD), ("debian/trixie", CandidateAnswer.BAD)):
         with scenario.on(Trial(SoftwareSpec(kernel=kernel)), "label") as repeat:
             found = repeat(1)
             assert found.answer is answer, Path(str(found.evidence)).read_text()

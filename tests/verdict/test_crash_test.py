@@ -58,8 +58,8 @@ def lose_a_block(found: dict[str, Any]) -> None:
 
 def test_judging_again_says_the_same(store: RunStore, run: RunRecord) -> None:
     judge_run(run, store.path)
-    # A record of before the field was there has no kind; reasons are texts for people, which may be worded anew.
-    fields: Any = {"cycles": {"__all__": {"reason": True, "verdicts": {"__all__": {"kind", "reason"}}}}}
+    # Older records have no kind and no lives of lost blocks; reasons are texts for people, which may be worded anew.
+    fields: Any = {"cycles": {"__all__": {"reason": True, "lives": True, "verdicts": {"__all__": {"kind", "reason"}}}}}
     again, before = run.model_dump(exclude=fields), store.load().model_dump(exclude=fields)
     assert again["cycles"] == before["cycles"]
     assert run.outcome is Outcome.PASS

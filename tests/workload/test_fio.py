@@ -77,7 +77,7 @@ def test_a_preset_gives_way() -> None:
         ({"time_based": True}, "set runtime_s"),
         ({"ramp_s": 1}, "set runtime_s"),
         ({"reread": True}, "reread needs"),
-        ({"blocksize": "4k"}, "FioSpec has no field 'blocksize'"),
+        ({"blocksize": "4k"}, "tool fio has no setting 'blocksize'"),
     ],
 )
 def test_what_cannot_be_asked(asked: dict[str, Any], why: str) -> None:

@@ -262,7 +262,7 @@ def test_an_unknown_kind_of_worker_names_the_nearest() -> None:
 def test_words_that_are_still_on_their_way_are_waited_for(tmp_path: Path) -> None:
     clients = [cast("Machine", SimpleNamespace(name=name, boot_id="same")) for name in ("client1", "client2")]
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), clients, cast("AckListener", None), "/root", tmp_path / "history")
-    heard = SimpleNamespace(open_connections=1, failure=None)
+    heard = SimpleNamespace(open_connections=1, failure=None, refused=None, statuses={})
     ledger._receiver = cast("Receiver", heard)
     ledger._boots = {"client1": "same", "client2": "before its power went"}
     ended = SimpleNamespace(close_input=lambda: None, wait=lambda _: Completed((), 0, "", "", "client1"))
@@ -303,7 +303,9 @@ def test_work_continues_until_each_kind_was_done_often_enough(tmp_path: Path) ->
 def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("AckListener", None), "/root", tmp_path / "history")
-    ledger._receiver = cast("Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None))
+    ledger._receiver = cast(
+        "Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None, refused=None, statuses={})
+    )
     monkeypatch.setattr("raidproof.workload.ledger.ENOUGH_DEADLINE_S", 0.05)
     ledger.work(0.0)
 

@@ -10,14 +10,29 @@ from raidproof.core.errors import RequestError, Status
 
 if TYPE_CHECKING:
     from raidproof.record.outcome import Outcome
+    from raidproof.run.crash_states import Options
     from raidproof.run.exploration import Source
 
 TEARS = (512, 4096)
 """Bytes that a disk can write atomically: the sector sizes of drives."""
 DEFAULT_STATES = 1000
 """Number of crash states that an exploration checks without the options ``--states`` and ``--minutes``."""
-SAMPLING = ("states", "minutes", "seed", "checkers", "tear", "resume", "at_replies")
+SAMPLING = (
+    "states",
+    "minutes",
+    "seed",
+    "checkers",
+    "tear",
+    "resume",
+    "at_replies",
+    "all_losses",
+    "epochs",
+    "uniform",
+    "dry_run",
+)
 """Options that select the crash states of an exploration; with ``--state`` they have no effect."""
+OF_A_SAMPLE = ("seed", "tear", "at_replies", "uniform")
+"""Options of a random sample of crash states; with ``--all-losses`` they have no effect."""
 
 
 def explore(
@@ -40,6 +55,24 @@ def explore(
     at_replies: Annotated[
         bool,
         typer.Option("--at-replies", help="Cut only at acknowledgements, and lose all data in volatile caches."),
+    ] = False,
+    uniform: Annotated[
+        bool, typer.Option("--uniform", help="Sample all cuts with equal chance, not those of greater interest first.")
+    ] = False,
+    all_losses: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="K", help="Check all crash states with up to K lost requests, instead of a random sample."
+        ),
+    ] = None,
+    epochs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A-B", help="With --all-losses: only the flush epochs A to B; --dry-run shows the number."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the number of crash states that would be checked, and check none.")
     ] = False,
     starts_dirty: Annotated[
         bool,
@@ -68,8 +101,10 @@ def explore(
     Each crash state must contain the operations that the server had acknowledged before the cut.
     """
     from raidproof.core.log import progress  # noqa: PLC0415
+    from raidproof.crash.exploration import Budget  # noqa: PLC0415
     from raidproof.provider.registry import prepare  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
+    from raidproof.run.crash_states import Options  # noqa: PLC0415
     from raidproof.run.doctor import require_host  # noqa: PLC0415
     from raidproof.run.exploration import source_of  # noqa: PLC0415
 
@@ -77,32 +112,76 @@ def explore(
         raise RequestError(f"--tear must be 512 or 4096, the bytes that a disk writes atomically, not {tear}")
     if keep and state is None:
         raise RequestError("--keep requires --state", remedy="give --state with the ID of a crash state")
-    sources = {name: asked.get_parameter_source(name) for name in SAMPLING}
-    given = [
-        f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"
-    ]
+    given = given_of(asked, SAMPLING)
+    if all_losses is None and epochs is not None:
+        raise RequestError("--epochs requires --all-losses", remedy="give --all-losses with a number of lost requests")
+    if all_losses is not None and (useless := given_of(asked, OF_A_SAMPLE)):
+        raise RequestError(
+            f"with --all-losses, which draws no state at random, {', '.join(useless)} would have no effect",
+            remedy=f"omit --all-losses, or omit {', '.join(useless)}",
+        )
     if state is not None and given:
         raise RequestError(
             f"with --state, which checks one given crash state, {', '.join(given)} would have no effect",
             remedy=f"omit --state, or omit {', '.join(given)}",
         )
     source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
+    unlimited = all_losses is not None or minutes is not None
+    options = Options(
+        budget=Budget(states=DEFAULT_STATES if states is None and not unlimited else states, minutes=minutes),
+        seed=seed,
+        tear=tear,
+        checkers=checkers,
+        resume=resume,
+        at_replies=at_replies,
+        all_losses=all_losses,
+        uniform=uniform,
+        epochs=None if epochs is None else range_of(epochs),
+    )
+    if dry_run:
+        show_dry_run(source, options, as_json=json)
+        return
     require_host()
     with progress("preparing kernel and image"):
         prepare(source.topology)
         if state is not None:
             raise typer.Exit(Status[show_state(source, state, keep=keep, as_json=json).name])
-        from raidproof.crash.exploration import Budget  # noqa: PLC0415
-        from raidproof.run.exploration import Options, explore_cycle  # noqa: PLC0415
+        from raidproof.run.exploration import explore_cycle  # noqa: PLC0415
 
-        wanted = DEFAULT_STATES if states is None and minutes is None else states
-        budget = Budget(states=wanted, minutes=minutes)
-        options = Options(budget=budget, seed=seed, tear=tear, checkers=checkers, resume=resume, at_replies=at_replies)
         record, page = explore_cycle(source, options)
     from raidproof.report.exploration import show_exploration  # noqa: PLC0415
 
     emit(record, json, lambda console: show_exploration(record, console, page))
     raise typer.Exit(Status[record.outcome.name])
+
+
+def given_of(asked: typer.Context, names: tuple[str, ...]) -> list[str]:
+    """Return those of the options that the command line has."""
+    sources = {name: asked.get_parameter_source(name) for name in names}
+    return [
+        f"--{name.replace('_', '-')}" for name, by in sources.items() if by is not None and by.name == "COMMANDLINE"
+    ]
+
+
+def range_of(text: str) -> tuple[int, int]:
+    """Return the first and the last flush epoch of the option ``--epochs``.
+
+    Raises:
+        RequestError: the text is no range.
+    """
+    low, _, high = text.partition("-")
+    if not (low.isdecimal() and high.isdecimal()):
+        raise RequestError(f"--epochs must be a range like 1-40, not {text!r}")
+    return int(low), int(high)
+
+
+def show_dry_run(source: "Source", options: "Options", *, as_json: bool) -> None:
+    """Print the number of crash states that an exploration would check."""
+    from raidproof.report.exploration import dry_run as lines_of  # noqa: PLC0415
+    from raidproof.run.crash_states import dry_run  # noqa: PLC0415
+
+    record = dry_run(source, options)
+    emit(record, as_json, lambda console: say(console, lines_of(record)))
 
 
 def show_state(source: "Source", name: str, *, keep: bool, as_json: bool) -> "Outcome":

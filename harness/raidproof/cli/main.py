@@ -13,19 +13,16 @@ import typer
 from typer.core import TyperGroup
 
 from raidproof import __version__
+from raidproof.cli import advise as cli_advise
 from raidproof.cli import bisect as cli_bisect
-from raidproof.cli import compare as cli_compare
 from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import findings as cli_findings
-from raidproof.cli import history as cli_history
 from raidproof.cli import hosts as cli_hosts
+from raidproof.cli import import_server as cli_import
 from raidproof.cli import kernel as cli_kernel
 from raidproof.cli import package as cli_package
-from raidproof.cli import schema as cli_schema
-from raidproof.cli import store as cli_store
-from raidproof.cli import summary as cli_summary
-from raidproof.cli import version as cli_version
+from raidproof.cli import teach as cli_teach
 from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.config import split, use_defaults
 from raidproof.cli.options import (
@@ -49,6 +46,14 @@ from raidproof.cli.options import (
     with_platform,
 )
 from raidproof.cli.output import emit, say, screen
+from raidproof.cli.reference import man as cli_man
+from raidproof.cli.reference import schema as cli_schema
+from raidproof.cli.reference import version as cli_version
+from raidproof.cli.results import compare as cli_compare
+from raidproof.cli.results import history as cli_history
+from raidproof.cli.results import serve as cli_serve
+from raidproof.cli.results import store as cli_store
+from raidproof.cli.results import summary as cli_summary
 from raidproof.core.errors import (
     ControlFailed,
     Inconclusive,
@@ -71,11 +76,11 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parents[3]
 """The folder of the clone, if raidproof runs from a clone."""
 ORDER = (
-    *("demo", "run", "ab", "explore"),
-    *("ls", "show", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
+    *("demo", "teach", "import", "run", "advise", "ab", "explore"),
+    *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
     *("bisect", "bisect-run", "findings"),
     *("doctor", "kernel", "package", "box", "hosts", "shell", "gc"),
-    *("schema", "config", "version"),
+    *("schema", "config", "man", "version"),
     *("scenarios", "test"),
 )
 """The order of the commands in the help: by purpose, as in the launcher's."""
@@ -144,16 +149,21 @@ app.add_typer(cli_package.app)
 app.add_typer(cli_compare.baselines)
 app.command()(cli_compare.compare)
 app.command()(cli_history.history)
+app.command()(cli_advise.advise)
 app.command()(cli_explore.explore)
 app.command()(cli_bisect.bisect)
+app.command("import")(cli_import.import_server)
 app.command("bisect-run")(cli_bisect.bisect_run)
 app.command()(export_log)
 for stored_runs in (cli_store.ls, cli_store.show, cli_store.rm, cli_store.export):
     app.command()(stored_runs)
+app.command()(cli_serve.serve)
 app.command()(cli_schema.schema)
 app.command()(cli_version.version)
+app.command()(cli_man.man)
 app.command()(cli_config.config)
 app.command()(cli_summary.summary)
+app.command()(cli_teach.teach)
 
 
 def show_version(asked: bool) -> None:
@@ -192,10 +202,10 @@ def options(
 @app.command("test")
 def run_tests(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="lint, type, unit, scenarios (default: all four), or fuzz")
+        list[str] | None, typer.Argument(help="lint, type, unit, docs, scenarios (default: all five), or fuzz")
     ] = None,
 ) -> None:
-    """Run linter, type checker, unit tests, then the scenarios."""
+    """Run linter, type checker, unit tests and the build of the documents, then the scenarios."""
     require_clone()
     from tox.run import main as tox  # noqa: PLC0415
 
@@ -256,7 +266,7 @@ def run(
 
     The report names the bottleneck of each configuration, and ranks those with a sync export that lost no data.
     """
-    matrix = matrix_asked(asked, plan, select, screen(json))
+    matrix = matrix_asked(asked, plan, select, screen(json), in_full=dry_run)
     platform = platform_asked(asked, matrix.plan)
     from raidproof.record.known import load_known  # noqa: PLC0415
 
@@ -312,7 +322,7 @@ def compare_sides(
 
     effort = Effort(margin / 100, max_repeats if until_decided else None, minutes)
     enough = partial(with_enough_repeats, most=effort.most_repeats)
-    matrix = matrix_asked(asked, plan, select, screen(json), ready=enough)
+    matrix = matrix_asked(asked, plan, select, screen(json), ready=enough, in_full=dry_run)
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
         raise RequestError(
@@ -423,11 +433,12 @@ def matrix_asked(
     console: "Console",
     *,
     ready: "Callable[[Matrix], Matrix] | None" = None,
+    in_full: bool = False,
 ) -> "Matrix":
     """Return the selected cells of a plan, and print their description on a console.
 
     The options ``seed`` and ``repeats`` replace values of the plan's table ``run``; a file's defaults do not.
-    ``ready`` changes the selected cells before.
+    ``ready`` changes the selected cells before. ``in_full``: with ceilings, and all of each warning.
     """
     from raidproof.plan.cell import matrix_of  # noqa: PLC0415
     from raidproof.plan.forecast import describe  # noqa: PLC0415
@@ -440,7 +451,7 @@ def matrix_asked(
     matrix = matrix_of(load_plan(path, given, defaults)).select(select)
     if ready is not None:
         matrix = ready(matrix)
-    console.print(describe(matrix))
+    console.print(describe(matrix, in_full=in_full))
     return matrix
 
 

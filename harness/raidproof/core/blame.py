@@ -21,6 +21,8 @@ class Culprit(StrEnum):
     """Data and parity of a stripe disagree after the cut, on an array without a journal or PPL (md(4))."""
     CLIENT = "a client"
     CLIENT_CACHE = "the client's cache"
+    APPLICATION = "the stack or the application"
+    """The acknowledgements are those of the user's own application, which may have given one too early."""
 
 
 class Cause(StrEnum):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing, RigError
+from raidproof.core.package_manager import instruction, of_this_host
 
 DEFAULT_DEADLINE_S = 60.0
 """Seconds after which a command is ended if its caller sets no deadline."""
@@ -35,8 +36,6 @@ HOST, WIRE, QEMU, VAGRANT, KERNEL = (
     FOLDER / f"host-packages{suffix}.txt" for suffix in ("", "-wire", "-qemu", "-vagrant", "-kernel")
 )
 """Files that list packages for this host: for any lab, NFS captures, QEMU, Vagrant, and kernel builds."""
-INSTALL = "as root: apt-get update && apt-get install --yes --no-install-recommends"
-"""Start of the command that installs packages on Debian and Ubuntu; the names of the packages follow."""
 
 
 @dataclass(frozen=True)
@@ -238,8 +237,8 @@ def install_line(packages: Iterable[HostPackage]) -> str:
 
 
 def install_named(names: Iterable[str]) -> str:
-    """Return the shell command that installs the packages with these names."""
-    return " ".join([INSTALL, *dict.fromkeys(names)])
+    """Return the shell command that installs packages on this host; ``names``: the names of the packages in Debian."""
+    return instruction(names, of_this_host())
 
 
 def install_list(path: Path) -> str:

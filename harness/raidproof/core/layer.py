@@ -1,5 +1,6 @@
 """Common parts of all layers of the stack: specifications, and the comparison of requested and effective values."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -77,6 +78,11 @@ class Spec(BaseModel):
             return handler(data)
         except ValidationError as error:
             raise RequestError("; ".join(_reason(cls, detail) for detail in error.errors())) from error
+
+    @classmethod
+    def lacks(cls, field: str) -> str:
+        """Return a message that these settings have no field of this name, with the nearest valid name."""
+        return f"{cls.__name__} has no field {field!r}; {nearest(field, cls.model_fields)}"
 
 
 class State(BaseModel):
@@ -182,14 +188,23 @@ def read_files(machine: Machine, paths: Iterable[str]) -> dict[str, str]:
     raise RigError(f"{machine.name}: none of these files can be read: {' '.join(wanted)}")
 
 
-def _reason(model: type[BaseModel], detail: ErrorDetails) -> str:
+def _reason(model: type[Spec], detail: ErrorDetails) -> str:
     """Return the message for users about one error that pydantic found in a specification."""
     where = ".".join(str(part) for part in detail["loc"])
     last = str(detail["loc"][-1]) if detail["loc"] else ""
     context = detail.get("ctx", {})
     match detail["type"]:
         case "extra_forbidden":
-            return f"{model.__name__} has no field {last!r}; {nearest(last, model.model_fields)}"
+            return model.lacks(last)
+        case "missing":
+            return f"`{where}` is missing"
+        case "tuple_type" | "list_type":
+            field = model.model_fields.get(last)
+            examples = (field and field.examples) or [["a", "b"]]
+            example = json.dumps(examples[0])
+            return f"{where} must be a list of words, for example {example}"
+        case "too_short":
+            return f"{where} must not be empty"
         case "literal_error":
             field = model.model_fields.get(last)
             words = _words(field.annotation) if field else []

@@ -14,13 +14,14 @@ from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
 from raidproof.core.log import logger
 from raidproof.core.topology import NO_MECHANICS, Topology
+from raidproof.core.units import GIB, MIB
 from raidproof.core.waiting import Deadline, now_ns
-from raidproof.crash.member_files import MOST, MemberEngine, MemberFiles, UmlOnFiles
+from raidproof.crash.member_disks import Ask, MemberEngine, MemberMemory
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
-from raidproof.guest import check_agent, ledger_reader, ledger_writer
+from raidproof.guest import application, check_agent, ledger_reader, ledger_writer, member_disks, storage_calls
 from raidproof.guest.check_agent import differing
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
@@ -46,7 +47,15 @@ SHOW = (uml.NAME, qemu.NAME)
 DEADLINE_S = 20.0
 """Time limit in seconds of each request to the agent; the replay of a full file system log takes seconds."""
 FOLDER = "/run/raidproof"
+KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
+"""Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
+
+On User-mode Linux each page fault is a stop of ptrace: to fetch memory again costs more than to use it."""
 START_DEADLINE_S = 20.0
+MOST_CONTENT = 2 * GIB
+"""Limit in bytes of the members' content in the memory of a checker's machine."""
+WRITTEN = 256 * MIB
+"""Memory in bytes for what one check writes to the members: mostly, what the file system's log has logged."""
 _POLL_S = 0.5
 """Interval in seconds of the test whether a machine still runs: a machine whose kernel dies closes no connection."""
 _BROKEN = {"oops", "panic", "hung task"}
@@ -98,11 +107,16 @@ class AgentConnection:
             RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
+        machine.put(Path(application.__file__).read_bytes(), f"{FOLDER}/application.py")
         machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
         machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
         machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
+        machine.put(Path(member_disks.__file__).read_bytes(), f"{FOLDER}/member_disks.py")
+        machine.put(Path(storage_calls.__file__).read_bytes(), f"{FOLDER}/storage_calls.py")
         machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
-        command = machine.start_command(["python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"])
+        command = machine.start_command(
+            [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
+        )
         deadline = Deadline.after(START_DEADLINE_S)
         while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
             if command.ended:
@@ -116,8 +130,10 @@ class AgentConnection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(machine, command, connection)
 
-    def ask(self, request: Mapping[str, Any], deadline_s: float, begun: Callable[[str], None]) -> dict[str, Any]:
-        """Send a request to the agent and return the answer.
+    def ask(
+        self, request: Mapping[str, Any], deadline_s: float, begun: Callable[[str], None], data: Sequence[bytes] = ()
+    ) -> dict[str, Any]:
+        """Send a request to the agent, followed by raw bytes, and return the answer.
 
         ``begun`` is called with the name of each stage that the agent begins.
 
@@ -127,13 +143,19 @@ class AgentConnection:
         """
         deadline = Deadline.after(deadline_s)
         try:
-            self._connection.sendall(json.dumps(request).encode() + b"\n")
+            self._connection.settimeout(deadline_s)
+            for part in (json.dumps(request).encode() + b"\n", *data):
+                self._connection.sendall(part)
+            self._connection.settimeout(None)
             while True:
                 reply: dict[str, Any] = json.loads(self._line(deadline))
                 if "answer" in reply:
                     answer: dict[str, Any] = reply["answer"]
                     return answer
                 begun(reply["stage"])
+        except TimeoutError as error:
+            self._require_machine()
+            raise Silent("the request was not received in time") from error
         except ConnectionError as error:
             self._require_machine()
             ended = self._command.wait(Deadline.after(2))
@@ -347,6 +369,12 @@ def checker_topology(topology: Topology) -> Topology:
     )
 
 
+def with_memory(topology: Topology, content: int) -> Topology:
+    """Return a checker's topology without disks, with memory for members that hold ``content`` bytes."""
+    server = topology.server.model_copy(update={"memory": topology.server.memory + content + WRITTEN})
+    return topology.model_copy(update={"machines": (server,), "disks": ()})
+
+
 def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
     """Return the agent's config: the commands that assemble, mount, unmount, check and stop a run's stack.
 
@@ -360,7 +388,7 @@ def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
         "fsck": check_command(stack.filesystem, devices[-1].device),
         "stop": stop_command(md.device for md in reversed(devices)),
         "ledger": ledger,
-        "links": [],
+        "members": {},
         "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
     }
 
@@ -381,11 +409,12 @@ class Checker:
     next `check` undoes the state. After a check no process in the machine has a member open, because the last close of
     a block device empties its page cache. md's sync_action is ``frozen``: no resync changes the members.
 
-    With User-mode Linux the members are files that the machine's kernel reads directly; with other providers the
-    members are disks of the disk engine. `cold` and `hold` boot a separate lab on disks of the disk engine, so that a
-    check by `cold` would reveal an error of the files.
+    The members are in the machine's memory. If their content is larger than `MOST_CONTENT`, or if the kernel lacks the
+    modules for it, they are disks of the disk engine. `cold` and `hold` boot a separate lab on disks of the disk
+    engine, so that a check by `cold` would reveal an error of the members in memory.
 
     ``ledger``: arguments of the ledger scan; its ``root`` is the folder on the mounted file system.
+    ``content``: upper limit in bytes of what the members hold in any state (`Recording.most_content`).
     ``starts_dirty``: make md start an array that is both dirty and degraded, by its parameter start_dirty_degraded
     (md(4)). By default md refuses, because data of the missing member may be lost.
     """
@@ -397,10 +426,12 @@ class Checker:
         ledger: dict[str, Any],
         logs: Path,
         *,
+        content: int = 0,
         deadline_s: float = DEADLINE_S,
         starts_dirty: bool = False,
     ) -> None:
         self.topology = checker_topology(topology)
+        self._content = content
         self.stack = stack
         self.config = config_of(stack, ledger, starts_dirty=starts_dirty)
         self.deadline_s = deadline_s
@@ -413,29 +444,36 @@ class Checker:
         self._lab_count = 0
         self._agent: AgentConnection | None = None
         self._undo = ExitStack()
-        self._members: MemberFiles | MemberEngine
+        self.lab: NamespaceLab
+        self._members: MemberMemory | MemberEngine
         self._listener: socket.socket
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:
-            if self.topology.provider == uml.NAME and len(self._infos) <= MOST:
-                files = MemberFiles(self._infos)
-                bare = self.topology.model_copy(update={"disks": ()})
-                self.lab: NamespaceLab = undo.enter_context(NamespaceLab(bare, UmlOnFiles(files), logs=self._logs))
-                self._members = files
-            else:
-                self.lab = undo.enter_context(self._engine_lab())
-                self.lab.disks.set_mode(CacheMode.LYING)
-                self._members = MemberEngine(self._infos, self.lab.disks, self.lab.directory.path)
-            undo.callback(self._members.close)
+            self._open_lab(undo, in_memory=self._content <= MOST_CONTENT)
+            if not self._members.prepare(self.machine):
+                logger.warning("checks are slower: the kernel lacks the modules brd and dm-snapshot")
+                undo.close()
+                self._open_lab(undo, in_memory=False)
             self._listener = undo.enter_context(self.lab.listen())
             undo.callback(self._disconnect)
             self._connect()
             self._undo = undo.pop_all()
         return self
 
-    def _engine_lab(self) -> NamespaceLab:
-        lab = lab_of(self.topology, logs=self._logs)
+    def _open_lab(self, undo: ExitStack, *, in_memory: bool) -> None:
+        """Boot the machine with the members in its memory, or on disks of the disk engine."""
+        if in_memory:
+            self.lab = undo.enter_context(self._lab(with_memory(self.topology, self._content)))
+            self._members = MemberMemory(self._infos, self.lab.directory.path)
+        else:
+            self.lab = undo.enter_context(self._lab(self.topology))
+            self.lab.disks.set_mode(CacheMode.LYING)
+            self._members = MemberEngine(self._infos, self.lab.disks, self.lab.directory.path)
+        undo.callback(self._members.close)
+
+    def _lab(self, topology: Topology) -> NamespaceLab:
+        lab = lab_of(topology, logs=self._logs)
         if not isinstance(lab, NamespaceLab):
             raise not_shown(self.topology.provider)
         return lab
@@ -449,8 +487,20 @@ class Checker:
         return self.lab.server
 
     def advance(self, patch: Patch) -> None:
-        """Apply a patch to the base content of all later checks; the base is blank at first."""
-        self._members.show(patch, keep=True)
+        """Apply a patch to the base content of all later checks; the base is blank at first.
+
+        Raises:
+            RigError: the machine did not take the content; the checker is of no more use.
+        """
+        self._members.show(patch, self._ask(self._agent) if self._agent else None, keep=True)
+
+    def show(self, patch: Patch) -> None:
+        """Give the members the content of the state that a patch makes of the base; boot the machine if it is off.
+
+        Raises:
+            RigError: the machine did not take the content; the checker is of no more use.
+        """
+        self._members.show(patch, self._ask(self._agent or self._boot()))
 
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
         """Check the state that a patch makes of the base: assemble, mount, scan the ledger, unmount, stop.
@@ -463,8 +513,8 @@ class Checker:
         """
         line = self._agent or self._boot()
         check = Check(self.machine, self.deadline_s)
-        self._members.show(patch)
         try:
+            self.show(patch)
             answer = check.ask(line, "check", nfsd=nfsd, fsck=fsck)
             checked = self._checked(answer.pop("fsck", None))
             observation = check.seen({**answer, **checked})
@@ -494,7 +544,7 @@ class Checker:
             RigError: the check failed for a reason other than the state.
         """
         with self._preloaded_lab(patch) as lab:
-            return check_after_boot(lab, self.stack, {**self.config, "links": []}, self.deadline_s)
+            return check_after_boot(lab, self.stack, self.config, self.deadline_s)
 
     def hold(self, patch: Patch) -> Held:
         """Boot a lab with a state on its disks, and leave the lab running; the array is not assembled."""
@@ -516,6 +566,8 @@ class Checker:
     def _boot(self) -> AgentConnection:
         self.reboots += 1
         self.machine.start()
+        if not self._members.prepare(self.machine):
+            raise RigError(f"{self.machine.name}: the kernel modules of the member disks cannot be loaded again")
         return self._connect()
 
     def _connect(self) -> AgentConnection:
@@ -523,9 +575,24 @@ class Checker:
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
         start_nfsd(self.stack.export.server(self.machine))
         nfsd = nfsd_config(self.stack, self.machine, self.config["ledger"]["root"])
-        config = {**self.config, "links": self._members.links, "nfsd": nfsd}
+        config = {**self.config, "members": self._members.config, "nfsd": nfsd}
         self._agent = line = AgentConnection.start(self.machine, self._listener, self.lab, config)
+        self._members.connected(self._ask(line))
         return line
+
+    def _ask(self, line: AgentConnection) -> Ask:
+        """Return a function that sends the agent a request of the member disks.
+
+        The machine has not assembled anything of the state: whatever goes wrong is the fault of the rig.
+        """
+
+        def ask(request: dict[str, Any], data: Sequence[bytes]) -> dict[str, Any]:
+            try:
+                return line.ask(request, self.deadline_s, lambda _: None, data)
+            except Lost as lost:
+                raise RigError(f"{self.machine.name}: content of the member disks: {lost}") from lost
+
+        return ask
 
     def _disconnect(self) -> None:
         if self._agent is not None:

@@ -20,10 +20,11 @@ from raidproof.core.errors import RequestError
 from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checker_worker import CheckerWorker, CheckResult, Factory, RecordingCursor
-from raidproof.crash.sampler import Choice, Choices, Policy
+from raidproof.crash.sampler import Choice, Chosen, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import End, Observation
+from raidproof.record.results.progress import report_progress
 
 VERSION = 1
 
@@ -64,6 +65,14 @@ class Begun(BaseModel):
     """Number of bytes that a disk writes atomically: the unit in which requests are torn."""
     starts_dirty: bool = False
     """Whether checkers make md start arrays that are both dirty and degraded."""
+    all_losses: int | None = None
+    """Greatest number of lost requests of an exhaustive exploration; None: the exploration is a sample."""
+    uniform: bool = True
+    """Whether all orders of the states are equally likely; False: cuts of greater interest tend to come first.
+
+    Journals without this field have the uniform order."""
+    epochs: tuple[int, int] | None = None
+    """First and last flush epoch of an exhaustive exploration; None: a sample, or all flush epochs."""
 
 
 class Line(BaseModel):
@@ -159,6 +168,9 @@ class Journal:
             ("seed", before.seed, begun.seed),
             ("tear", before.tear, begun.tear),
             ("starts dirty", before.starts_dirty, begun.starts_dirty),
+            ("all losses", before.all_losses, begun.all_losses),
+            ("epochs", before.epochs, begun.epochs),
+            ("uniform", before.uniform, begun.uniform),
         ):
             if was != now:
                 raise RequestError(
@@ -265,13 +277,13 @@ class Budget:
 
 
 class Exploration:
-    """Checks and judges crash states in the order of `Choices`, and appends each result to the journal.
+    """Checks and judges crash states in the order of ``choices``, and appends each result to the journal.
 
     A context manager: leaving the context ends the checkers.
     """
 
     def __init__(
-        self, choices: Choices, stats: ExplorationStats, journal: Journal, boot: Factory, *, checkers: int = 2
+        self, choices: Chosen, stats: ExplorationStats, journal: Journal, boot: Factory, *, checkers: int = 2
     ) -> None:
         self.choices = choices
         self.stats = stats
@@ -291,7 +303,7 @@ class Exploration:
         """States that wait for the check of their disk content, by digest; the check runs for the first of a list."""
         self._running: dict[Future[CheckResult], tuple[str, CheckerWorker]] = {}
         """Submitted checks, with the digest of the content and the worker."""
-        self._progress = _Progress(stats)
+        self._progress = _Progress(stats, journal.path.parent)
         for line in journal.lines:
             self._restore(line)
 
@@ -312,6 +324,11 @@ class Exploration:
     def __exit__(self, *error: object) -> None:
         self._cancel()
         self._undo.close()
+
+    @property
+    def done(self) -> frozenset[Choice]:
+        """The judged states."""
+        return frozenset(self._done)
 
     def run(self, budget: Budget) -> None:
         """Check states until a limit of the budget is reached, or all states are checked.
@@ -440,8 +457,10 @@ class Exploration:
 class _Progress:
     """The progress line of an exploration."""
 
-    def __init__(self, stats: ExplorationStats) -> None:
+    def __init__(self, stats: ExplorationStats, folder: Path) -> None:
+        """Begin; ``folder``: that of the exploration's journal, in the directory of its run."""
         self.stats = stats
+        self._folder = folder
         self.total: int | None = None
         """Number of states that will be judged; None if only the time limits the exploration."""
         self.ends: Callable[[], Deadline | None] = lambda: None
@@ -458,7 +477,24 @@ class _Progress:
         now = now_ns()
         if now - self._shown >= SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9:
             self._shown = now
-            step("; ".join(self.words((now - self._begun) / 1e9)))
+            seconds = (now - self._begun) / 1e9
+            step("; ".join(self.words(seconds)))
+            report_progress(
+                self._folder.parent,
+                f"crash states: {self._folder.name}",
+                done=self.stats.judged,
+                total=self.total,
+                unit="crash states",
+                left_s=self.left_s(seconds),
+            )
+
+    def left_s(self, seconds: float) -> float | None:
+        """Return the estimated time to the end in seconds after checks of ``seconds``; None without an estimate."""
+        done = self.stats.judged - self._before
+        left = [ends.remaining_s] if (ends := self.ends()) else []
+        if done and seconds and self.total is not None:
+            left.append((self.total - self.stats.judged) * seconds / done)
+        return min(left, default=None)
 
     def words(self, seconds: float) -> Iterator[str]:
         """Yield the parts of the progress line; ``seconds``: duration of the checks until now."""
@@ -466,10 +502,7 @@ class _Progress:
         of = f" of {self.total:,}" if self.total is not None else ""
         yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different disk contents"
         yield f"{stats.broken:,} broken"
-        left = [ends.remaining_s] if (ends := self.ends()) else []
         if done and seconds:
             yield f"{done / seconds * 60:,.0f} a minute"
-            if self.total is not None:
-                left.append((self.total - stats.judged) * seconds / done)
-        if left:
-            yield f"about {min(left):,.0f} s left"
+        if (left_s := self.left_s(seconds)) is not None:
+            yield f"about {left_s:,.0f} s left"

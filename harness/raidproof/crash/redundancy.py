@@ -13,7 +13,7 @@ from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recordi
 from raidproof.disk.writelog import CHANGES, Kind
 from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
-from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, parse_superblock
+from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, Superblock, parse_superblock
 
 Survived = Callable[[int], bool]
 """A function that returns whether a request, given by its number, survived whole in a crash state."""
@@ -129,6 +129,16 @@ def parse_bitmap(data: bytes, offset: int) -> Bitmap | None:
         chunk_size=chunk,
         offset=offset + HEADER,
     )
+
+
+def assembled(found: Mapping[int, Superblock | None]) -> Assembled | str:
+    """Return the array that md would assemble from members with these superblocks; or why the array is unknown."""
+    if len({one.uuid for one in found.values() if one is not None and one.whole}) > 1:
+        return SEVERAL
+    try:
+        return Assembled.of(found) or "no member has a whole superblock"
+    except RequestError as error:
+        return str(error)
 
 
 @dataclass(frozen=True)
@@ -260,7 +270,7 @@ class Redundancy:
         """Compare the rows of the blocks in ``patch``, which became durable with the last move of the window."""
         self._written.update(patch.blocks)
         durable = CrashState(self.window.cut)
-        array = self._array(durable)
+        array = self.array(durable)
         if not isinstance(array, Assembled):
             self._uuid, self._differ = None, set()
             return
@@ -274,19 +284,16 @@ class Redundancy:
         # Rows cannot be compared while a member is missing: keep all of them for the time when the member is back.
         self._differ = set(rows) if array.incomplete else {one.row for one in found}
 
-    def _array(self, state: CrashState) -> Assembled | str:
+    def array(self, state: CrashState) -> Assembled | str:
         """Return the array as md would assemble it in a state; or the reason why the array is unknown."""
         read = self._reader(state)
-        found = {
-            number: parse_superblock(read(number, OFFSET, SIZE))
-            for number in range(len(self.window.recording.members))
-        }
-        if len({one.uuid for one in found.values() if one is not None and one.whole}) > 1:
-            return SEVERAL
-        try:
-            return Assembled.of(found) or "no member has a whole superblock"
-        except RequestError as error:
-            return str(error)
+        members = range(len(self.window.recording.members))
+        return assembled({number: parse_superblock(read(number, OFFSET, SIZE)) for number in members})
+
+    @property
+    def differing(self) -> frozenset[int]:
+        """Rows that differ in the durable content at the current cut."""
+        return frozenset(self._differ)
 
     def rows(self, state: CrashState) -> Rows:
         """Return the result of `accuracy` for a state as counts, for the record."""
@@ -304,7 +311,7 @@ class Redundancy:
 
     def accuracy(self, state: CrashState) -> Accuracy:
         """Return the rows that differ in a state, by what md would do about them."""
-        array, read = self._array(state), self._reader(state)
+        array, read = self.array(state), self._reader(state)
         if isinstance(array, str):
             return Accuracy("none", unchecked=array)
         touched = array.rows_of(self._requests((*self.window.open, *self.window.caches.kept)))

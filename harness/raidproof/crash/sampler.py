@@ -5,10 +5,11 @@ Each prefix of the order is a fair sample of cuts and policies.
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from raidproof.crash.interest import Interest
 from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.cache import SECTOR, tear
 
@@ -47,6 +48,8 @@ class Policy(StrEnum):
     """A random subset of the non-durable requests survives."""
     TORN = "torn"
     """A random subset of the non-durable requests survives; of its requests of several sectors, half are torn."""
+    FEW_LOST = "few-lost"
+    """At most a given number of the requests are lost that were issued before the last survivor; see `AllLosses`."""
 
 
 class Choice(NamedTuple):
@@ -60,13 +63,37 @@ class Choice(NamedTuple):
     ``one-...``: index of the non-durable request. ``member-...``: index of the member."""
 
 
+class Chosen(Protocol):
+    """Crash states of a recording, in the order in which they are checked."""
+
+    @property
+    def recording(self) -> Recording:
+        """The recording."""
+
+    @property
+    def order(self) -> Sequence[Choice]:
+        """The states."""
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """The cuts that the exploration considers."""
+
+    @property
+    def possible(self) -> int:
+        """Number of possible crash states without torn ones; see `Choices.possible`."""
+
+    def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:
+        """Return the crash state of a choice; ``requests`` are the non-durable requests at the cut."""
+
+
 class Choices:
     """The crash states of a recording, in an order that depends on a seed.
 
     ``first``: first cut for which states are proposed. ``unit``: number of bytes that a disk writes atomically;
     requests are torn at multiples of this number. ``replies``: instants of acknowledgements in ns, by kind of
     operation; the kinds alternate, so that rare kinds get as many cuts as frequent kinds. ``only_replies``: propose
-    only states with policy AT_REPLY.
+    only states with policy AT_REPLY. ``by_interest``: put the states of a policy into an order in which the cuts of
+    greater interest (`Interest`) tend to come first; otherwise all orders are equally likely.
     """
 
     def __init__(
@@ -78,6 +105,7 @@ class Choices:
         unit: int = SECTOR,
         replies: Mapping[str, Sequence[int]] | None = None,
         only_replies: bool = False,
+        by_interest: bool = False,
     ) -> None:
         self.recording = recording
         self.seed = seed
@@ -99,26 +127,44 @@ class Choices:
             if cut in drawn and not only_replies:
                 for choice in self._at(cut, caches.open, caches.members):
                     groups[choice.policy].append(choice)
+        at_replies = self._cuts_of(replies or {}, first)
+        self._weights: dict[int, int] = {}
+        if by_interest:
+            cuts = chain(() if only_replies else drawn, *at_replies.values())
+            self._weights = Interest(recording, chain(*(replies or {}).values())).weights(cuts)
         for policy, group in groups.items():
-            self._random(policy).shuffle(group)
-        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(replies or {}, first)]
+            groups[policy] = [group[turn] for turn in self._turns([choice.cut for choice in group], policy)]
+        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(at_replies)]
         # Round-robin over the policies: each prefix of the list has states of all policies.
         turns = zip_longest(*groups.values())
         self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
 
-    def _at_replies(self, replies: Mapping[str, Sequence[int]], first: int) -> list[int]:
+    def _cuts_of(self, replies: Mapping[str, Sequence[int]], first: int) -> dict[str, list[int]]:
+        """Return the cuts at the instants of replies, in order, by kind of operation."""
+        by_kind = {}
+        for kind, instants in sorted(replies.items()):
+            # A reply counts at a cut if it precedes the cut's latest instant, 1 ns before the next request's effect.
+            places = {self.recording.place(at_ns + 2) for at_ns in instants if at_ns < self.recording.end_ns}
+            by_kind[kind] = sorted(cut for cut in places if cut >= first)
+        return by_kind
+
+    def _at_replies(self, by_kind: Mapping[str, Sequence[int]]) -> list[int]:
         """Return the cuts at the instants of replies, without duplicates.
 
         The kinds of operation alternate; the cuts of each kind are in random order.
         """
-        by_kind = []
-        for kind, instants in sorted(replies.items()):
-            # A reply counts at a cut if it precedes the cut's latest instant, 1 ns before the next request's effect.
-            places = {self.recording.place(at_ns + 2) for at_ns in instants if at_ns < self.recording.end_ns}
-            cuts = sorted(cut for cut in places if cut >= first)
-            self._random(Policy.AT_REPLY, kind).shuffle(cuts)
-            by_kind.append(cuts)
-        return list(dict.fromkeys(cut for turn in zip_longest(*by_kind) for cut in turn if cut is not None))
+        mixed = [[cuts[turn] for turn in self._turns(cuts, Policy.AT_REPLY, kind)] for kind, cuts in by_kind.items()]
+        return list(dict.fromkeys(cut for turn in zip_longest(*mixed) for cut in turn if cut is not None))
+
+    def _turns(self, cuts: Sequence[int], *key: object) -> list[int]:
+        """Return a random order of the indices of ``cuts``, in which cuts of greater interest tend to come first."""
+        draw, places = self._random(*key), list(range(len(cuts)))
+        if not self._weights:
+            draw.shuffle(places)
+            return places
+        # Sorting by exponential variates is weighted sampling without replacement (Efraimidis and Spirakis, 2006).
+        turns = [draw.expovariate(self._weights[cut]) for cut in cuts]
+        return sorted(places, key=turns.__getitem__)
 
     def _random(self, *what: object) -> Random:
         return Random("/".join(map(str, (self.seed, *what))))  # noqa: S311  a seeded choice, no secret
@@ -175,6 +221,8 @@ class Choices:
                 continue
             record = self.recording.request(number)
             if choice.policy is Policy.TORN and record.length > self.unit and draw.random() < 0.5:
-                yield Survivor(number, tear(record.offset, record.offset + record.length, draw, self.unit))
+                # A torn request may have no surviving sector: then it is lost.
+                if spans := tear(record.offset, record.offset + record.length, draw, self.unit):
+                    yield Survivor(number, spans)
             else:
                 yield Survivor(number)

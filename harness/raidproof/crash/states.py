@@ -72,6 +72,14 @@ class Recording:
                 self.records.append(record)
                 self.end_ns = record.completed_ns
 
+    @property
+    def most_content(self) -> int:
+        """Upper limit in bytes of what the disks hold in any crash state."""
+        written = sum(one.length for one in (*self.records, *self.caught) if one.kind is Kind.WRITE)
+        # Old data is on all disks, wherever a request writes to one of them.
+        disks = len(self.members) if any(info.old for info in self.members) else 1
+        return min(written * disks, sum(info.size for info in self.members))
+
     def request(self, number: int) -> Record:
         """Return the request with this number."""
         done = len(self.records)
@@ -92,13 +100,16 @@ class Recording:
     def cuts(self) -> tuple[int, ...]:
         """The cuts before and after each record that makes data durable, and one midway between each two of these."""
         marks = {0, len(self.records)}
-        for number in self._durability_changes():
+        for number in self.durability_changes():
             marks |= {number, number + 1}
         between = [(first + last) // 2 for first, last in pairwise(sorted(marks))]
         return tuple(sorted({*marks, *between}))
 
-    def _durability_changes(self) -> Iterator[int]:
-        """Yield the indices of the records that make data durable: flushes, FUA, and writes without volatile cache."""
+    def durability_changes(self) -> Iterator[int]:
+        """Yield the indices of the records that make data durable: flushes, FUA, and writes without volatile cache.
+
+        A flush of an empty cache is included, and so is one of a lying disk.
+        """
         loses = [info.mode.loses for info in self.members]
         for number, record in enumerate(self.records):
             if record.kind is Kind.MODE:
@@ -339,6 +350,12 @@ class Caches:
         return tuple(sorted(chain(*self._unflushed, sorted(self._in_flight))))
 
     @property
+    def in_flight(self) -> frozenset[int]:
+        """Numbers of the requests that are in flight at the cut; they are part of `open`."""
+        self._update_in_flight()
+        return frozenset(self._in_flight)
+
+    @property
     def count(self) -> int:
         """Number of requests that may survive or be lost, see `open`."""
         self._update_in_flight()
@@ -466,6 +483,7 @@ class DiskStates:
 
     def _apply(self, overlay: _Overlay, survivor: Survivor) -> None:
         record = self.recording.request(survivor.request)
+        # Older explorations have states with empty spans, whose requests were checked as whole ones.
         spans: Spans = survivor.spans or ((record.offset, record.offset + record.length),)
         for start, end in spans:
             if record.kind is Kind.WRITE:

@@ -89,6 +89,8 @@ class ExplorationStats:
         """The largest loss that the requested options permit; None if no state shows a permitted loss."""
         self.undecided: UndecidedRecord | None = None
         """The states without a verdict; None if each state has a verdict."""
+        self.unchecked: UndecidedRecord | None = None
+        """The states in which the check command of an application gave no result; None without any."""
         self.tested: Counter[str] = Counter()
         """Number of operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
         self.ms: list[dict[str, float]] = []
@@ -175,7 +177,9 @@ class ExplorationStats:
         if judgement.excused:
             self._record_loss(state, judgement)
         elif judgement.undecided:
-            self._record_undecided(state, judgement)
+            self.undecided = _one_more(self.undecided, state, judgement)
+        elif judgement.unchecked:
+            self.unchecked = _one_more(self.unchecked, state, judgement)
 
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Compare the observations of a state on a running checker (warm) and on a newly booted machine (cold).
@@ -224,11 +228,13 @@ class ExplorationStats:
                 state=state.name,
             )
 
-    def _record_undecided(self, state: CrashState, judgement: Judgement) -> None:
-        if self.undecided is None:
-            self.undecided = UndecidedRecord(state=state.name, reason=judgement.reason)
-        self.undecided.states += 1
-
     def failures(self) -> Iterator[Group]:
         """Yield the states of each distinct failure, the most frequent failure first."""
         yield from sorted(self.groups.values(), key=lambda one: (-one.count, str(one.damage)))
+
+
+def _one_more(record: UndecidedRecord | None, state: CrashState, judgement: Judgement) -> UndecidedRecord:
+    """Return the record of states of one kind with one more state; it names the first of them."""
+    record = record or UndecidedRecord(state=state.name, reason=judgement.reason)
+    record.states += 1
+    return record

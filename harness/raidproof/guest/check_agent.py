@@ -7,7 +7,8 @@ The harness copies this file into machines, into the folder of ledger_reader.py.
 standard library only. Run as ``check_agent.py CONFIG``, where CONFIG is a JSON file. The agent connects to the
 harness and reads one JSON object per line: ``{"verb": NAME, ARGUMENT: VALUE, ...}``. It answers with lines of JSON: a
 line with ``stage`` when a stage begins, of which the harness records the time, and a last line with ``answer``. If the
-machine hangs, the last ``stage`` line names the stage in which it hangs.
+machine hangs, the last ``stage`` line names the stage in which it hangs. The requests ``advance`` and ``show`` have
+raw bytes after their line: the content of the runs of blocks that the line lists.
 
 In a guest, a process start takes 7 to 20 ms and a system call 20 us: the agent uses few processes and system calls.
 """
@@ -17,7 +18,7 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -27,9 +28,13 @@ SAME, DIFFERENT = "same", "different"
 """The values of ``through_nfsd`` in an answer: whether the ledger read by NFS equals the ledger read directly."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
+HELPERS = {"/proc/sys/kernel/modprobe": "/sbin/modprobe", "/sys/kernel/uevent_helper": ""}
+"""Files with the programs that the kernel starts to load a module and to report a device, and their content."""
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
 """Files that flush nfsd's caches of exports and of file handles; the second file also closes nfsd's open files."""
 SECOND_NS = 1_000_000_000
+BUFFER = 1 << 20
+"""Bytes that are received from the harness at once."""
 LONGEST = 4000
 """Maximum length of a command's output in an answer: half of the characters are its first, half its last ones."""
 
@@ -39,14 +44,20 @@ Begun = Callable[[str], None]
 """Reports the name of a stage that begins."""
 Scan = Callable[[dict[str, Any]], dict[str, Any]]
 """Reads the ledger with a configuration, as `ledger_reader.read_back`."""
+Calls = Mapping[str, Callable[[Sequence[str]], None]]
 Forget = Callable[[], None]
 """Flushes the caches of nfsd."""
 
 
 class Runner:
-    """Runs commands by posix_spawn(3). Their output goes to a memory file, which is read only if it is not empty."""
+    """Runs commands by posix_spawn(3). Their output goes to a memory file, which is read only if it is not empty.
 
-    def __init__(self, path: str = PATH) -> None:
+    ``calls``: functions by the name of the command that they replace, such as `storage_calls.CALLS`. If a function
+    raises, the command runs, and the kernel may load modules for it.
+    """
+
+    def __init__(self, path: str = PATH, calls: Calls | None = None) -> None:
+        self._calls = calls or {}
         self._folders = path.split(":")
         self._programs: dict[str, str] = {}
         self._environment = {"PATH": path, "LC_ALL": "C"}
@@ -58,6 +69,13 @@ class Runner:
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         """Run a command; return its status (minus the number of a signal), and its output, shortened to `LONGEST`."""
+        if argv[0] in self._calls:
+            try:
+                self._calls[argv[0]](argv[1:])
+            except Exception:  # noqa: BLE001  whatever went wrong, the command does it again and reports it
+                set_helpers(HELPERS)
+            else:
+                return 0, ""
         try:
             pid = os.posix_spawn(self._program(argv[0]), argv, self._environment, file_actions=self._files)
         except OSError as error:
@@ -227,6 +245,14 @@ def degraded(device: str) -> int:
         return 0
 
 
+def set_helpers(helpers: Mapping[str, str]) -> None:
+    """Set the programs that the kernel starts; an empty text: none. A kernel need not have all of these files."""
+    for path, program in helpers.items():
+        if os.path.exists(path):
+            with open(path, "w") as file:
+                file.write(program + "\n")
+
+
 def remains(config: dict[str, Any]) -> bool:
     """Return whether an array of the configuration still exists, even if only some members are in it."""
     return any(state_of(os.path.basename(device)) not in ("", "clear") for device, _ in config["assemble"])
@@ -241,10 +267,26 @@ def state_of(name: str) -> str:
         return ""
 
 
+def members_of(config: dict[str, Any]) -> Any:
+    """Return the members in the machine's memory, or None if the machine has disks."""
+    members = config["members"]
+    return import_module("member_disks").MemberDisks(members["sizes"], members["links"]) if members else None
+
+
+def filling(stream: Any) -> Callable[[memoryview], int]:
+    """Return a function that fills a buffer with the next bytes of a stream."""
+
+    def fill(buffer: memoryview) -> int:
+        if not (count := stream.readinto(buffer)):
+            raise EOFError("the harness closed the connection within a request")
+        return int(count)
+
+    return fill
+
+
 def serve(config: dict[str, Any], scan: Scan) -> None:
     """Answer requests of the harness until the harness closes the connection."""
-    for path, target in config["links"]:
-        os.symlink(target, path)
+    members = members_of(config)
     for path, value in config["parameters"]:
         with open(path, "w") as file:
             file.write(value)
@@ -254,23 +296,31 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
     def send(message: dict[str, Any]) -> None:
         connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    agent = CheckAgent(config, Runner().run, lambda stage: send({"stage": stage}), scan, forget)
+    calls = import_module("storage_calls").CALLS if members else None
+    agent = CheckAgent(config, Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, forget)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,
         "up": agent.up,
         "look": agent.scan_below,
         "down": agent.down,
     }
-    rest = b""
-    while True:
-        while b"\n" not in rest:
-            received = connection.recv(1 << 16)
-            if not received:
-                return
-            rest += received
-        line, _, rest = rest.partition(b"\n")
+    stream = connection.makefile("rb", BUFFER)
+    fill = filling(stream)
+    while line := stream.readline():
         request = json.loads(line)
-        send({"answer": verbs[request.pop("verb")](**request)})
+        verb = request.pop("verb")
+        if verb in ("advance", "show"):
+            (members.advance if verb == "advance" else members.show)(request["runs"], fill)
+            send({"answer": {}})
+            continue
+        if members and request.get("nfsd"):
+            set_helpers(HELPERS)  # the NFS client consists of several modules
+        answer = verbs[verb](**request)
+        if members:
+            members.require_valid()
+            # The modules of array and file system are loaded. md would look for others in vain at each assembly.
+            set_helpers(dict.fromkeys(HELPERS, "") if answer.get("end") == READ else HELPERS)
+        send({"answer": answer})
 
 
 if __name__ == "__main__":

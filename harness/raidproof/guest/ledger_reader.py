@@ -14,6 +14,7 @@ from typing import Any
 
 # In a machine both files are in one folder, in the harness in a package.
 writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
+application = import_module("raidproof.guest.application" if __package__ else "application")
 BLOCK = writer.BLOCK
 
 
@@ -59,6 +60,8 @@ def read_back(config: dict[str, Any]) -> dict[str, Any]:
         # In recordings of older versions, each `close` worker also has its own files, but no field ``files``.
         if worker["kind"] in writer.TREES:
             found[worker["path"]] = names(path, file, seed, worker.get("rounds", ()))
+        elif worker["kind"] == writer.APPLICATION:
+            found[worker["path"]] = application.check(config, worker, path)
         elif worker.get("files") or worker["kind"] == "close":
             blocks: list[int] = []
             for place in range(count):

@@ -24,6 +24,9 @@ from importlib import import_module
 from time import monotonic_ns
 from typing import Any
 
+# In a machine both files are in one folder, in the harness in a package.
+application = import_module("raidproof.guest.application" if __package__ else "application")
+
 BLOCK = 4096
 """Bytes of a ledger block: the client's page size, the smallest unit that an NFS client writes back."""
 
@@ -57,6 +60,7 @@ KINDS = (
     "copy",  # copy_file_range(2), then fsync
     "clone",  # ioctl FICLONE
     "o_append",  # write to a file opened with O_APPEND, then fsync, under a lock that clients take in turn
+    "application",  # of the user's own application, whose number is the index in a frame
 )  # fmt: skip
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
@@ -71,6 +75,7 @@ MODE = 0o640  # the mode that setattr sets
 XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setxattr sets
 # Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
+APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations
 GROUPS = 20000  # the group id in the RPCs of worker n is GROUPS + n, which identifies the worker in a capture
 PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
 LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
@@ -138,7 +143,10 @@ def position_of(worker: dict[str, Any], index: int) -> int:
 class Worker:
     """Base class of the workers: a worker carries out one operation after another, and reports each to the harness."""
 
+    marks_rpcs = True  # whether the group id in the RPCs of the worker's thread is that of the worker
+
     def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: threading.Event) -> None:
+        self.config = config
         self.worker = worker
         self.number = worker["number"]
         self.file = worker["file"]
@@ -386,6 +394,25 @@ class Directory:
             import_module("fcntl").ioctl(target, 0x40049409, source)  # FICLONE
 
 
+class Application(Worker):
+    """Worker that runs the user's own application, which itself reports its operations over the connection."""
+
+    marks_rpcs = False
+
+    def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: threading.Event) -> None:
+        # Before the connection, by which the harness knows that the worker is ready.
+        application.prepare(config, worker, os.path.join(config["root"], worker["path"]))
+        super().__init__(config, worker, stop)
+
+    def run(self) -> Iterator[None]:
+        """Run the application until it ends, or until the harness stops this program."""
+        running = application.Running(self.config, self.worker, self.path, self.connection)
+        while running.goes_on() and not self.stop.is_set():
+            self.stop.wait(PAUSE_S)
+            yield
+        running.end()
+
+
 @contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
     """Open a file, yield its descriptor, and close it after the body."""
@@ -396,7 +423,10 @@ def opened(path: str, flags: int) -> Iterator[int]:
         os.close(fd)
 
 
-CLASSES: dict[str, type[Worker]] = {"metadata": Trees, "extents": Trees, "o_append": Appends}  # others: Blocks
+# Other kinds of worker: Blocks.
+CLASSES: dict[str, type[Worker]] = {
+    "metadata": Trees, "extents": Trees, "o_append": Appends, APPLICATION: Application,
+}  # fmt: skip
 
 
 def mark_rpcs(number: int) -> None:
@@ -460,10 +490,11 @@ def stop_asked() -> bool:
 def take_turns(workers: list[Worker]) -> None:
     """Let each worker carry out one operation at a time, in turn, until all are done."""
     going = {worker.number: worker.run() for worker in workers}
+    marking = {worker.number for worker in workers if worker.marks_rpcs}
     marked: int | None = None
     while going:
         for number, run in list(going.items()):
-            if number != marked:
+            if number != marked and number in marking:
                 mark_rpcs(number)
                 marked = number
             if next(run, True):

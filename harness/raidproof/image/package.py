@@ -11,6 +11,7 @@ from raidproof.core.command import Completed, install_named
 from raidproof.core.errors import RequestError, RequirementMissing, RigError, nearest
 from raidproof.core.log import step
 from raidproof.image import cache
+from raidproof.image.build_output import cause_of
 from raidproof.image.worktree import identity_of
 
 RECIPE_VERSION = "1"
@@ -235,7 +236,5 @@ def explain(completed: Completed, name: str, log: Path) -> RigError | Requiremen
         return RequirementMissing(
             f"building {name} stopped: {what} is missing (log: {log})", remedy=install_named(needs)
         )
-    lines = [line.strip() for line in output.splitlines()]
-    cause = next((line for line in lines if re.match(r"\S+:\d+(:\d+)?: (fatal )?error: ", line)), None)
-    cause = cause or next((line for line in lines if "error" in line.lower()), f"status {completed.status}")
+    cause = cause_of(output) or f"status {completed.status}"
     return PackageBuildFailed(f"the source of {name} does not build: {cause}", remedy=f"log: {log}")

@@ -91,7 +91,7 @@ class Transport:
         """
         running = self._agent_for(shlex.join(argv), deadline)
         if running is None:
-            return self._exec(argv, deadline).wait(deadline, stdin)
+            return self.on_own_channel(argv, deadline).wait(deadline, stdin)
         return agent.run(running, argv, deadline, stdin)
 
     def start(self, argv: Sequence[str], deadline: Deadline) -> RemoteCommand:
@@ -102,7 +102,7 @@ class Transport:
         """
         running = self._agent_for(shlex.join(argv), deadline)
         if running is None:
-            return self._exec(argv, deadline)
+            return self.on_own_channel(argv, deadline)
         return agent.start(running, argv, deadline)
 
     def read(self, paths: Sequence[str], deadline: Deadline) -> list[bytes | str]:
@@ -142,7 +142,9 @@ class Transport:
             if self._agent is not None and self.alive:
                 logger.warning("%s: starting the agent again: %s", self.where, self._agent.end)
             try:
-                self._agent = agent.begin(self.where, self._exec(agent.ARGV, deadline, purpose).channel, deadline)
+                self._agent = agent.begin(
+                    self.where, self.on_own_channel(agent.ARGV, deadline, purpose).channel, deadline
+                )
             except NoAgent as error:
                 self._no_agent = str(error)
                 logger.warning(
@@ -150,7 +152,12 @@ class Transport:
                 )
             return self._agent
 
-    def _exec(self, argv: Sequence[str], deadline: Deadline, purpose: str | None = None) -> ChannelCommand:
+    def on_own_channel(self, argv: Sequence[str], deadline: Deadline, purpose: str | None = None) -> ChannelCommand:
+        """Start a command on a channel of its own, without the agent; ``purpose``: for messages, default: the command.
+
+        Raises:
+            RigError: no SSH connection is open, it broke, or the command did not start before the deadline.
+        """
         purpose = purpose or shlex.join(argv)
         channel = self.session(deadline, purpose)
         try:

@@ -7,6 +7,9 @@ from raidproof.core.layer import State
 from raidproof.monitor.monitor import derive
 from raidproof.monitor.recording import Recording, Snapshot
 
+MOST_MOMENTS = 60
+"""Greatest number of intervals; of more samples, evenly spaced ones are used."""
+
 
 class Moment(State):
     """The numbers of one interval between two samples. MB are 10^6 bytes. None: unknown."""
@@ -43,6 +46,9 @@ def moments(server: str, recordings: Mapping[str, Recording]) -> tuple[Moment, .
     """
     if (seen := recordings.get(server)) is None:
         return ()
+    every = -(-(len(seen.snapshots) - 1) // MOST_MOMENTS)
+    recordings = {name: Recording(one.snapshots[::every], one.left_out) for name, one in recordings.items()}
+    seen = recordings[server]
     begun = seen.first.at_s
     shown = []
     for number, (before, after) in enumerate(pairwise(seen.snapshots)):

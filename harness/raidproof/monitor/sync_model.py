@@ -6,7 +6,8 @@ many synchronous writes at random places of the file, always the same ones, give
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import count
 from math import ceil, inf
 from random import Random
@@ -226,9 +227,9 @@ class _Stripes:
         return needed
 
 
-@dataclass
+@dataclass(eq=False)
 class SyncWrites:
-    """The walk through synchronous writes of one workload."""
+    """The walk through synchronous writes of one workload. Two walks are equal if their parameters are."""
 
     hardware: Hardware
     spec: ArraySpec
@@ -249,6 +250,17 @@ class SyncWrites:
         least = min(member.bytes for member in members)
         self._stripes = _Stripes(self.spec, least, self.stripe_cache)
         self._log_drive = _Drive(self.hardware, self.external_log) if self.external_log is not None else None
+
+    @property
+    def _key(self) -> str:
+        """All parameters as text."""
+        return repr([getattr(self, one.name) for one in fields(self) if one.init])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SyncWrites) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def seconds(self) -> float:
         """Return the mean seconds in which each stream makes one synchronous write.
@@ -340,7 +352,13 @@ def sync_seconds(walk: SyncWrites, mb_s: float = inf) -> float:
     The bytes that `longest` excludes take the rate ``mb_s`` of writes without syncs, which the streams share.
     """
     longer = max(0, walk.every - longest(walk.access))
-    return replace(walk, every=walk.every - longer).seconds() + longer * walk.access.streams / 1e6 / mb_s
+    return _seconds(replace(walk, every=walk.every - longer)) + longer * walk.access.streams / 1e6 / mb_s
+
+
+@lru_cache(maxsize=1024)
+def _seconds(walk: SyncWrites) -> float:
+    """Return the result of a walk; equal walks, as of the cells of a plan, are followed once."""
+    return walk.seconds()
 
 
 def longest(access: Access) -> int:

@@ -3,9 +3,12 @@
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.topology import Platform
+from raidproof.monitor.model import Expected
 from raidproof.plan.axes import write_value
+from raidproof.plan.ceiling import ceilings_of
 from raidproof.plan.cell import Matrix
 from raidproof.plan.forecast import expect
+from raidproof.plan.warnings import Warned, warnings_of
 
 DRY_RUN_SCHEMA = 1
 
@@ -14,6 +17,17 @@ class Record(BaseModel):
     """Base class of the records of this file: an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Ceiling(Record):
+    """The throughput that the model computes from the hardware and the settings of a cell."""
+
+    mb_s: float
+    """10^6 bytes per second that the application reads and writes."""
+    iops: float
+    """Application requests per second."""
+    limit: str
+    """The term of the model that limits the throughput: ``disks``, ``network``, ``sync latency``, ..."""
 
 
 class PlannedCell(Record):
@@ -28,6 +42,8 @@ class PlannedCell(Record):
     """Where the workload runs: ``clients``, ``server``, ``array``, or the serial of a disk."""
     clients: int
     """Number of clients that run the workload at the same time."""
+    ceiling: Ceiling | None = None
+    """None: no formula applies, or nothing limits the cell, as on disks without simulated latency."""
 
 
 class ImpossibleCombination(Record):
@@ -67,6 +83,8 @@ class DryRun(Record):
     """Bytes of memory of all machines."""
     disk: int
     """Bytes of memory for the data on the disks, if the workloads write every block."""
+    warnings: list[Warned] = []
+    """Warnings about the configurations of the cells, the most severe first."""
 
 
 class ComparisonDryRun(Record):
@@ -85,7 +103,7 @@ class ComparisonDryRun(Record):
 
 def dry_run(matrix: Matrix, platform: Platform) -> DryRun:
     """Return the description of a run of a plan's cells on a platform."""
-    plan, expected = matrix.plan, expect(matrix)
+    plan, expected, ceilings = matrix.plan, expect(matrix), ceilings_of(matrix)
     return DryRun(
         plan=plan.name,
         title=plan.title,
@@ -98,6 +116,7 @@ def dry_run(matrix: Matrix, platform: Platform) -> DryRun:
                 workload=cell.workload_name,
                 on=cell.on,
                 clients=cell.clients,
+                ceiling=_ceiling(ceilings[cell.name]),
             )
             for cell in matrix.cells
         ],
@@ -111,7 +130,14 @@ def dry_run(matrix: Matrix, platform: Platform) -> DryRun:
         duration_unknown=expected.open_ended,
         memory=expected.memory,
         disk=expected.disk,
+        warnings=list(warnings_of(matrix)),
     )
+
+
+def _ceiling(expected: Expected | None) -> Ceiling | None:
+    if expected is None:
+        return None
+    return Ceiling(mb_s=expected.mb_s, iops=expected.iops, limit=expected.limit)
 
 
 def dry_run_of_sides(matrix: Matrix, base: Platform, new: Platform) -> ComparisonDryRun:

@@ -1,7 +1,7 @@
 """The order of a plan's repetitions, the estimated duration, and the description that ``--dry-run`` prints."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
@@ -13,9 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from raidproof.core.units import GIB
+from raidproof.monitor.model import Expected
 from raidproof.plan.axes import axes, write_value
+from raidproof.plan.ceiling import ceilings_of
 from raidproof.plan.cell import Cell, Impossible, Matrix
 from raidproof.plan.plan import Plan
+from raidproof.plan.warnings import warnings_of
 from raidproof.plan.works import names
 from raidproof.storage.server import USUAL_LEASE_S
 
@@ -246,12 +249,19 @@ def left_in_words(*forecasts: Forecast) -> str:
     return f" (about {timedelta(seconds=round(sum(one.left_s for one in forecasts)))} left)"
 
 
-def describe(matrix: Matrix, *, list_cells: bool = True) -> RenderableType:
-    """Return a plan's description for the terminal: hardware, cells, combinations without a cell, time and memory."""
+def describe(matrix: Matrix, *, list_cells: bool = True, in_full: bool = False) -> RenderableType:
+    """Return a plan's description for the terminal: hardware, cells, impossible combinations, warnings, time, memory.
+
+    ``in_full``: with the ceiling of each cell, and with the source and the remedy of each warning.
+    """
     parts: list[RenderableType] = [Text(line) for line in headline(matrix)]
     if list_cells:
-        parts += [Text(), cell_table(matrix)]
+        table = cell_table(matrix, ceilings_of(matrix) if in_full else {})
+        # Of a single cell without a ceiling the table has nothing but its number.
+        parts += [Text(), table] if len(table.columns) > 1 else []
     parts += [Text(line) for line in left_out(matrix)]
+    if warned := warnings_of(matrix):
+        parts += [Text(), *(Text(line) for one in warned for line in (one.lines() if in_full else [one.line()]))]
     expected = expect(matrix)
     parts += [Text(), Text(f"expected: {expected}"), Text(f"needs {expected.needs}")]
     return Group(*parts)
@@ -289,17 +299,27 @@ def _periods(matrix: Matrix) -> list[str]:
     ]
 
 
-def cell_table(matrix: Matrix) -> Table:
-    """Return a table with a row for each cell and a column for each axis."""
+def cell_table(matrix: Matrix, ceilings: Mapping[str, Expected | None] | None = None) -> Table:
+    """Return a table with a row for each cell, a column for each axis, and the cell's ceiling, if any is given."""
     plan = matrix.plan
     several = len(plan.workload) > 1
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("#", *plan.axes, *(["workload"] if several else [])):
-        table.add_column(column, justify="right" if column == "#" else "left", overflow="fold")
+    ceilings = ceilings if ceilings and any(ceilings.values()) else {}
+    ceiling = ["ceiling", "limited by"] if ceilings else []
+    for column in ("#", *plan.axes, *(["workload"] if several else []), *ceiling):
+        table.add_column(column, justify="right" if column in {"#", "ceiling"} else "left", overflow="fold")
     for cell in matrix.cells:
         values = (write_value(name, cell.settings[name]) if name in cell.settings else "-" for name in plan.axes)
-        table.add_row(str(cell.index + 1), *values, *([cell.workload_name] if several else []))
+        row = [str(cell.index + 1), *values, *([cell.workload_name] if several else [])]
+        table.add_row(*row, *(ceiling_in_words(ceilings[cell.name]) if ceilings else ()))
     return table
+
+
+def ceiling_in_words(ceiling: Expected | None) -> tuple[str, str]:
+    """Return a ceiling and the name of the term of the model that gives it, as text."""
+    if ceiling is None:
+        return "-", "-"
+    return f"{ceiling.mb_s:.4g} MB/s, {ceiling.iops:.4g} requests/s", ceiling.limit
 
 
 def axis_table() -> Table:

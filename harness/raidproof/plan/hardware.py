@@ -1,5 +1,6 @@
 """The hardware of a plan: disks and their controllers, the network, the machines."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -201,12 +202,19 @@ class Hardware(Table):
         return "; ".join(parts)
 
     def _disks_in_words(self) -> str:
-        words = []
+        alike: dict[tuple[int, Placement, Duty], Counter[str]] = {}
         for group in self.disks:
-            kinds = ", ".join(f"{group.each.count(kind)} x {kind}" for kind in dict.fromkeys(group.each))
-            duty = "" if group.duty == "member" else f", duty {group.duty}"
-            words.append(f"{kinds}, {format_size(group.size)} each, placement {group.placement}{duty}")
+            alike.setdefault((group.size, group.placement, group.duty), Counter()).update(group.each)
+        words = []
+        for (size, placement, duty), profiles in alike.items():
+            kinds = ", ".join(f"{number} x {_drive_in_words(profile)}" for profile, number in profiles.items())
+            use = "" if duty == "member" else f", duty {duty}"
+            words.append(f"{kinds}, {format_size(size)} each, placement {placement}{use}")
         return " and ".join(words)
+
+
+def _drive_in_words(profile: str) -> str:
+    return "disk without latency" if profile == NO_MECHANICS else profile
 
 
 def controller_name(number: int) -> str:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import Platform, SoftwareSpec
-from raidproof.plan.axes import read_value
+from raidproof.plan.axes import axis_of, read_value
 from raidproof.plan.hardware import Hardware
 from raidproof.plan.table import Seconds, Table, Value, reasons, refusal
 from raidproof.plan.works import names, read_work
@@ -141,6 +141,25 @@ class RunSpec(Table):
         return self
 
 
+def _read_names(names: Any) -> Any:
+    for name in names if isinstance(names, list | tuple) else ():
+        refusal(axis_of, str(name))
+    return names
+
+
+AxisNames = Annotated[tuple[str, ...], BeforeValidator(_read_names)]
+"""A field with names of axes."""
+
+
+class AdviseSpec(Table):
+    """Options of `raidproof advise`."""
+
+    vary: AxisNames = ()
+    """Names of the axes that may be varied; default: those with several values, or the usual ones without any."""
+    keep: AxisNames = ()
+    """Names of axes that keep their first value."""
+
+
 def _flat(table: Any) -> dict[str, Any]:
     """Return a table with nested tables flattened: ``workload = { seconds = 5 }`` to ``workload.seconds = 5``."""
     if not isinstance(table, Mapping):
@@ -192,6 +211,7 @@ class Plan(Table):
     """Values that all cells share, under the names of axes."""
     workload: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_works)]
     run: RunSpec = RunSpec()
+    advise: AdviseSpec = AdviseSpec()
     figure: tuple[Figure, ...] = ()
     """Published figures to compare with the measured values."""
 
@@ -230,7 +250,7 @@ def load_plan(path: Path, changes: Mapping[str, Any] | None = None, defaults: Ma
     """Read a plan from a TOML file; ``changes`` override values of its table ``[run]``, ``defaults`` add missing ones.
 
     Raises:
-        RequestError: the file cannot be read, or the plan is invalid.
+        RequestError: the file cannot be read, the plan is invalid, or a file that a workload needs cannot be read.
     """
     try:
         document = tomllib.loads(path.read_text())
@@ -240,7 +260,14 @@ def load_plan(path: Path, changes: Mapping[str, Any] | None = None, defaults: Ma
         raise RequestError(f"{path} is not a valid TOML file: {error}") from error
     if (changes or defaults) and isinstance(run := document.get("run", {}), dict):
         document["run"] = {**(defaults or {}), **run, **(changes or {})}
-    return read_plan(document, source=str(path), name=default_name(path))
+    plan = read_plan(document, source=str(path), name=default_name(path))
+    for place, work in enumerate(plan.workload, 1):
+        try:
+            read_work(work).refuse_files()
+        except RequestError as error:
+            number = f"[{place}]" if len(plan.workload) > 1 else ""
+            raise RequestError(f"{path}: workload{number}.files: {error}") from error
+    return plan
 
 
 def default_name(path: Path) -> str:

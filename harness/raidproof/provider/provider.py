@@ -39,8 +39,8 @@ class Site:
     keys: LabKeys
 
     def members_of(self, spec: MachineSpec) -> MemberDisks | None:
-        """Return the member disks of the server; None for a client."""
-        if spec.role is not Role.SERVER:
+        """Return the member disks of the server; None for a client, and in a lab without disks."""
+        if spec.role is not Role.SERVER or not self.topology.disks:
             return None
         return MemberDisks(self.engine, self.engine_socket, tuple(disk.serial for disk in self.topology.disks))
 

@@ -36,8 +36,9 @@ from raidproof.record.exploration import ExplorationRecord, FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import JOURNAL
 from raidproof.run import doctor
+from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import STEM, Options, Source, explore_cycle, replay, source_of
+from raidproof.run.exploration import STEM, Source, explore_cycle, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
@@ -48,7 +49,9 @@ from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import Judgement
 from raidproof.verdict.kernel_log import judge_kernel_logs
+from raidproof.workload.application import ApplicationSpec
 from raidproof.workload.history import History
+from raidproof.workload.ledger import LedgerSpec
 
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 """Serial numbers of the member disks of the lab that scenarios share."""
@@ -84,6 +87,7 @@ def stack_of(
     *,
     members: int = len(MEMBERS),
     chunk_size: int = 64 * KIB,
+    layout: str | None = None,
     bitmap_chunk: int | None = None,
     filesystem: FilesystemSpec | None = None,
     sync: bool = True,
@@ -93,12 +97,14 @@ def stack_of(
     """Return a stack on the shared lab's disks: by default RAID5, XFS, a sync export and NFSv4.2.
 
     Clients recover within seconds of a restart of the server: they retry requests after ``TIMEO_S`` seconds, and the
-    server grants no delegations. ``members`` is the number of disks; the chunk sizes are in bytes.
+    server grants no delegations. ``members`` is the number of disks; the chunk sizes are in bytes. ``layout`` is the
+    name of the array's layout in mdadm, for example ``f2`` for RAID10 with two far copies.
 
     Raises:
         RequestError: values exclude each other, for example RAID6 on three disks.
     """
-    array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "bitmap_chunk": bitmap_chunk}
+    array: dict[str, Any] = {"level": level, "members": MEMBERS[:members], "layout": layout}
+    array["bitmap_chunk"] = bitmap_chunk
     if LEVELS[level].chunked:
         array["chunk_size"] = chunk_size
     if LEVELS[level].redundant:
@@ -195,8 +201,15 @@ class CrashTestRunner:
         self._name = name
         self._count = 0
 
-    def __call__(self, stack: StackSpec, **changes: Any) -> CrashTestResult:
-        """Run one crash test on a stack; ``changes`` are fields of `CrashTestSpec` other than name and title."""
+    def __call__(
+        self, stack: StackSpec, *, application: ApplicationSpec | None = None, **changes: Any
+    ) -> CrashTestResult:
+        """Run one crash test on a stack; ``changes`` are fields of `CrashTestSpec` other than name and title.
+
+        ``application``: the user's own application, whose acknowledged operations are checked instead of the ledger's.
+        """
+        if application is not None:
+            changes = {"ledger": LedgerSpec.of(application), **changes}
         self._count += 1
         name = self._name if self._count == 1 else f"{self._name}-{self._count}"
         title = name.replace("-", " ")
@@ -511,6 +524,7 @@ class Explore:
         source = source_of(self._run.store, record.name, starts_dirty=starts_dirty)
         options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers, at_replies=at_replies)
         explored, page = explore_cycle(source, options)
+        self._run.store.read_explorations(self._run.record)
         return Explored(explored, source, page)
 
 

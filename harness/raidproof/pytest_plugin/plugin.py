@@ -27,7 +27,9 @@ from raidproof.pytest_plugin.fixtures import (
     measure,
     plans,
 )
+from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import REASON_OF_CALL, Outcome
+from raidproof.report import words
 from raidproof.run.options import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
@@ -307,9 +309,19 @@ def ends_of(config: pytest.Config) -> Iterator[str]:
     shared, of_plans = config.stash.get(CURRENT_RUN, None), config.stash.get(PLANS, None)
     for run in [*([shared] if shared else []), *(of_plans.runs if of_plans else [])]:
         if run.record.cycles or run.record.cells:
-            yield f"{run.record.outcome}: {run.record.reason}"
+            yield f"{run.record.outcome}: {run.record.reason}{counted(run.record.cycles)}"
         if run.report is not None:
             yield f"report: {run.report}"
+
+
+def counted(cycles: Sequence[CrashTestRecord]) -> str:
+    """Return the acknowledged and lost operations of crash tests other than controls; empty if none was checked."""
+    checked = [one for one in cycles if one.control is None and one.on_server is not None]
+    if not checked:
+        return ""
+    acknowledged = sum(one.on_server.acknowledged_total for one in checked if one.on_server)
+    lost = sum(max(place.lost_total for place in (one.on_server, one.on_client) if place) for one in checked)
+    return f" ({words.plural(len(checked), 'crash test')}: {acknowledged:,} acknowledged, {lost:,} lost)"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,7 @@ from raidproof.record.cell import Strict
 BISECTION_SCHEMA = 1
 
 
-class Answer(StrEnum):
+class CandidateAnswer(StrEnum):
     """The result of one repetition on a candidate, or the decision about the candidate."""
 
     GOOD = "good"
@@ -26,7 +26,7 @@ class Answer(StrEnum):
 class RepetitionResult(Strict):
     """One repetition of the predicate on a candidate."""
 
-    answer: Answer
+    answer: CandidateAnswer
     reason: str
     value: float | None = None
     """The measured value of a cell, in its unit; None if the predicate measures nothing."""
@@ -45,7 +45,7 @@ class StepRecord(Strict):
     index: int
     """Index of the candidate, from 0, the good end."""
     results: list[RepetitionResult] = Field(default_factory=list)
-    decision: Answer | None = None
+    decision: CandidateAnswer | None = None
     """GOOD, BAD or UNTESTABLE; None as long as repetitions remain."""
     reason: str = ""
     error: float = 0.0

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from raidproof.monitor.chart import Moment
 from raidproof.record.outcome import Outcome
 
 UNSTABLE = 0.2
@@ -42,6 +43,8 @@ class Repetition(Strict):
     """Cache regime: the cache into which the working set fits, if any."""
     derived: dict[str, Any] | None = None
     """Values derived from the monitors; None if the monitors failed."""
+    moments: list[Moment] = Field(default_factory=list)
+    """What the monitors measured over time, in at most `raidproof.monitor.chart.MOST_MOMENTS` intervals."""
     engine: dict[str, Any] | None = None
     """Utilization of the disk engine and of the disks that it simulates."""
     limit: str = "unknown"
@@ -57,7 +60,7 @@ class Repetition(Strict):
 
 
 class Explored(Strict):
-    """The result of the exploration of the crash states of a cell's power cut."""
+    """The result of an exploration of the crash states of a crash test."""
 
     file: str | None
     """File of the exploration's record, in the run's directory; None if no state could be explored: see ``reason``."""
@@ -65,6 +68,8 @@ class Explored(Strict):
     """Number of judged crash states."""
     broken: int
     """Number of judged crash states in which a promise is broken."""
+    lost: int = 0
+    """Greatest number of acknowledged operations that a state lacks although the export's options excuse the loss."""
     outcome: Outcome
     reason: str
 

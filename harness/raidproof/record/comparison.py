@@ -24,7 +24,7 @@ It is below 5 %, so that the bound of wrong calls in 5 % of comparisons is kept 
 """
 
 
-class Finding(StrEnum):
+class PairFinding(StrEnum):
     """The result of the comparison of the values of one cell on both sides."""
 
     FASTER = "faster"
@@ -120,7 +120,7 @@ class Pair(Strict):
     """Median of new divided by median of base; None if one of them is missing or 0, or if a side is bimodal."""
     change: Change | None = None
     """The result of the test; None if the sides were not compared."""
-    finding: Finding
+    finding: PairFinding
     more: int | None = None
     """Of an undecided cell: number of further repetitions of each side that would decide it; None if not known."""
     why: str = ""
@@ -128,9 +128,9 @@ class Pair(Strict):
 
     def not_slower(self, margin: float) -> bool:
         """Return whether the confidence interval excludes that new is slower by more than the margin."""
-        if self.finding in {Finding.FASTER, Finding.SAME}:
+        if self.finding in {PairFinding.FASTER, PairFinding.SAME}:
             return True
-        if self.finding is not Finding.UNDECIDED or self.change is None:
+        if self.finding is not PairFinding.UNDECIDED or self.change is None:
             return False
         low, high = self.change.low, self.change.high
         if self.lower_is_better:

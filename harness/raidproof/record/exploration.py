@@ -314,14 +314,14 @@ class LossRecord(Strict):
 
 
 class UndecidedRecord(Strict):
-    """The states with missing acknowledged operations without proof that the loss breaks a promise."""
+    """The states without a verdict: for example a loss without proof that it breaks a promise."""
 
     states: int = 0
-    """Number of undecided states."""
+    """Number of these states."""
     state: str
-    """Name of the first undecided state."""
+    """Name of the first of these states."""
     reason: str
-    """Why the first state is undecided."""
+    """Why the first state has no verdict."""
 
 
 class ColdRecord(Strict):
@@ -361,6 +361,62 @@ class Possible(Strict):
     """The exact number; None if it is very large."""
 
 
+class AllLossesRecord(Strict):
+    """The states of an exhaustive exploration: all crash states with at most a given number of lost requests.
+
+    A request is lost in a state if it does not survive and was issued before the last surviving request.
+    """
+
+    most: int
+    """Greatest number of lost requests of a state."""
+    first_epoch: int
+    """The first flush epoch of the states; a state belongs to the epoch in which its last survivor was issued."""
+    last_epoch: int
+    """The last flush epoch of the states."""
+    of_epochs: int
+    """Number of flush epochs of the recording, from the first cut on."""
+    states: list[int]
+    """Number of states that there are, by number of lost requests: 0, 1, ... ``most``."""
+    judged: list[int] = Field(default_factory=list)
+    """Number of judged states, by number of lost requests; empty before an exploration."""
+
+    @property
+    def epochs(self) -> int:
+        """Number of flush epochs of the states."""
+        return self.last_epoch - self.first_epoch + 1
+
+    @property
+    def total(self) -> int:
+        """Number of states that there are."""
+        return sum(self.states)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the states were judged."""
+        return self.judged == self.states
+
+
+class ExplorationDryRun(Strict):
+    """The crash states that `raidproof explore` would check."""
+
+    schema_version: int = SCHEMA
+    run: str
+    """Name of the run."""
+    cycle: str
+    """Name of the crash test in the run."""
+    requests: int
+    """Number of requests in the log: writes, discards, flushes."""
+    possible: Possible
+    candidates: int
+    """Number of crash states that the exploration would check without limits of time and number."""
+    asked: int | None = None
+    """Requested number of states; None: as many states as the time budget permits, or all."""
+    all_losses: AllLossesRecord | None = None
+    """The states of an exhaustive exploration; None: the exploration is a sample."""
+    refused: str | None = None
+    """What to choose instead if there are too many states for one exploration; None if there are not."""
+
+
 class ExplorationRecord(Strict):
     """An exploration of the crash states of one recorded crash test."""
 
@@ -396,6 +452,8 @@ class ExplorationRecord(Strict):
     possible: Possible
     candidates: int = 0
     """Number of crash states that the exploration would check without limits of time and number."""
+    all_losses: AllLossesRecord | None = None
+    """The states of an exhaustive exploration; None: the exploration is a sample."""
     judged: int = 0
     """Number of judged states."""
     distinct: int = 0
@@ -406,6 +464,8 @@ class ExplorationRecord(Strict):
     """Number of judged states in which a promise is broken."""
     failures: list[FailureRecord] = Field(default_factory=list)
     loss: LossRecord | None = None
+    unchecked: UndecidedRecord | None = None
+    """The states in which the check command of an application gave no result; None without any."""
     undecided: UndecidedRecord | None = None
     tested: dict[str, int] = Field(default_factory=dict)
     """The greatest number of operations, by kind, whose loss a judged state could have shown; 0: never executed."""

@@ -31,6 +31,7 @@ class Layer(StrEnum):
     EXT4 = "ext4"
     NFSD = "nfsd, nfs-utils"
     NFS_CLIENT = "NFS client"
+    APPLICATION = "applications"
     RIG = "User-mode Linux, QEMU"
 
 

@@ -117,6 +117,8 @@ class Files(Strict):
     """Every request of the member disks."""
     history: str | None = None
     """The reports of the ledger's workers, with the host's time stamps."""
+    application: str | None = None
+    """The files of the user's own application (JSON): content in base64 by name."""
     capture: str | None = None
     """Captured NFS packets."""
     on_server: str | None = None
@@ -135,7 +137,7 @@ class Files(Strict):
     def by_title(self) -> Iterator[tuple[str, str]]:
         """Yield the title in the HTML report and the path of each file."""
         yield from ((f"fio {number}", path) for number, path in enumerate(self.fio, start=1))
-        for title in ("write log", "history", "capture", "on_server"):
+        for title in ("write log", "history", "application", "capture", "on_server"):
             yield from self._one(title)
         yield from ((f"server away {client}", path) for client, path in self.away.items())
         for title in ("wire", "on_client", "replies"):

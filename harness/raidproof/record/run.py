@@ -11,7 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from raidproof.core.blame import Cause, Culprit, expected_blame
 from raidproof.fault.fault import FaultEffects
-from raidproof.record.cell import CellRecord, PlanRecord, Strict
+from raidproof.record.block_life import BlockLife
+from raidproof.record.cell import CellRecord, Explored, PlanRecord, Strict
 from raidproof.record.environment import Environment
 from raidproof.record.known import KnownRecord
 from raidproof.record.observation import Files, Observations
@@ -88,6 +89,10 @@ class Evidence(BaseModel):
     """Descriptions of content, files and names that no client wrote."""
     examples: list[str] = Field(default_factory=list)
     """Descriptions of the first lost operations and damaged blocks."""
+    damaged: list[str] = Field(default_factory=list)
+    """Descriptions of the damage that the check command of an application reported."""
+    unchecked: list[str] = Field(default_factory=list)
+    """Why the check command of an application gave no result; its operations are not judged."""
 
     @property
     def acknowledged_total(self) -> int:
@@ -237,11 +242,15 @@ class CrashTestRecord(Strict):
     """How the array or file system failed to recover after the fault; None if both recovered."""
     requirement_missing: str | None = None
     """The requirement of the crash test that this host or lab lacks; None if it lacks none."""
+    explored: list[Explored] = Field(default_factory=list)
+    """The results of the explorations of the crash states of this crash test, by the names of their files."""
     # `raidproof judge` computes the following fields again from those above.
     on_server: Evidence | None = None
     """The evidence from the scan on the server, before service resumed."""
     on_client: Evidence | None = None
     """The evidence from the scan through a client, at the end."""
+    lives: list[BlockLife] | None = None
+    """The lives of a few blocks that the server's scan did not find; None in an older record, or without a scan."""
     timeline: Timeline | None = None
     loss_window_s: float | None = None
     """Time in seconds from the earliest lost acknowledgement to the fault; 0 without a loss."""
@@ -267,16 +276,19 @@ class CrashTestRecord(Strict):
         return None if self.effects.caches is None else self.effects.caches.value
 
     @property
+    def on_server_itself(self) -> bool:
+        """Whether an application runs on the server and uses its file system directly, without NFS."""
+        return any(worker.get("local") for worker in self.workers)
+
+    @property
     def lost_power(self) -> list[str]:
-        """Clients that lost their memory in the main fault, so that the history may lack their last reports."""
+        """Machines that lost their memory in the main fault, so that the history may lack their last reports.
+
+        The server is one of them only if an application runs there.
+        """
         target = self.fault_target
-        return [target] if target is not None and self.effects.client_memory_lost else []
-
-
-class SchemaOnly(BaseModel):
-    """The field of a run's record that every version of the schema has."""
-
-    schema_version: int
+        local = self.effects.server_memory_lost and self.on_server_itself
+        return [target] if target is not None and (self.effects.client_memory_lost or local) else []
 
 
 class RunRecord(Strict):

@@ -1,7 +1,4 @@
-"""Reports from the records of runs: on a terminal, as HTML pages, and as JUnit XML."""
+"""Reports from the records of runs: on a terminal, as HTML pages, and as files for other programs.
 
-from raidproof.report.html import write_html
-from raidproof.report.junit import write_junit
-from raidproof.report.terminal import show
-
-__all__ = ["show", "write_html", "write_junit"]
+The package itself imports nothing: `raidproof ls` needs only `run_list`.
+"""

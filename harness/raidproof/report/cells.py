@@ -28,9 +28,13 @@ _UNITS = {
     "ns": "ns",
     "us": "us",
     "ms": "ms",
-    "s": "s",
+    "seconds": "s",
+    "s": "1/s",
 }
-"""Units by the suffix of a value's name, longer suffixes first: ``mb_s`` also ends with ``s``."""
+"""Units by the suffix of a value's name, longer suffixes first: ``mb_s`` also ends with ``s``.
+
+``s`` alone means per second, as in ``operations_s``; the name of a duration ends with ``seconds``.
+"""
 
 ROOMY = 120
 """Least width of a terminal, in characters, for a column of remarks in the ranking."""

@@ -1,7 +1,7 @@
 """The report of a comparison of two sides, on the terminal and as HTML: sentences, charts and tables."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -14,16 +14,16 @@ from raidproof.record.comparison import (
     Built,
     ComparisonRecord,
     CutPair,
-    Finding,
     Method,
     Pair,
+    PairFinding,
     SideCell,
     SideCut,
     Version,
 )
 from raidproof.record.outcome import Outcome
 from raidproof.report.cells import measure
-from raidproof.report.chart import TOP, Axis, Bar, Bars, Row, bar_top
+from raidproof.report.charts import Chart, Figures, sides
 from raidproof.report.known import tell_known
 from raidproof.report.matching import tell_matching
 from raidproof.report.table import Cell, Field, Table, say, say_end
@@ -41,14 +41,6 @@ BY_RANGES = (
 )
 """How a reader must interpret the findings of a record of schema version 1."""
 
-LEFT, RIGHT, ROW = 108.0, 930.0, 66.0
-LEGEND = {
-    "side-base": "base",
-    "side-new": "new",
-    "unranked": "not comparable",
-    "repetition": "one repetition",
-}
-"""The kind of each mark in a chart (its CSS class), with its meaning for the reader."""
 MOST_VERSIONS = 6
 """Greatest number of differing versions that the terminal shows; the HTML report shows all."""
 
@@ -112,7 +104,7 @@ def remarks(pair: Pair) -> list[str]:
     """Return remarks on the values of a cell on both sides: limits, flags, failures, outcomes."""
     sides = ((BASE, pair.base), (NEW, pair.new))
     said = [one for one in (pair.why, needed(pair)) if one]
-    if pair.finding is not Finding.ONE_SIDED and "limited by" not in pair.why:
+    if pair.finding is not PairFinding.ONE_SIDED and "limited by" not in pair.why:
         said.append(limits(pair))
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
              and side.values]  # fmt: skip
@@ -129,7 +121,7 @@ def remarks(pair: Pair) -> list[str]:
 
 def needed(pair: Pair) -> str:
     """Return a clause on the number of repetitions that would decide an undecided cell; empty for other cells."""
-    if pair.finding is not Finding.UNDECIDED:
+    if pair.finding is not PairFinding.UNDECIDED:
         return ""
     if pair.more is None:
         return "" if pair.change is None else "no affordable number of repetitions would decide it"
@@ -181,72 +173,50 @@ def took(comparison: ComparisonRecord) -> str:
     return f"{cells}, {count(repetitions)} repetitions on both sides in {number(seconds)} s"
 
 
-def speed(group: Group) -> Bars:
-    """Lay out the chart of the medians of a workload's cells on both sides, in the plan's order."""
-    values = [value for pair in group.pairs for side in (pair.base, pair.new) for value in side.values]
-    x = Axis.from_zero(values, LEFT, RIGHT)
-    rows = []
-    for place, pair in enumerate(group.pairs):
-        said = f"new/base {ratio(pair).words}, {pair.finding}" if pair.ratio is not None else pair.finding.value
-        bars = [
-            Bar(
-                kind="unranked" if pair.finding is Finding.NOT_COMPARABLE else f"side-{name}",
-                top=bar_top(TOP + ROW * place, line),
-                end=x.at(side.median or 0.0),
-                dots=[x.at(value) for value in side.values],
-                side=name,
-                words="not measured" if side.median is None else number(side.median),
+@dataclass
+class ComparisonCharts:
+    """The charts of a comparison's page."""
+
+    figures: Figures
+    ratios: Chart | None = None
+    """The ratios of all cells; None if no cell has one."""
+    values: dict[int, Chart] = field(default_factory=dict)
+    """The values of both sides, by number of the workload."""
+    losses: Chart | None = None
+    """The losses by power cuts; None if the storage of none could be read."""
+
+
+def charts_of_comparison(comparison: ComparisonRecord, groups: Sequence[Group]) -> ComparisonCharts:
+    """Return all charts of a comparison's page."""
+    charts = ComparisonCharts(Figures())
+    drawn = charts.figures
+    if rows := sides.ratio_rows(comparison):
+        drawn.hold("ratios", rows)
+        drawn.specifications["ratios"] = sides.ratios(comparison.margin)
+        said = "; ".join(f"{row['name']}: {number(row['ratio'])}, {row['finding']}" for row in rows)
+        charts.ratios = Chart("ratios", "ratios", "New divided by base, each cell with its interval", said)
+    values = []
+    for group in groups:
+        mine = sides.value_rows(group.pairs, group.place)
+        values += mine
+        if mine:
+            name = f"values-{group.place}"
+            drawn.specifications[name] = sides.values(
+                f"{group.measure} [{group.unit}]" if group.unit else group.measure
             )
-            for line, (name, side) in enumerate(((BASE, pair.base), (NEW, pair.new)))
-        ]
-        rows.append(row(place, pair.name, said, bars, strong=pair.finding in {Finding.FASTER, Finding.SLOWER}))
-    return chart(f"speed-{group.place}", f"{group.title}, base and new", x, rows)
-
-
-def loss(comparison: ComparisonRecord) -> Bars | None:
-    """Lay out the chart of the acknowledged operations that power cuts lost on both sides.
-
-    None if the storage of no power cut could be read.
-    """
-    known = [cut for cut in comparison.cuts if any(one and one.lost is not None for one in (cut.base, cut.new))]
-    if not known:
-        return None
-    x = Axis.from_zero(_losses(comparison), LEFT, RIGHT)
-    rows = []
-    for place, cut in enumerate(known):
-        bars = []
-        for line, (name, side) in enumerate(((BASE, cut.base), (NEW, cut.new))):
-            value = side.lost if side else None
-            words = count(value) if side is None or value is not None else side.lost_words
-            bars.append(Bar(f"side-{name}", bar_top(TOP + ROW * place, line), x.at(value or 0), [], name, words))
-        ends = [one.outcome.value if one else "no power cut" for one in (cut.base, cut.new)]
-        rows.append(row(place, cut.title, f"base {ends[0]}, new {ends[1]}", bars, strong=False))
-    return chart("loss", "Acknowledged operations lost at the power cut, base and new", x, rows)
-
-
-def row(place: int, name: str, said: str, bars: list[Bar], *, strong: bool) -> Row:
-    """Return the row of one cell, or of one configuration's power cut, in a chart.
-
-    ``said``: the result of the comparison as text, which ``strong`` emphasizes.
-    """
-    words = f"{name}: {', '.join(f'{bar.side} {bar.words}' for bar in bars)}; {said}"
-    return Row(name, [(name, ""), (said, "strong" if strong else "soft")], words, TOP + ROW * place, bars)
-
-
-def chart(id_: str, title: str, x: Axis, rows: list[Row]) -> Bars:
-    """Return a chart of horizontal bars whose legend has only the marks that the chart shows."""
-    bars = [bar for row in rows for bar in row.bars]
-    shown = {
-        "side-base",
-        "side-new",
-        *(bar.kind for bar in bars),
-        *(["repetition"] if any(bar.dots for bar in bars) else []),
-    }
-    return Bars(id_, title, x, rows, ROW, [(kind, words) for kind, words in LEGEND.items() if kind in shown])
-
-
-def _losses(comparison: ComparisonRecord) -> Sequence[float]:
-    return [side.lost or 0 for cut in comparison.cuts for side in (cut.base, cut.new) if side is not None]
+            said = "; ".join(
+                f"{pair.name}: base {figure(pair.base).words}, new {figure(pair.new).words}" for pair in group.pairs
+            )
+            charts.values[group.place] = Chart(
+                name, name, f"{group.title}, base and new", said, {"group": group.place}
+            )
+    drawn.hold("values", values)
+    if lost := sides.loss_rows(comparison):
+        drawn.hold("losses", lost)
+        drawn.specifications["losses"] = sides.losses(lost)
+        said = "; ".join(f"{row['name']}, {row['side']}: {count(row['lost'])} lost" for row in lost)
+        charts.losses = Chart("losses", "losses", "Acknowledged operations lost at the power cut, base and new", said)
+    return charts
 
 
 def show_comparison(comparison: ComparisonRecord, console: Console, page: Path | None = None) -> None:

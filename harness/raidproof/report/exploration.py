@@ -1,40 +1,26 @@
 """The report of an exploration: sentences and tables for terminal and HTML, and the figure of the HTML report."""
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
+from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.record.exploration import (
+    ExplorationDryRun,
     ExplorationRecord,
     FailureRecord,
     MissingRecord,
     Possible,
     StageTime,
-    StateMark,
     WriteRecord,
 )
-from raidproof.report.chart import Axis, TimeBar, time_bar
+from raidproof.report.charts import Chart, Figures, states
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural
+from raidproof.verdict.exploration import all_losses
 
-WIDTH = 960.0
-"""Width of the figure in pixels."""
-LEFT, RIGHT, TOP, GROUND = 132.0, 924.0, 34.0, 134.0
-"""Edges of the figure's bars in pixels; ``GROUND``: their lower ends."""
-LANE = 20.0
-"""Height of a lane in pixels."""
-FIRST_LANE = GROUND + 34.0
-"""Vertical position of the first lane in pixels."""
-BINS = 160
-"""Number of intervals of the time axis, each with a bar of its acknowledgements."""
-COLUMN = 4.0
-"""Width of a mark in pixels; states of one lane within this width share a mark."""
-LEAST_SPAN_S = 0.001
-"""Least length of the time axis in seconds."""
 MOST_WRITES = 5
 """Greatest number of write requests of one failure that the terminal shows."""
 
@@ -57,6 +43,32 @@ def summary(record: ExplorationRecord) -> str:
         f"{record.distinct:,} different disk contents; {checked}; a promise is broken in "
         f"{plural(record.broken, 'state')}"
     )
+
+
+def exhaustive(record: ExplorationRecord) -> str | None:
+    """Return a sentence on the states with few lost requests, by their number; None if the exploration is a sample."""
+    if record.all_losses is None:
+        return None
+    every = record.all_losses
+    done = [
+        f"{judged:,} of {states:,} with {lost} lost"
+        for lost, (judged, states) in enumerate(zip(every.judged, every.states, strict=False))
+    ]
+    return f"judged: {all_losses(every)}: {', '.join(done)}"
+
+
+def dry_run(record: ExplorationDryRun) -> list[str]:
+    """Return lines on the crash states that an exploration would check."""
+    lines = [f"{record.requests:,} requests of the write log allow {possible(record.possible)} crash states"]
+    if record.all_losses is None:
+        return [*lines, f"the policies propose {plural(record.candidates, 'state')}"]
+    every = record.all_losses
+    by_number = ", ".join(f"{states:,} with {lost} lost" for lost, states in enumerate(every.states))
+    lines.append(f"{plural(every.of_epochs, 'flush epoch')}; chosen: {every.first_epoch:,} to {every.last_epoch:,}")
+    lines.append(f"{plural(every.total, 'crash state')} with up to {every.most} lost requests: {by_number}")
+    if record.refused is not None:
+        lines.append(f"too many for one exploration: {record.refused}")
+    return lines
 
 
 def tested(record: ExplorationRecord) -> str:
@@ -116,8 +128,9 @@ def effort(record: ExplorationRecord) -> str:
 
 def missing(one: MissingRecord) -> str:
     """Return a clause on a missing acknowledged operation."""
+    what = f"block or directory {one.place}, generation {one.generation}"
     return (
-        f"{one.kind} of {one.path}, block or directory {one.place}, generation {one.generation}: "
+        f"{one.kind} of {one.path}, {f'operation {one.place}' if one.kind == APPLICATION else what}: "
         f"acknowledged to {one.client} {number(one.acknowledged_before_s)} s before the cut, but {one.instead}"
     )
 
@@ -180,116 +193,25 @@ def smallest(failure: FailureRecord) -> str:
     return f"{writes}, found by checking {plural(shrunk.tried, 'state')}{late}"
 
 
-@dataclass(frozen=True)
-class Mark:
-    """A mark of the figure: one or several states of one policy whose cuts are at nearly the same instant."""
-
-    x: float
-    """Horizontal position of the mark's middle, in pixels."""
-    y: float
-    """Vertical position of the mark's middle, in pixels."""
-    kind: str
-    """CSS class: ``broken`` (a promise is broken in a state), ``held`` (a machine checked a state), or ``alike``.
-
-    ``alike``: machines checked only other states with the same disk contents.
-    """
-    words: str
-    """Text alternative for the mark."""
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A horizontal lane of the figure with the marks of one policy of the disks' caches."""
-
-    label: str
-    """Name of the policy."""
-    y: float
-    """Vertical position of the lane's middle, in pixels."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """The figure of an exploration, laid out for the template: acknowledgements and crash states over time."""
-
-    x: Axis
-    """Time axis, in seconds since the beginning of the write log."""
-    y: Axis
-    """Axis of the number of acknowledgements."""
-    bars: list[TimeBar]
-    lanes: list[Lane]
-    marks: list[Mark]
-    bottom: float
-    """Vertical position of the last lane's bottom, in pixels."""
-    height: float
-    """Height of the figure, in pixels."""
-    description: str
-    """Text alternative for the figure."""
-
-
-def figure(record: ExplorationRecord) -> Figure:
-    """Lay out the figure of an exploration."""
-    low, high = record.span_s
-    x = Axis.between(low, max(high, low + LEAST_SPAN_S), LEFT, RIGHT)
-    counted = Counter(
-        int((second - low) / (x.high - low) * BINS) for second in record.acknowledged_s if low <= second < x.high
-    )
-    y = Axis.from_zero(counted.values(), GROUND, TOP)
-    width_s = (x.high - x.low) / BINS
-    lanes = [Lane(policy, FIRST_LANE + LANE * place) for place, policy in enumerate(record.policies)]
-    bottom = FIRST_LANE + LANE * len(lanes) - LANE / 2
-    return Figure(
-        x=x,
-        y=y,
-        bars=[time_bar(x.low + place * width_s, width_s, many, x, y) for place, many in sorted(counted.items())],
-        lanes=lanes,
-        marks=marks(record.marks, {lane.label: lane.y for lane in lanes}, x),
-        bottom=bottom,
-        height=bottom + 48,
-        description=describe(record),
-    )
-
-
-def marks(states: list[StateMark], lanes: dict[str, float], x: Axis) -> list[Mark]:
-    """Return the marks of the states, marks of broken states last; states whose marks would overlap share a mark."""
-    together: dict[tuple[str, int], list[StateMark]] = {}
-    for one in states:
-        together.setdefault((one.policy, int(x.at(one.at_s) / COLUMN)), []).append(one)
-    drawn = [
-        Mark(round((column + 0.5) * COLUMN, 1), lanes[policy], kind_of(group), words_of(policy, group))
-        for (policy, column), group in together.items()
-    ]
-    return sorted(drawn, key=lambda mark: mark.kind == "broken")
-
-
-def kind_of(group: list[StateMark]) -> str:
-    """Return the kind of a mark for a group of states; see `Mark.kind`."""
-    if any(one.broken for one in group):
-        return "broken"
-    return "held" if any(one.checked for one in group) else "alike"
-
-
-def words_of(policy: str, group: list[StateMark]) -> str:
-    """Return the text alternative for the mark of a group of states."""
-    broken = [one for one in group if one.broken]
-    first = (broken or group)[0]
-    count = f"{plural(len(group), 'state')}, {len(broken)} broken; " if len(group) > 1 else ""
-    held = "every promise held" if first.checked else "every promise held, same disk contents as a checked state"
-    end = "a promise is broken" if first.broken else held
-    return f"{policy}, {number(first.at_s)} s: {count}{first.name}: {end}"
-
-
-def describe(record: ExplorationRecord) -> str:
-    """Return the text alternative for the figure."""
-    acknowledged = plural(len(record.acknowledged_s), "operation")
-    return (
-        f"{acknowledged} acknowledged; {plural(record.judged, 'crash state')} with cuts between "
-        f"{number(record.span_s[0])} s and {number(record.span_s[1])} s judged, {record.broken:,} broken"
-    )
+def charts_of_exploration(record: ExplorationRecord) -> tuple[list[Chart], Figures]:
+    """Return the charts of an exploration's page: acknowledgements and crash states, on a common time axis."""
+    figures = Figures()
+    figures.hold("acknowledged", states.acknowledged_rows(record))
+    figures.hold("states", states.state_rows(record))
+    figures.specifications["acknowledged"] = states.acknowledged(record)
+    figures.specifications["states"] = states.judged(record)
+    said = states.describe(record)
+    return [
+        Chart("acknowledged", "acknowledged", "Operations acknowledged to clients over time", said),
+        Chart("states", "states", "Judged crash states over time", said),
+    ], figures
 
 
 def show_exploration(record: ExplorationRecord, console: Console, page: Path | None = None) -> None:
     """Print the report of an exploration: a summary, each failure, the outcome, and the path of the HTML report."""
     say(console, summary(record))
+    if (every := exhaustive(record)) is not None:
+        say(console, every)
     say(console, tested(record))
     say(console, cold(record))
     say(console, filesystems(record))

@@ -1,9 +1,10 @@
-"""The HTML reports of a run, a comparison and an exploration: each is one file without scripts or external files."""
+"""The HTML reports of a run, a comparison and an exploration: each is one file, which needs no network."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,32 +16,36 @@ from pydantic import ValidationError
 from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
-from raidproof.record.results.names import COMPARISON, EXPLORATIONS
+from raidproof.record.results.names import COMPARISON, EXPLORATIONS, crash_page_of
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.report import cells, comparison, exploration, known, matching, run_charts, terminal, words
+from raidproof.report import cells, comparison, exploration, known, matching, overview, terminal, words
+from raidproof.report.charts import drawing, medians
+from raidproof.report.charts.of_run import charts_of
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
-from raidproof.report.table import LOOKS
+from raidproof.report.looks import LOOKS
 from raidproof.verdict.cell import by_safety, losing, safety_in
+from raidproof.verdict.crash_states import outcome_of
 
-SCATTER_FRAMES = (run_charts.WIDE, run_charts.NARROW)
-"""Frames of the scatter charts: the HTML report shows the frame that fits the browser's width."""
-TIMELINE_FRAMES = (run_charts.WIDE_TIMELINE, run_charts.NARROW_TIMELINE)
-"""Frames of the timelines: the HTML report shows the frame that fits the browser's width."""
 MOST_NAMES = 6
 """Greatest number of configurations that the head of the HTML report names; the tables name all."""
+MOST_INLINE = 60
+"""Greatest number of cells and crash tests whose details a page contains as text; a larger page adds opened ones."""
 
 
 def write_html(record: RunRecord, path: Path) -> None:
     """Write the HTML report of a run atomically; it lists the explorations in the run's directory."""
-    RunStore(path.parent).write_text(path.name, render(record, stored_explorations(path.parent)))
+    explorations = stored_explorations(path.parent)
+    crash_pages = {stem: name for stem in explorations if (path.parent / (name := crash_page_of(stem))).is_file()}
+    RunStore(path.parent).write_text(path.name, render(record, explorations, crash_pages))
 
 
+@cache
 def templates() -> Environment:
     """Return the Jinja environment of all HTML reports, with the filters that the templates share."""
     environment = Environment(
-        loader=PackageLoader("raidproof.report", "."),
+        loader=PackageLoader("raidproof.report", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -69,10 +74,17 @@ def stored_explorations(run: Path) -> dict[str, ExplorationRecord]:
     return found
 
 
-def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | None = None) -> str:
-    """Return the HTML report of a run; ``explorations``: the explorations of the run by the stem of their files."""
-    timelines = [run_charts.timelines(record.cycles, frame) for frame in TIMELINE_FRAMES]
-    sections = list(sections_of(record, timelines[0], explored=bool(explorations)))
+def render(
+    record: RunRecord,
+    explorations: Mapping[str, ExplorationRecord] | None = None,
+    crash_pages: Mapping[str, str] | None = None,
+) -> str:
+    """Return the HTML report of a run.
+
+    ``explorations``: the explorations of the run by the stem of their files. ``crash_pages``: names of their crash
+    pages by the same stem.
+    """
+    sections = list(sections_of(record, explored=bool(explorations)))
     # The page of a plan shows the configurations of cells instead of those of crash tests.
     stacks = record.cells if record.plan else record.cycles
     page = templates().get_template("report.html.j2")
@@ -83,25 +95,30 @@ def render(record: RunRecord, explorations: Mapping[str, ExplorationRecord] | No
         words=terminal,
         known=known,
         safety_in=safety_in,
+        outcome_of=outcome_of,
         by_safety=by_safety(record),
         most_names=MOST_NAMES,
         loses=losing(record),
-        scatters=[run_charts.scatter(record.cycles, frame) for frame in SCATTER_FRAMES],
-        scatter_frames=SCATTER_FRAMES,
-        timelines=[*zip(*timelines, strict=True)],
+        some=words.some,
+        validity=overview.validity(record),
+        advice=overview.advice(record),
+        charts=charts_of(record),
+        script=drawing.script(),
+        packed=len(record.cells) + len(record.cycles) > MOST_INLINE,
+        most_rows=medians.MOST_ROWS,
+        beyond=medians.beyond,
         layers=configuration(stacks),
         layers_of=lambda cell: configuration([cell]),
         caveats=caveats(stacks),
         rows_of=lambda rows: rows_of(rows, len(stacks), "cells" if record.plan else "rows"),
         sections=sections,
         explorations=explorations or {},
+        crash_pages=crash_pages or {},
         exploration_words=exploration,
         shown={anchor for anchor, _ in sections},
         cells=cells,
-        charts=run_charts,
         rankings=cells.rankings(record),
         published=cells.published_figures(record),
-        numbers=run_charts.numbered(record),
         cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
         counters=counters,
@@ -118,26 +135,37 @@ def write_comparison(compared: ComparisonRecord, store: RunStore) -> Path:
 def render_comparison(compared: ComparisonRecord) -> str:
     """Return the HTML report of a comparison."""
     page = templates().get_template("comparison.html.j2")
+    groups = comparison.groups(compared)
     return page.render(
-        run=compared, sides=comparison, matching=matching, known=known, groups=comparison.groups(compared)
+        run=compared,
+        sides=comparison,
+        matching=matching,
+        known=known,
+        groups=groups,
+        charts=comparison.charts_of_comparison(compared, groups),
+        script=drawing.script(),
     )
 
 
 def write_exploration(record: ExplorationRecord, store: RunStore, stem: str) -> Path:
-    """Write record and HTML report of an exploration, and the HTML report of its run, each atomically.
+    """Write record and HTML report of an exploration, each atomically; return the path of the HTML report.
 
-    Return the path of the exploration's HTML report; ``stem``: the stem of its files.
+    ``stem``: the stem of the exploration's files.
     """
     store.write_text(f"{stem}.json", record.model_dump_json(indent=1) + "\n")
-    page = store.write_text(f"{stem}.html", render_exploration(record))
-    write_html(store.load(), store.path / "report.html")
-    return page
+    crash_page = crash_page_of(stem)
+    shown = crash_page if (store.path / crash_page).is_file() else None
+    return store.write_text(f"{stem}.html", render_exploration(record, shown))
 
 
-def render_exploration(record: ExplorationRecord) -> str:
-    """Return the HTML report of an exploration."""
+def render_exploration(record: ExplorationRecord, crash_page: str | None = None) -> str:
+    """Return the HTML report of an exploration; ``crash_page``: name of its crash page, None if there is none."""
     page = templates().get_template("exploration.html.j2")
-    return page.render(run=record, words=exploration, figure=exploration.figure(record))
+    charts, figures = exploration.charts_of_exploration(record)
+    script = drawing.script()
+    return page.render(
+        run=record, words=exploration, charts=charts, figures=figures, script=script, crash_page=crash_page
+    )
 
 
 def observed(cycle: CrashTestRecord) -> dict[str, Any]:
@@ -159,9 +187,7 @@ def _known(found: dict[str, Any]) -> dict[str, Any]:
     return {field: content for field, content in found.items() if content is not None}
 
 
-def sections_of(
-    record: RunRecord, timelines: Sequence[run_charts.Moments], *, explored: bool = False
-) -> Iterator[tuple[str, str]]:
+def sections_of(record: RunRecord, *, explored: bool = False) -> Iterator[tuple[str, str]]:
     """Yield anchor and title of each section of a run's HTML report; the report of a plan omits empty sections."""
     planned = record.plan is not None
     if planned:
@@ -169,11 +195,6 @@ def sections_of(
         yield "cells", "Cells"
     if record.cycles or not planned:
         yield "table", "Power cuts" if planned else "Results"
-    if not planned:
-        # Cells have another chart, with the speed of the requested workload.
-        yield "speed-and-loss", "Speed and loss"
-    if timelines or not planned:
-        yield "timelines", "Timelines"
     if any(cycle.control for cycle in record.cycles) or not planned:
         yield "controls", "Controls"
     if record.cycles or not planned:

@@ -12,6 +12,7 @@ from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.terminal import blames, losses
 from raidproof.report.words import printable
 from raidproof.verdict.cell import by_safety, safety_in
+from raidproof.verdict.crash_states import outcome_of
 
 
 def write_junit(record: RunRecord, path: Path) -> None:
@@ -33,8 +34,10 @@ def render(record: RunRecord) -> str:
     for name, value in about(record).items():
         suite.add_property(name, printable(value))
     suite.add_testcases([with_context(case_of_cell(record, cell), record, cell.outcome) for cell in record.cells])
-    suite.add_testcases([with_context(case_of(record, cycle), record, cycle.outcome) for cycle in record.cycles])
-    if record.outcome not in {one.outcome for one in record.cells} | {one.outcome for one in record.cycles}:
+    suite.add_testcases(
+        [with_context(case_of(record, cycle), record, outcome_of(cycle)[0]) for cycle in record.cycles]
+    )
+    if record.outcome not in {one.outcome for one in record.cells} | {outcome_of(one)[0] for one in record.cycles}:
         # If no other test case has the run's outcome, an additional one shows it.
         suite.add_testcase(case("the run", record.run, record.outcome, record.reason))
     if record.ended is not None:
@@ -70,23 +73,28 @@ def with_context(made: TestCase, record: RunRecord, outcome: Outcome) -> TestCas
 
 def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
     """Return the test case of a crash test."""
-    title = f"control: {cycle.title}" if cycle.control else cycle.title
-    # The test case of the plan's cell has the same title.
-    title = f"power cut: {title}" if record.plan else title
-    if record.outcome is Outcome.INVALID and cycle.outcome is Outcome.PASS:
-        reason = f"does not count: the run is INVALID: {record.reason}; this crash test: PASS: {cycle.reason}"
-        return case(title, record.run, Outcome.SKIP, reason)
-    made = case(title, record.run, *end_of(cycle.outcome, cycle.reason, expected=expected(record, cycle.name)))
+    outcome, reason = outcome_of(cycle)
+    if cycle.control:
+        # The titles of the demo's and of a plan's controls begin with the word already.
+        title = f"control: {cycle.title.removeprefix('control: ')}"
+    else:
+        # The test case of the plan's cell has the same title.
+        title = f"power cut: {cycle.title}" if record.plan else cycle.title
+    if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
+        said = f"does not count: the run is INVALID: {record.reason}; this crash test: PASS: {reason}"
+        return case(title, record.run, Outcome.SKIP, said)
+    made = case(title, record.run, *end_of(outcome, reason, expected=expected(record, cycle.name)))
     safety = safety_in(record, cycle)
     made.append(properties_of({"safety": safety.word, "safety_size": safety.size or None}))  # type: ignore[no-untyped-call]
-    said = [
-        f"{cycle.outcome}: {cycle.reason}",
+    lines = [
+        f"{outcome}: {reason}",
         str(safety),
         losses(cycle),
         *(f"blame: {blame}" for blame in blames(cycle)),
     ]
+    explored = [f"crash states: {one.outcome}: {one.reason}" for one in cycle.explored]
     verdicts = [f"{verdict.checker}: {verdict.outcome}: {verdict.reason}" for verdict in cycle.verdicts]
-    made.system_out = printable("\n".join(one for one in [*said, *verdicts] if one))
+    made.system_out = printable("\n".join(one for one in [*lines, *explored, *verdicts] if one))
     return made
 
 

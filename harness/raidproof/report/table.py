@@ -11,23 +11,12 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from raidproof.record.outcome import Outcome
+from raidproof.report.looks import colour_of
 from raidproof.report.words import printable
 from raidproof.verdict.cell import SafetyWord
 
 R = TypeVar("R")
 """The type of the object that a row of a table shows."""
-LOOKS = {
-    Outcome.PASS: ("\u2713", "green"),
-    Outcome.FAIL: ("\u2717", "red"),
-    Outcome.ERROR: ("!", "magenta"),
-    Outcome.SKIP: ("\u2013", "cyan"),
-    Outcome.INVALID: ("\u2298", "magenta"),
-    Outcome.INCONCLUSIVE: ("?", "yellow"),
-    SafetyWord.SAFE: ("\u2713", "green"),
-    SafetyWord.LOSES_DATA: ("\u2717", "red"),
-    SafetyWord.NOT_SHOWN: ("?", "yellow"),
-}
-"""For each verdict the sign before its word in HTML, for readers without colour vision, and its terminal colour."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,7 @@ def shares(wishes: Sequence[int], room: int) -> list[int]:
 def verdict_text(verdict: Outcome | SafetyWord, *, plain: bool = False) -> Text:
     """Return the word of a verdict for a terminal, in its colour; ``plain``: whether PASS has no colour."""
     text = Text(verdict.value)
-    text.stylize("bold" if plain and verdict is Outcome.PASS else f"bold {LOOKS[verdict][1]}")
+    text.stylize("bold" if plain and verdict is Outcome.PASS else f"bold {colour_of(verdict.value)}")
     return text
 
 

@@ -19,8 +19,9 @@ from raidproof.report.configuration import caveats
 from raidproof.report.known import tell_known
 from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
 from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some
-from raidproof.verdict.cell import by_safety, losing, safety_in
+from raidproof.verdict.cell import by_safety, losing, loss_in, safety_in
 from raidproof.verdict.contract import PROMISES
+from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.wire import calls_of, total
 
 SETTING = "setting"
@@ -33,9 +34,10 @@ MOST_NAMES = 3
 
 def note(record: RunRecord, cycle: CrashTestRecord) -> str:
     """Return a remark on the verdict of a control, or of a crash test in an INVALID run; empty for other verdicts."""
+    outcome, _ = outcome_of(cycle)
     if cycle.control is not None:
-        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(cycle.outcome, "control")
-    if record.outcome is Outcome.INVALID and cycle.outcome in (Outcome.PASS, Outcome.FAIL):
+        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(outcome, "control")
+    if record.outcome is Outcome.INVALID and outcome in (Outcome.PASS, Outcome.FAIL):
         return "does not count"
     return ""
 
@@ -43,7 +45,7 @@ def note(record: RunRecord, cycle: CrashTestRecord) -> str:
 def blames(cycle: CrashTestRecord) -> list[str]:
     """Return the distinct blames in the verdicts of a crash test, without those that the test's reason contains."""
     named = (str(verdict.blame) for verdict in cycle.verdicts if verdict.blame is not None)
-    return [blame for blame in dict.fromkeys(named) if blame not in cycle.reason]
+    return [blame for blame in dict.fromkeys(named) if blame not in outcome_of(cycle)[1]]
 
 
 def losses(cycle: CrashTestRecord) -> str:
@@ -170,7 +172,7 @@ def crash_test_table(record: RunRecord) -> Table[Numbered]:
 
     def verdict(one: Numbered) -> Cell:
         loses = safety_in(record, one[1]).loses
-        return Cell(verdict=one[1].outcome, plain=loses, below=note(record, one[1]))
+        return Cell(verdict=outcome_of(one[1])[0], plain=loses, below=note(record, one[1]))
 
     def safety(one: Numbered) -> Cell:
         found = safety_in(record, one[1])
@@ -212,6 +214,7 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
         show_cuts(record, console)
     elif record.cycles or not record.suites:
         show_cycles(record, console)
+    show_explorations(record, console)
     if record.suites:
         console.print(suite_table(record).drawn(console.width))
         console.print()
@@ -228,10 +231,22 @@ def show_cuts(record: RunRecord, console: Console) -> None:
     console.print(Text("Power cuts", style="bold"))
     console.print(verdict_table(record).drawn(console.width))
     console.print()
-    bad = [(place, one) for place, one in enumerate(record.cycles, start=1) if one.outcome is not Outcome.PASS]
+    numbered = enumerate(record.cycles, start=1)
+    bad = [(place, one) for place, one in numbered if outcome_of(one)[0] is not Outcome.PASS]
     for place, cycle in bad:
         say(console, line(record, place, cycle))
     if bad:
+        console.print()
+
+
+def show_explorations(record: RunRecord, console: Console) -> None:
+    """Print a line for each exploration of the crash states of a crash test: its outcome and the reason."""
+    found = [(place, cycle, one) for place, cycle in enumerate(record.cycles, start=1) for one in cycle.explored]
+    for place, cycle, one in found:
+        said = Text(f"{place} {printable(cycle.title)}, crash states: ")
+        said.append_text(verdict_text(one.outcome, plain=bool(loss_in(one)))).append(f": {printable(one.reason)}")
+        say(console, said)
+    if found:
         console.print()
 
 
@@ -277,11 +292,12 @@ def measured_tables(record: RunRecord, width: int) -> Iterator[Table[Numbered]]:
 def line(record: RunRecord, place: int, cycle: CrashTestRecord) -> Text:
     """Return a line with the outcome of a crash test, its reason, blame and losses; ``place``: its number."""
     remark = note(record, cycle)
+    outcome, reason = outcome_of(cycle)
     said = Text(f"{place} {printable(cycle.title)} ({printable(happening(cycle))}): ")
-    said.append_text(verdict_text(cycle.outcome, plain=safety_in(record, cycle).loses)).append(
-        f" ({remark})" if remark and remark not in cycle.reason else ""
+    said.append_text(verdict_text(outcome, plain=safety_in(record, cycle).loses)).append(
+        f" ({remark})" if remark and remark not in reason else ""
     )
-    said.append(f": {printable(cycle.reason)}")
+    said.append(f": {printable(reason)}")
     if unsaid := blames(cycle):
         said.append(f"; blame: {printable('; '.join(unsaid))}")
     if lost := losses(cycle):

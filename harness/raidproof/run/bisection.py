@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from raidproof.core.errors import Inconclusive, RequestError, RigError
 from raidproof.core.log import logger, say, step, to_file
 from raidproof.core.waiting import now_ns, wall_clock
@@ -14,13 +12,13 @@ from raidproof.image.kernel.source import BuildFailed
 from raidproof.image.package import PackageBuildFailed
 from raidproof.record.bisection import (
     BISECTION_SCHEMA,
-    Answer,
     BisectionRecord,
+    CandidateAnswer,
     RepetitionResult,
     StepRecord,
 )
 from raidproof.record.results.store import RunStore
-from raidproof.record.run import SchemaOnly
+from raidproof.record.stored import read_record
 from raidproof.run.candidates import Candidates
 from raidproof.run.predicate import Predicate, Repeat
 from raidproof.verdict.change.bisection import (
@@ -54,7 +52,7 @@ class Bisection:
         self.store, self.record = store, record
 
     @property
-    def decided(self) -> dict[int, Answer]:
+    def decided(self) -> dict[int, CandidateAnswer]:
         """The decision about each candidate that was tested completely, by index."""
         return {one.index: one.decision for one in self.record.steps if one.decision is not None}
 
@@ -71,8 +69,8 @@ class Bisection:
             self._save()
             try:
                 last = len(self.record.candidates) - 1
-                self._test_end(last, Answer.BAD)
-                self._test_end(0, Answer.GOOD)
+                self._test_end(last, CandidateAnswer.BAD)
+                self._test_end(0, CandidateAnswer.GOOD)
                 while (index := next_candidate(self.decided)) is not None:
                     self._test(index, f"{len(open_candidates(self.decided))} left, about {self._steps()}")
             except (RequestError, Inconclusive):
@@ -91,14 +89,14 @@ class Bisection:
         number = steps_left(self.decided)
         return f"{number} step{'' if number == 1 else 's'}"
 
-    def _test_end(self, index: int, expected: Answer) -> None:
+    def _test_end(self, index: int, expected: CandidateAnswer) -> None:
         self._test(index, f"the {expected} end")
         found = self.record.step_of(index)
         assert found is not None  # noqa: S101  just tested
         if found.decision is expected:
             return
         name = self.record.candidates[index].name[:SHOWN]
-        if found.decision is Answer.UNTESTABLE:
+        if found.decision is CandidateAnswer.UNTESTABLE:
             # A resumed bisection tests this end again.
             self.record.steps.remove(found)
             self._save()
@@ -131,7 +129,7 @@ class Bisection:
         try:
             trial = self.candidates.prepare(mine.index)
         except (BuildFailed, PackageBuildFailed) as error:
-            return Decision(Answer.UNTESTABLE, f"does not build: {error}")
+            return Decision(CandidateAnswer.UNTESTABLE, f"does not build: {error}")
         finally:
             mine.built = self.candidates.builds
             mine.build_s += (now_ns() - begun) / 1e9
@@ -144,7 +142,7 @@ class Bisection:
                     self._save()
         except RigError as error:
             logger.exception("preparing the machines of candidate %s", mine.index)
-            return Decision(Answer.UNTESTABLE, f"its machines cannot be prepared: {error}")
+            return Decision(CandidateAnswer.UNTESTABLE, f"its machines cannot be prepared: {error}")
         return decision
 
     def _expected(self, mine: StepRecord) -> int:
@@ -157,11 +155,13 @@ class Bisection:
 
     def _seen(self, mine: StepRecord) -> Seen:
         """Return the repetitions on the other candidates that are known to be bad."""
-        results = [one for other in self.record.steps if other.decision is Answer.BAD for one in other.results]
-        if mine.decision is Answer.BAD:
+        results = [
+            one for other in self.record.steps if other.decision is CandidateAnswer.BAD for one in other.results
+        ]
+        if mine.decision is CandidateAnswer.BAD:
             results = [one for one in results if one not in mine.results]
-        bad = sum(one.answer is Answer.BAD for one in results)
-        return Seen(bad, bad + sum(one.answer is Answer.GOOD for one in results))
+        bad = sum(one.answer is CandidateAnswer.BAD for one in results)
+        return Seen(bad, bad + sum(one.answer is CandidateAnswer.GOOD for one in results))
 
     def show(self, name: str) -> Decision:
         """Test one candidate until it shows the failure, at most `BAD_WANTED` times, and return the decision.
@@ -191,7 +191,7 @@ class Bisection:
                 if decision := self.rule.decide(results, Seen(), bad_end=False) or without_answer(results):
                     return decision
         answers = [one.answer for one in results]
-        answer = Answer.GOOD if Answer.GOOD in answers else Answer.UNTESTABLE
+        answer = CandidateAnswer.GOOD if CandidateAnswer.GOOD in answers else CandidateAnswer.UNTESTABLE
         return Decision(answer, f"no failure in {len(results)} repetitions: {results[-1].reason}")
 
     def _save(self) -> None:
@@ -205,7 +205,7 @@ def once(repeat: Repeat, number: int) -> RepetitionResult:
         result = repeat(number)
     except RigError as error:
         logger.exception("repetition %d", number)
-        result = RepetitionResult(answer=Answer.UNKNOWN, reason=str(error))
+        result = RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=str(error))
     return result.model_copy(update={"seconds": (now_ns() - begun) / 1e9})
 
 
@@ -245,14 +245,7 @@ def load(path: Path) -> BisectionRecord:
     Raises:
         RequestError: the file is not the record of a bisection, or of another schema version.
     """
-    try:
-        text = path.read_text()
-        schema = SchemaOnly.model_validate_json(text).schema_version
-        if schema != BISECTION_SCHEMA:
-            raise RequestError(f"{path}: schema version {schema}; this version of raidproof reads {BISECTION_SCHEMA}")
-        return BisectionRecord.model_validate_json(text)
-    except ValidationError as error:
-        raise RequestError(f"{path}: not the record of a bisection: {error.errors()[0]['msg']}") from error
+    return read_record(path, BisectionRecord, BISECTION_SCHEMA, "a bisection")
 
 
 def new_record(

@@ -16,7 +16,7 @@ from raidproof.plan.cell import Matrix
 from raidproof.plan.forecast import expect, in_words, left_in_words
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
-from raidproof.record.comparison import BASE, MARGIN, NEW, ComparisonRecord, Finding
+from raidproof.record.comparison import BASE, MARGIN, NEW, ComparisonRecord, PairFinding
 from raidproof.record.known import KnownDifference
 from raidproof.record.results.index import update
 from raidproof.record.results.names import NAMED, RECORD
@@ -248,7 +248,7 @@ def undecided(base: RunRecord, new: RunRecord, margin: float, looks: int) -> lis
     for record in (base, new):
         judge_cells(record)
     pairs = compare(base, new, name="", margin=margin, looks=looks).pairs
-    return [pair.name for pair in pairs if pair.finding is Finding.UNDECIDED]
+    return [pair.name for pair in pairs if pair.finding is PairFinding.UNDECIDED]
 
 
 def on_side(name: str, action: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,10 @@ from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
+from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
+from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
@@ -33,7 +35,7 @@ from raidproof.storage.array.array import Scrub
 from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
-from raidproof.workload.ledger import Ledger, LedgerSpec
+from raidproof.workload.ledger import Ledger, LedgerSpec, ServerPlace
 from raidproof.workload.workload import on_all
 
 NO_FAULT = "none"
@@ -64,6 +66,7 @@ class CrashTestSpec(BaseModel):
     title: str
     stack: StackSpec
     cache_mode: CacheMode = CacheMode.VOLATILE
+    """Where the disks keep acknowledged writes, and whether flushes and power cuts act on them."""
     fault: str | SkipValidation[Fault] = PowerCut.name
     """A fault, or the name of a fault that needs only ``policy`` and ``seed``; ``none``: no fault."""
     during: tuple[SkipValidation[Fault], ...] = ()
@@ -75,6 +78,7 @@ class CrashTestSpec(BaseModel):
     seed: int = 1
     """Seed of the random choices of a fault given by name."""
     ledger: LedgerSpec = LedgerSpec()
+    """The work of the clients, whose acknowledged operations are checked after the fault."""
     ledger_seconds: float = 3.0
     """Seconds that the clients work before the fault."""
     fio: FioSpec | None = None
@@ -300,7 +304,10 @@ class CrashTest:
         self.record.workload["left_out"] = left_out
         ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})
         self.record.files.history = self.files.entry("history")
-        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history"))
+        server = ServerPlace(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
+        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history"), server)
+        if ledger.application:
+            self.record.files.application = self.files.write("application.json", json.dumps(ledger.application))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         for condition in self.spec.during:
             self._say(condition.name)
@@ -314,8 +321,11 @@ class CrashTest:
         # Without this sync, a power cut within seconds would lose nfsdcld's record of the newest client, and with it
         # the client's locks (docs/findings.md). The array's members are not on this file system.
         self.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
-        self.replies = ReplyWatch(self.lab, ledger.workers, ledger.path.parent)
-        with self._captured(), self.replies.watching(ledger.path), ledger.running():
+        # The RPCs of an application have no mark, and several of them may belong to one operation.
+        marked = [worker for worker in ledger.workers if worker.kind != APPLICATION]
+        self.replies = ReplyWatch(self.lab, marked, ledger.path.parent) if marked else None
+        watching = self.replies.watching(ledger.path) if self.replies else nullcontext()
+        with self._captured(), watching, ledger.running():
             self._say("clients at work")
             self.record.ledger_begun_ns = now_ns()
             ledger.work(self.spec.ledger_seconds)
@@ -421,13 +431,13 @@ class CrashTest:
             resumed_ns = self.record.resumed_ns = now_ns()
             export()
             self._end_lockd_grace()
-            self._rouse_clients()
+            self._rouse_clients(wait=ledger.is_idle())
         else:
             recovery.boot_s = timed(partial(fault.heal, self.context))
             recovery.mount_s = timed(partial(self.stack.activate_client, self.target.name))
             resumed_ns = self.record.resumed_ns = now_ns()
         deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
-        wait_until(lambda: ledger.heard_since(resumed_ns), deadline, "a client to continue")
+        wait_until(lambda: ledger.heard_since(resumed_ns) or ledger.is_idle(), deadline, "a client to continue")
         if self.target is None:
             # A disconnected client may need longer. If a client never continues, its operations in the ledger show it.
             with suppress(DeadlineExceeded):
@@ -437,8 +447,10 @@ class CrashTest:
         """Return the disk engine's counters of each member, by serial."""
         return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
 
-    def _rouse_clients(self) -> None:
+    def _rouse_clients(self, *, wait: bool) -> None:
         """Make every client send a new request, so that it detects the dead connection at once.
+
+        ``wait``: wait for the replies, because no worker of a client continues and shows that the client is served.
 
         Without a new request, an NFSv4 client whose requests had all reached the server before the fault detects the
         dead connection only at its next lease renewal, 60 s into a lease of 90 s: it retransmits a request only on a
@@ -447,12 +459,16 @@ class CrashTest:
         connections = self.spec.stack.mount.nconnect or 1
         # All clients at the same time: a client that reconnects first retries at growing intervals until all others
         # have reclaimed their state.
-        on_all(
-            self.lab.clients,
-            lambda client: client.start_command(
-                rousing_command(self.stack.mounts[client.name].directory, connections)
-            ),
-        )
+        deadline_s = protocol_s(self.record.effective) + RESUME_DEADLINE_S
+
+        def rouse(client: Machine) -> None:
+            command = rousing_command(self.stack.mounts[client.name].directory, connections)
+            if wait:
+                client.succeed(command, deadline_s=deadline_s)
+            else:
+                client.start_command(command)
+
+        on_all(self.lab.clients, rouse)
 
     def _scan_server(self, ledger: Ledger) -> None:
         self._say("reading back on the server")

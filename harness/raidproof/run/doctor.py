@@ -65,7 +65,7 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 
 
 class Outcome(StrEnum):
-    """The consequence of a finding: none, a limitation, or that no run is possible."""
+    """The consequence of a check: none, a limitation, or that no run is possible."""
 
     OK = "ok"
     WARNING = "warning"
@@ -73,7 +73,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class HostCheck:
     """The result of one check of this host."""
 
     name: str
@@ -85,35 +85,35 @@ class Finding:
     """What the user can do, as text; empty if nothing is to be done."""
 
 
-def command_findings(
+def command_checks(
     packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which
-) -> Iterator[Finding]:
-    """Yield a finding for each command of host packages: the command's path, or the package to install."""
+) -> Iterator[HostCheck]:
+    """Yield the check of each command of host packages: the command's path, or the package to install."""
     for package in packages:
         if package.command is None:
             continue
         path = which(package.command)
         if path:
-            yield Finding(package.command, Outcome.OK, path)
+            yield HostCheck(package.command, Outcome.OK, path)
         else:
             reason = f"not found; it {package.why}"
-            yield Finding(package.command, Outcome.MISSING, reason, install_line([package]))
+            yield HostCheck(package.command, Outcome.MISSING, reason, install_line([package]))
 
 
-def wire_finding(packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which) -> Finding:
+def wire_check(packages: list[HostPackage], which: Callable[[str], str | None] = shutil.which) -> HostCheck:
     """Return whether this host has the programs that capture NFS traffic; without these, scenarios/nfs is skipped."""
     absent = [one for one in packages if one.command is not None and which(one.command) is None]
     if not absent:
-        return Finding("capture of NFS", Outcome.OK, "possible: dumpcap and tshark are installed")
+        return HostCheck("capture of NFS", Outcome.OK, "possible: dumpcap and tshark are installed")
     commands = ", ".join(str(one.command) for one in absent)
     why = "without a capture, a reply sent milliseconds too early is not detected, and scenarios/nfs is skipped"
-    return Finding("capture of NFS", Outcome.WARNING, f"not found: {commands}; {why}", install_line(absent))
+    return HostCheck("capture of NFS", Outcome.WARNING, f"not found: {commands}; {why}", install_line(absent))
 
 
-def plugin_finding(dump: str | None) -> Finding:
+def plugin_check(dump: str | None) -> HostCheck:
     """Return whether nbdkit's Python plugin is usable; ``dump``: output of ``nbdkit python --dump-plugin``, if any."""
     if dump is None:
-        return Finding(
+        return HostCheck(
             "nbdkit python plugin",
             Outcome.MISSING,
             "nbdkit cannot load the plugin",
@@ -122,27 +122,27 @@ def plugin_finding(dump: str | None) -> Finding:
     found = re.search(r"^python_version=(\S+)", dump, re.MULTILINE)
     version = found[1] if found else "unknown"
     if found and tuple(map(int, version.split(".")[:2])) < (3, 11):
-        return Finding(
+        return HostCheck(
             "nbdkit python plugin",
             Outcome.MISSING,
             f"is built for Python {version}; the disk engine needs Python 3.11 or newer",
             "use Debian 12, Ubuntu 24.04 or newer",
         )
-    return Finding("nbdkit python plugin", Outcome.OK, f"Python {version}")
+    return HostCheck("nbdkit python plugin", Outcome.OK, f"Python {version}")
 
 
-def package_findings() -> Iterator[Finding]:
+def package_checks() -> Iterator[HostCheck]:
     """Check the host's programs and nbdkit's Python plugin."""
-    yield from command_findings(parse_host_packages(HOST.read_text()))
-    yield wire_finding(parse_host_packages(WIRE.read_text()))
+    yield from command_checks(parse_host_packages(HOST.read_text()))
+    yield wire_check(parse_host_packages(WIRE.read_text()))
     try:
         dumped = run(["nbdkit", "python", "--dump-plugin"], deadline_s=20)
     except RequirementMissing:
-        return  # the finding about the command nbdkit says that it is missing
-    yield plugin_finding(dumped.stdout if dumped.ok else None)
+        return  # the check about the command nbdkit says that it is missing
+    yield plugin_check(dumped.stdout if dumped.ok else None)
 
 
-def tun_finding(device: Path = TUN) -> Finding:
+def tun_check(device: Path = TUN) -> HostCheck:
     """Return whether this process can open the device that creates tap interfaces."""
     try:
         os.close(os.open(device, os.O_RDWR))
@@ -153,8 +153,8 @@ def tun_finding(device: Path = TUN) -> Finding:
             errno.EACCES: f"as root: chmod 0666 {device}, which is Debian's own default",
             errno.EPERM: "in a container: start it with --device /dev/net/tun",
         }.get(error.errno or 0, "as root: modprobe tun")
-        return Finding(str(device), Outcome.MISSING, error.strerror or str(error), remedy)
-    return Finding(str(device), Outcome.OK, "can be opened")
+        return HostCheck(str(device), Outcome.MISSING, error.strerror or str(error), remedy)
+    return HostCheck(str(device), Outcome.OK, "can be opened")
 
 
 def read_sysctls(root: Path = Path("/proc/sys")) -> dict[str, str]:
@@ -174,20 +174,20 @@ def explain_refusal(settings: Mapping[str, str]) -> tuple[str, str]:
     return "the kernel or a container refuses user namespaces", "run raidproof as root, or outside of the container"
 
 
-def namespace_finding(refusal: str | None, settings: Mapping[str, str], *, root: bool) -> Finding:
+def namespace_check(refusal: str | None, settings: Mapping[str, str], *, root: bool) -> HostCheck:
     """Return whether a lab's namespaces can be created; ``refusal``: the error of an attempt, None if it succeeded."""
     name = "namespaces" if root else "user namespaces"
     if refusal is None:
-        return Finding(name, Outcome.OK, "permitted")
+        return HostCheck(name, Outcome.OK, "permitted")
     if root:
-        return Finding(
+        return HostCheck(
             name,
             Outcome.MISSING,
             f"root is not allowed to create namespaces, as in an unprivileged container: {refusal}",
             "start the container with --cap-add SYS_ADMIN,NET_ADMIN, or run raidproof outside of the container",
         )
     reason, remedy = explain_refusal(settings)
-    return Finding(name, Outcome.MISSING, f"{reason}: {refusal}", remedy)
+    return HostCheck(name, Outcome.MISSING, f"{reason}: {refusal}", remedy)
 
 
 def try_namespaces(*, root: bool) -> str | None:
@@ -203,70 +203,70 @@ def subordinate_ids(text: str, user: str, uid: int) -> int:
     return sum(int(row[2]) for row in rows if len(row) == 3 and row[0] in {user, str(uid)})
 
 
-def subordinate_finding(files: Mapping[str, str], user: str, uid: int) -> Finding:
+def subordinate_check(files: Mapping[str, str], user: str, uid: int) -> HostCheck:
     """Return whether a user has `SUBORDINATE_IDS_NEEDED` ids; ``files``: texts of /etc/subuid, /etc/subgid by path."""
     short = [path for path, text in files.items() if subordinate_ids(text, user, uid) < SUBORDINATE_IDS_NEEDED]
     if short:
-        return Finding(
+        return HostCheck(
             "subordinate ids",
             Outcome.MISSING,
             f"{' and '.join(short)}: fewer than {SUBORDINATE_IDS_NEEDED} ids for user {user}; the build of an image "
             "needs them",
             f"as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}",
         )
-    return Finding("subordinate ids", Outcome.OK, f"enough for user {user}")
+    return HostCheck("subordinate ids", Outcome.OK, f"enough for user {user}")
 
 
-def isolation_findings() -> Iterator[Finding]:
+def isolation_checks() -> Iterator[HostCheck]:
     """Check tap devices and namespaces, and for an ordinary user the subordinate ids."""
     root = os.geteuid() == 0
-    yield tun_finding()
-    with suppress(RequirementMissing):  # package_findings reports that unshare or ip is missing
-        yield namespace_finding(try_namespaces(root=root), read_sysctls(), root=root)
+    yield tun_check()
+    with suppress(RequirementMissing):  # package_checks reports that unshare or ip is missing
+        yield namespace_check(try_namespaces(root=root), read_sysctls(), root=root)
     if not root:
         paths = (Path("/etc/subuid"), Path("/etc/subgid"))
         files = {str(path): path.read_text() if path.exists() else "" for path in paths}
-        yield subordinate_finding(files, pwd.getpwuid(os.getuid()).pw_name, os.getuid())
+        yield subordinate_check(files, pwd.getpwuid(os.getuid()).pw_name, os.getuid())
 
 
-def memory_finding(available: int) -> Finding:
+def memory_check(available: int) -> HostCheck:
     """Return whether the available memory, in bytes, is enough for the demo's machines and the disk engine."""
     needed = MACHINES * MACHINE_MEMORY + ENGINE_MEMORY
     reason = f"{available // MIB} MiB available; {MACHINES} machines and their disks take up to {needed // MIB} MiB"
     if available < needed // 2:
-        return Finding("memory", Outcome.MISSING, reason, "stop other programs, or add memory")
+        return HostCheck("memory", Outcome.MISSING, reason, "stop other programs, or add memory")
     if available < needed:
-        return Finding(
+        return HostCheck(
             "memory", Outcome.WARNING, reason, "stop other programs; swapping would distort measured values"
         )
-    return Finding("memory", Outcome.OK, reason)
+    return HostCheck("memory", Outcome.OK, reason)
 
 
-def room_finding(purpose: str, path: Path, free: int, needed: int) -> Finding:
+def room_check(purpose: str, path: Path, free: int, needed: int) -> HostCheck:
     """Return whether a directory has enough free space for ``purpose``; ``free`` and ``needed`` in bytes."""
     reason = f"{path}: {free // MIB} MiB free, {needed // MIB} MiB needed"
     if free >= needed:
-        return Finding(f"room for {purpose}", Outcome.OK, reason)
-    return Finding(f"room for {purpose}", Outcome.MISSING, reason, f"free space in {path}")
+        return HostCheck(f"room for {purpose}", Outcome.OK, reason)
+    return HostCheck(f"room for {purpose}", Outcome.MISSING, reason, f"free space in {path}")
 
 
-def shared_memory_finding(path: Path, free: int) -> Finding:
+def shared_memory_check(path: Path, free: int) -> HostCheck:
     """Return whether a folder has enough free space for the memory of the demo's machines; ``free`` in bytes."""
     name, needed = "room for machines' memory", MACHINES * MACHINE_MEMORY
     reason = f"{path}: {free // MIB} MiB free, {MACHINES} machines take up to {needed // MIB} MiB"
     if free > needed:
-        return Finding(name, Outcome.OK, reason)
+        return HostCheck(name, Outcome.OK, reason)
     remedy = f"as root: mount -o remount,size=75% {path}; in a container: --shm-size={needed // MIB + 64}m"
-    return Finding(
+    return HostCheck(
         name, Outcome.WARNING, f"{reason}; files with machines' memory are in TMPDIR instead, which is slower", remedy
     )
 
 
-def cpu_finding(cpus: int) -> Finding:
+def cpu_check(cpus: int) -> HostCheck:
     """Return whether this process may use at least `CPUS` processors."""
     if cpus >= CPUS:
-        return Finding("processors", Outcome.OK, str(cpus))
-    return Finding(
+        return HostCheck("processors", Outcome.OK, str(cpus))
+    return HostCheck(
         "processors",
         Outcome.WARNING,
         f"{cpus}; server and clients share it, and measured rates are low",
@@ -286,67 +286,69 @@ def image_is_built(cache: Path) -> bool:
     return any(cache.glob("image/*/root.ext4"))
 
 
-def capacity_findings(cache: Path, results: Path) -> Iterator[Finding]:
+def capacity_checks(cache: Path, results: Path) -> Iterator[HostCheck]:
     """Check processors, memory, and the disks that hold the cache, the labs and the results."""
     to_build = 0 if image_is_built(cache) else CACHE_ROOM
-    yield cpu_finding(command.processors())
-    yield memory_finding(psutil.virtual_memory().available)
-    yield shared_memory_finding(SHARED_MEMORY, free_bytes(SHARED_MEMORY))
+    yield cpu_check(command.processors())
+    yield memory_check(psutil.virtual_memory().available)
+    yield shared_memory_check(SHARED_MEMORY, free_bytes(SHARED_MEMORY))
     rooms = (("images", cache, to_build), ("labs", Path(tempfile.gettempdir()), LAB_ROOM))
     for purpose, path, needed in (*rooms, ("results", results, RESULTS_ROOM)):
-        yield room_finding(purpose, path, free_bytes(path), needed)
+        yield room_check(purpose, path, free_bytes(path), needed)
 
 
-def architecture_finding(machine: str) -> Finding:
+def architecture_check(machine: str) -> HostCheck:
     """Return whether kernels of User-mode Linux exist for a processor architecture."""
     if machine == "x86_64":
-        return Finding("provider uml", Outcome.OK, "can run: kernels are user processes, without KVM and without root")
-    return Finding(
+        return HostCheck(
+            "provider uml", Outcome.OK, "can run: kernels are user processes, without KVM and without root"
+        )
+    return HostCheck(
         "provider uml", Outcome.MISSING, f"no kernels of User-mode Linux for {machine}", "use an x86_64 host"
     )
 
 
-def xstate_finding(cpuinfo: str) -> Finding:
+def xstate_check(cpuinfo: str) -> HostCheck:
     """Return whether kernels of User-mode Linux before 7 need a work-around for AMX registers in /proc/cpuinfo."""
     if re.search(r"^flags\b.*\bamx_tile\b", cpuinfo, re.MULTILINE):
-        return Finding(
+        return HostCheck(
             "kernels before 7",
             Outcome.WARNING,
             "the processor has AMX registers: kernels 6.1 and 6.12 need the XSTATE work-around",
             "none needed: raidproof applies the work-around",
         )
-    return Finding("kernels before 7", Outcome.OK, "no work-around needed")
+    return HostCheck("kernels before 7", Outcome.OK, "no work-around needed")
 
 
-def qemu_finding(lacks: str | None) -> Finding:
+def qemu_check(lacks: str | None) -> HostCheck:
     """Return whether provider qemu can run; ``lacks``: what this host lacks for it, None if nothing."""
     if lacks is None:
-        return Finding("provider qemu", Outcome.OK, "can run: any kernel for PCs, several CPUs per machine")
+        return HostCheck("provider qemu", Outcome.OK, "can run: any kernel for PCs, several CPUs per machine")
     reason = f"{lacks}; only provider qemu runs kernels for PCs and machines with several CPUs"
-    return Finding("provider qemu", Outcome.WARNING, reason, install_list(QEMU))
+    return HostCheck("provider qemu", Outcome.WARNING, reason, install_list(QEMU))
 
 
-def vagrant_findings(packages: list[HostPackage]) -> Iterator[Finding]:
+def vagrant_checks(packages: list[HostPackage]) -> Iterator[HostCheck]:
     """Yield whether provider vagrant can run; other providers do not need its programs."""
-    absent = [one for one in command_findings(packages) if one.outcome is not Outcome.OK]
+    absent = [one for one in command_checks(packages) if one.outcome is not Outcome.OK]
     if not absent:
-        yield Finding("provider vagrant", Outcome.OK, "can run, as root: machines of Vagrant and libvirt")
+        yield HostCheck("provider vagrant", Outcome.OK, "can run, as root: machines of Vagrant and libvirt")
         return
     commands = ", ".join(one.name for one in absent)
-    yield Finding("provider vagrant", Outcome.WARNING, f"not found: {commands}", install_line(packages))
+    yield HostCheck("provider vagrant", Outcome.WARNING, f"not found: {commands}", install_line(packages))
 
 
-def kvm_finding(answer: "KvmAnswer | None") -> Finding:
+def kvm_check(answer: "KvmAnswer | None") -> HostCheck:
     """Return whether KVM works on this host; ``answer``: result of an earlier trial of KVM, None without a trial."""
     if answer is None:
-        return Finding("KVM", Outcome.OK, "not tried yet: the first machine of provider qemu or auto tries it")
+        return HostCheck("KVM", Outcome.OK, "not tried yet: the first machine of provider qemu or auto tries it")
     if answer.works:
-        return Finding("KVM", Outcome.OK, f"works: {answer.reason}")
+        return HostCheck("KVM", Outcome.OK, f"works: {answer.reason}")
     reason = f"does not work: {answer.reason}; provider qemu emulates its machines, at a tenth of the speed"
-    return Finding("KVM", Outcome.WARNING, reason, "use provider uml, which needs no KVM")
+    return HostCheck("KVM", Outcome.WARNING, reason, "use provider uml, which needs no KVM")
 
 
-def provider_findings() -> Iterator[Finding]:
+def provider_checks() -> Iterator[HostCheck]:
     """Check each provider, and yield what runs with uml or qemu cannot prove.
 
     If KVM was never tried and the cache has a kernel for PCs, KVM is tried now, for at most 8 seconds.
@@ -356,85 +358,83 @@ def provider_findings() -> Iterator[Finding]:
     from raidproof.provider import kvm, qemu, uml  # noqa: PLC0415
     from raidproof.provider.registry import choose  # noqa: PLC0415
 
-    yield architecture_finding(platform.machine())
-    yield xstate_finding(Path("/proc/cpuinfo").read_text())
+    yield architecture_check(platform.machine())
+    yield xstate_check(Path("/proc/cpuinfo").read_text())
     lacks, answer = kvm.qemu_lacks(), None
-    yield qemu_finding(lacks)
+    yield qemu_check(lacks)
     if lacks is None:
         answer = kvm.find_out() if pc.at_hand() else kvm.remembered()
-        yield kvm_finding(answer)
-    yield from vagrant_findings(parse_host_packages(VAGRANT.read_text()))
+        yield kvm_check(answer)
+    yield from vagrant_checks(parse_host_packages(VAGRANT.read_text()))
     try:
         choice = choose(qemu_lacks=lacks, uml_lacks=uml.uml_lacks(), answer=answer)
     except RaidproofError as error:
-        yield Finding("provider auto", Outcome.MISSING, str(error))
+        yield HostCheck("provider auto", Outcome.MISSING, str(error))
     else:
-        yield Finding("provider auto", Outcome.OK, f"chooses {choice.name}: {choice.reason}")
+        yield HostCheck("provider auto", Outcome.OK, f"chooses {choice.name}: {choice.reason}")
     for limit in (*uml.CANNOT_PROVE, *qemu.CANNOT_PROVE):
-        yield Finding("cannot prove", Outcome.OK, limit)
+        yield HostCheck("cannot prove", Outcome.OK, limit)
 
 
 COLOURS = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.MISSING: "red"}
 
 
-def line(finding: Finding) -> str:
-    """Return a finding as one line of text."""
-    remedy = f" (remedy: {finding.remedy})" if finding.remedy else ""
-    return f"{finding.outcome:<8} {finding.name}: {finding.reason}{remedy}"
+def line(check: HostCheck) -> str:
+    """Return a check as one line of text."""
+    remedy = f" (remedy: {check.remedy})" if check.remedy else ""
+    return f"{check.outcome:<8} {check.name}: {check.reason}{remedy}"
 
 
-def conclusion(findings: Iterable[Finding]) -> str:
+def conclusion(checks: Iterable[HostCheck]) -> str:
     """Return a sentence about whether the demo can run on this host."""
-    absent = [finding.name for finding in findings if finding.outcome is Outcome.MISSING]
+    absent = [check.name for check in checks if check.outcome is Outcome.MISSING]
     return f"the demo cannot run on this host: {', '.join(absent)}" if absent else "the demo can run on this host"
 
 
-def show(findings: list[Finding], *, json: bool = False, console: Console | None = None) -> None:
-    """Print findings on standard output: a table on a terminal, else lines, or JSON."""
+def show(checks: list[HostCheck], *, json: bool = False, console: Console | None = None) -> None:
+    """Print checks on standard output: a table on a terminal, else lines, or JSON."""
     console = console or Console(highlight=False)
     if json:
-        console.print(
-            json_format.dumps([asdict(finding) for finding in findings], indent=1), markup=False, soft_wrap=True
-        )
+        console.print(json_format.dumps([asdict(check) for check in checks], indent=1), markup=False, soft_wrap=True)
         return
     if not console.is_terminal:
-        for finding in findings:
-            console.print(line(finding), markup=False, soft_wrap=True)
+        for check in checks:
+            console.print(line(check), markup=False, soft_wrap=True)
     else:
         table = Table("", "what", "found", "remedy", box=None)
-        for finding in findings:
-            outcome = Text(finding.outcome, style=COLOURS[finding.outcome])
-            table.add_row(outcome, *map(Text, (finding.name, finding.reason, finding.remedy)))
+        for check in checks:
+            outcome = Text(check.outcome, style=COLOURS[check.outcome])
+            table.add_row(outcome, *map(Text, (check.name, check.reason, check.remedy)))
         console.print(table)
-    console.print(conclusion(findings), markup=False, soft_wrap=True)
+    console.print(conclusion(checks), markup=False, soft_wrap=True)
 
 
-def examine() -> list[Finding]:
-    """Run every check and return the findings; takes less than a second, or up to 8 s if KVM must be tried."""
+def examine() -> list[HostCheck]:
+    """Check this host in every respect; takes less than a second, or up to 8 s if KVM must be tried."""
     return [
-        Finding("python", Outcome.OK, f"{platform.python_version()} ({sys.executable})"),
-        *package_findings(),
-        *isolation_findings(),
-        *capacity_findings(cache.root(), Path("results").resolve()),
-        *provider_findings(),
+        HostCheck("python", Outcome.OK, f"{platform.python_version()} ({sys.executable})"),
+        *package_checks(),
+        *isolation_checks(),
+        *capacity_checks(cache.root(), Path("results").resolve()),
+        *provider_checks(),
     ]
 
 
-def missing(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that prevent any run."""
-    return [finding for finding in findings if finding.outcome is Outcome.MISSING]
+def missing(checks: Iterable[HostCheck]) -> list[HostCheck]:
+    """Return the checks that prevent any run."""
+    return [check for check in checks if check.outcome is Outcome.MISSING]
 
 
-def require(findings: Iterable[Finding]) -> None:
-    """Verify that no finding prevents a run.
+def require(checks: Iterable[HostCheck]) -> None:
+    """Verify that no check prevents a run.
 
     Raises:
-        RequirementMissing: a finding prevents any run; the message has each reason and each remedy.
+        RequirementMissing: a check prevents any run; the message has each reason and each remedy.
     """
-    if absent := missing(findings):
+    if absent := missing(checks):
         raise RequirementMissing(
             "this host cannot run a lab: "
-            + "; ".join(f"{finding.name}: {finding.reason} ({finding.remedy})" for finding in absent)
+            + "; ".join(f"{check.name}: {check.reason} ({check.remedy})" for check in absent)
         )
 
 

@@ -1,11 +1,11 @@
 """The exploration of a stored crash test: its crash states, its record and HTML report, replay of single states."""
 
-import math
+import json
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,11 +16,10 @@ from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.log import logger, say, step
 from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
-from raidproof.crash.checker import Checker, Held, require_shown
+from raidproof.crash.checker import DEADLINE_S, Checker, Held, require_shown
 from raidproof.crash.checker_worker import Factory, RecordingCursor, repeat_if_silent
+from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.exploration import (
-    FSCK_EVERY,
-    NFSD_EVERY,
     Begun,
     Budget,
     Exploration,
@@ -29,24 +28,29 @@ from raidproof.crash.exploration import (
     find_state,
 )
 from raidproof.crash.owner import WriteOwners, pieces_of
-from raidproof.crash.sampler import Choices
+from raidproof.crash.sampler import Chosen
 from raidproof.crash.shrink import Replayer, explain, plain
 from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.cell import Explored
-from raidproof.record.exploration import ExplorationRecord, Possible, StoppedBy, stage_times
+from raidproof.record.exploration import ExplorationRecord, StoppedBy, stage_times
 from raidproof.record.results.index import update
 from raidproof.record.results.names import JOURNAL
+from raidproof.record.results.progress import end_progress
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
 from raidproof.report.html import write_exploration
+from raidproof.run.crash_page import try_write_page
+from raidproof.run.crash_states import Options, acknowledged_at, all_losses_of, begun_of, chosen, possible_of, resumed
 from raidproof.run.crash_test import LEDGER_DIRECTORY
-from raidproof.run.run import command_line
+from raidproof.run.run import command_line, count_explorations
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
+from raidproof.workload.application import ApplicationSpec
+from raidproof.workload.ledger import application_config
 
 RECORD_ANEW = "record a new run"
 ANOTHER = "choose a crash test whose fault was injected on provider uml or qemu, or record a new run"
@@ -56,21 +60,11 @@ STEM = "explore-"
 """Name of the file with one line for each judged crash state."""
 RESULTS = Path("results")
 """Default directory of runs."""
-EXACT_BELOW = 10**9
-"""Number of possible states below which the record stores the exact number."""
 UNDATED = (
     "The time of an acknowledgement is that at which the client's report reaches the harness: a reply that the server "
     "sends milliseconds too early is not detected"
 )
 INTERRUPTED = "interrupted; the same command with --resume continues the exploration"
-LIMITS = (
-    "Each state is one power cut at one instant; a second power cut during the recovery is not tried.",
-    "Only a random sample (by the seed) of the possible subsets of surviving requests is checked.",
-    "Other orders or speeds of the clients' operations are not tried; another run has other orders and speeds.",
-    "A disk keeps or loses unflushed requests, whole or torn at multiples of --tear bytes; it corrupts no content.",
-    f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is also read through nfsd.",
-    f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
-)
 MOST_WRITES = 20
 """Greatest number of surviving writes that the replay of a state prints."""
 
@@ -102,13 +96,24 @@ class Source:
     @property
     def scan_config(self) -> dict[str, Any]:
         """The arguments with which the ledger's agent scans the server; see `scan_config_of`."""
-        return scan_config_of(self.cycle)
+        return scan_config_of(self.cycle, self.store.path)
 
     def checker(self, number: int, *, logs: Path) -> AbstractContextManager[Checker]:
         """Return a checker that is not booted yet; its console logs go to a subfolder of ``logs``."""
         folder = logs / f"checker{number}"
         folder.mkdir(parents=True, exist_ok=True)
-        return Checker(self.topology, self.stack, self.scan_config, folder, starts_dirty=self.starts_dirty)
+        application = application_of(self.cycle)
+        # The copy of the data and the check command have this limit each.
+        deadline_s = DEADLINE_S + (2 * application.check_s if application is not None else 0)
+        return Checker(
+            self.topology,
+            self.stack,
+            self.scan_config,
+            folder,
+            content=self.recording.most_content,
+            deadline_s=deadline_s,
+            starts_dirty=self.starts_dirty,
+        )
 
     def boots(self, logs: Path) -> Factory:
         """Return a function that makes the checker with a given number, with console logs below ``logs``."""
@@ -126,11 +131,20 @@ def recorded(cycle: CrashTestRecord) -> str:
     return cycle.files.write_log
 
 
-def scan_config_of(cycle: CrashTestRecord) -> dict[str, Any]:
-    """Return the arguments with which the ledger's agent scans the server."""
+def scan_config_of(cycle: CrashTestRecord, run: Path) -> dict[str, Any]:
+    """Return the arguments with which the ledger's agent scans the server; ``run``: the run's directory."""
     # The seed as in `raidproof.run.crash_test`: blocks of an earlier crash test must not be mistaken for current ones.
     seed = int(cycle.workload["ledger"]["seed"]) + crc32(cycle.name.encode())
-    return {"root": f"{DIRECTORY}/{LEDGER_DIRECTORY}", "seed": seed, "workers": cycle.workers}
+    config = {"root": f"{DIRECTORY}/{LEDGER_DIRECTORY}", "seed": seed, "workers": cycle.workers}
+    if (application := application_of(cycle)) is not None and cycle.files.application is not None:
+        config |= application_config(application, json.loads((run / cycle.files.application).read_text()))
+    return config
+
+
+def application_of(cycle: CrashTestRecord) -> ApplicationSpec | None:
+    """Return the application of a crash test; None if the crash test has none."""
+    asked = cycle.workload["ledger"].get("application")
+    return None if asked is None else ApplicationSpec.model_validate(asked)
 
 
 def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
@@ -205,7 +219,10 @@ def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
     """Return why a crash test cannot be explored, from its record and its files; None if it can be explored."""
     if reason := cycle.requirement_missing or cycle.not_effective:
         return f"it did not take place: {reason}"
-    for what, path in (("write log", cycle.files.write_log), ("history", cycle.files.history)):
+    kept = [("write log", cycle.files.write_log), ("history", cycle.files.history)]
+    if application_of(cycle) is not None:
+        kept.append(("application", cycle.files.application))
+    for what, path in kept:
         if path is None:
             return f"it has no {what}"
         if not (run / path).is_file():
@@ -215,51 +232,20 @@ def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of an exploration."""
-
-    budget: Budget = field(default_factory=Budget)
-    seed: int = 1
-    tear: int = 512
-    """Unit in bytes that a disk writes atomically."""
-    checkers: int = 2
-    """Number of checkers that work at the same time."""
-    resume: bool = False
-    """Whether to continue the newest exploration of the crash test."""
-    shrinks: bool = True
-    """Whether to check broken states again, and to search for the smallest state that shows each failure."""
-    at_replies: bool = False
-    """Whether to cut only at instants of acknowledgements, with the content of all volatile caches lost."""
-
-
 def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
     """Explore a crash test; return the exploration's record and the path of its HTML report.
 
     Raises:
-        RequestError: the exploration cannot be resumed.
+        RequestError: the exploration cannot be resumed; or the requested states do not exist, or are too many.
         RigError: no checker boots.
         KeyboardInterrupt: the user interrupted; record and HTML report contain the states judged until then.
     """
     stem = stem_of(source, resume=options.resume)
-    begun = Begun(
-        cycle=source.cycle.name,
-        log_digest=digest_of(source.log),
-        seed=options.seed,
-        tear=options.tear,
-        starts_dirty=source.starts_dirty,
-    )
-    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests and choosing states")
-    choices = Choices(
-        source.recording,
-        options.seed,
-        first=source.first,
-        unit=options.tear,
-        replies=acknowledged_at(source),
-        only_replies=options.at_replies,
-    )
-    stats = ExplorationStats(source.recording, source.oracle)
     folder = source.store.directory(stem)
+    options = resumed(options, folder / JOURNAL)
+    begun = begun_of(source, options, digest_of(source.log))
+    choices = chosen(source, options)
+    stats = ExplorationStats(source.recording, source.oracle)
     journal = Journal(folder / JOURNAL, begun)
     record = new_record(source, options, choices, begun)
     seconds, timed = spent_before(source, stem)
@@ -284,10 +270,13 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
             record.seconds, record.timed = seconds + exploration.seconds, stats.judged - untimed
             finish(record, exploration, source)
             page = write_exploration(record, source.store, stem)
+            count_explorations(source.store)
+            end_progress(source.store.path)
             update(source.store.path)
             if record.stopped_by is StoppedBy.USER:
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume continues the exploration")
+    try_write_page(source, stem)
     return record, page
 
 
@@ -304,7 +293,12 @@ def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
         options = Options(Budget(states), seed=seed, resume=resume)
         record, _ = explore_cycle(source_of(store, cycle), options)
     return Explored(
-        file=path.name, judged=record.judged, broken=record.broken, outcome=record.outcome, reason=record.reason
+        file=path.name,
+        judged=record.judged,
+        broken=record.broken,
+        lost=record.loss.operations if record.loss is not None else 0,
+        outcome=record.outcome,
+        reason=record.reason,
     )
 
 
@@ -360,7 +354,7 @@ def spent_before(source: Source, stem: str) -> tuple[float, int]:
     return record.seconds, record.timed
 
 
-def new_record(source: Source, options: Options, choices: Choices, begun: Begun) -> ExplorationRecord:
+def new_record(source: Source, options: Options, choices: Chosen, begun: Begun) -> ExplorationRecord:
     """Return the record of an exploration that has not begun."""
     recording, environment = source.recording, source.run.environment
     cuts = choices.cuts
@@ -380,30 +374,22 @@ def new_record(source: Source, options: Options, choices: Choices, begun: Begun)
         asked=options.budget.states,
         requests=len(recording.records),
         cuts=len(cuts),
-        possible=Possible(
-            log10=_log10(choices.possible), exact=choices.possible if choices.possible < EXACT_BELOW else None
-        ),
+        possible=possible_of(choices),
         candidates=len(choices.order),
+        all_losses=all_losses_of(choices),
         acknowledged_s=sorted(
             (at_ns - opened) / 1e9 for of_kind in acknowledged_at(source).values() for at_ns in of_kind
         ),
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
-        cannot_prove=[*LIMITS, *undated(source), *(environment.cannot_prove if environment else ())],
+        cannot_prove=[*options.limits, *undated(source), *(environment.cannot_prove if environment else ())],
     )
-
-
-def acknowledged_at(source: Source) -> dict[str, list[int]]:
-    """Return the times of acknowledgements (ns) by kind of operation, up to the end of the write log."""
-    instants: dict[str, list[int]] = {}
-    for one in source.oracle.history.acknowledged(source.recording.end_ns):
-        if one.promised_ns is not None:
-            instants.setdefault(one.kind, []).append(one.promised_ns)
-    return instants
 
 
 def undated(source: Source) -> list[str]:
     """Return what an exploration cannot prove because the capture of the server's replies failed; else empty."""
+    if application_of(source.cycle) is not None:
+        return [f"{UNDATED} (the replies to an application are not captured)"]
     replies = source.cycle.observed.replies
     if replies is None or replies.why_not is None or source.cycle.files.replies is not None:
         return []
@@ -416,12 +402,15 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.ended = wall_clock()
     record.judged, record.distinct, record.checked = stats.judged, len(stats.digests), stats.checked
     record.broken, record.wedged, record.loss, record.cold = stats.broken, stats.wedged, stats.loss, stats.cold
-    record.undecided, record.tested = stats.undecided, dict(sorted(stats.tested.items()))
+    record.undecided, record.unchecked = stats.undecided, stats.unchecked
+    record.tested = dict(sorted(stats.tested.items()))
     record.through_nfsd, record.filesystems = stats.through_nfsd, stats.filesystems
     record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in stats.hung]
     record.redundancy = stats.redundancy
     record.marks = sorted(stats.marks, key=lambda mark: (mark.at_s, mark.name))
     record.policies = dict(sorted(stats.policies.items()))
+    if record.all_losses is not None and isinstance(exploration.choices, AllLosses):
+        record.all_losses.judged = list(exploration.choices.counts_of(exploration.done))
     record.stages = stage_times(stats.ms)
     if record.seconds and record.timed:
         record.states_per_minute = record.timed / record.seconds * 60
@@ -429,11 +418,6 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     if not record.failures:
         record.failures = [plain(group, stats, replay_of(source)) for group in stats.failures()]
     record.outcome, record.reason = conclude_exploration(record)
-
-
-def _log10(value: int) -> float:
-    # math.log10 accepts integers beyond the range of a float.
-    return math.log10(value) if value > 0 else 0.0
 
 
 class Replayed(NamedTuple):

@@ -36,6 +36,7 @@ from raidproof.record import RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, FigureRecord, PlanRecord, Repetition
 from raidproof.record.known import KnownDifference
 from raidproof.record.outcome import Outcome
+from raidproof.record.results.progress import report_progress
 from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
@@ -128,6 +129,14 @@ class PlanRunner:
             return
         number = self.order.index((round_, name)) + 1
         step(f"{who}repetition {number} of {len(self.order)}: {name}{left}")
+        report_progress(
+            self.current_run.store.path,
+            name,
+            done=number - 1,
+            total=len(self.order),
+            unit="repetitions",
+            left_s=self.forecast.left_s if self.forecast.learned else None,
+        )
         begun = now_ns()
         self.run_repetition(round_, self.cells[name])
         self.forecast.ended(REPETITION, (round_, name), (now_ns() - begun) / 1e9)
@@ -140,7 +149,7 @@ class PlanRunner:
     def finish(self) -> None:
         """Make every power cut, if the plan requests power cuts."""
         if self.plan.run.cut is not None:
-            self._cut_all()
+            self.cut(self.cells.values())
 
     def _require_programs(self, cells: list[Cell]) -> None:
         """Verify before the first repetition that all machines have the programs of their workloads."""
@@ -206,10 +215,7 @@ class PlanRunner:
             RequirementMissing: a machine lacks a program of the cell's workload.
             RigError: the lab does not boot.
         """
-        if cell.name not in self.records:
-            self.cells[cell.name] = cell
-            self.records[cell.name] = new_record(cell)
-            self.current_run.record.cells.append(self.records[cell.name])
+        self.include(cell)
         self._save()
         self._require_programs([cell])
         mine = self.records[cell.name]
@@ -219,6 +225,13 @@ class PlanRunner:
         judge_cells(self.current_run.record)
         self._save()
         return mine
+
+    def include(self, cell: Cell) -> None:
+        """Add a cell to the cells of the run, if it is not one of them."""
+        if cell.name not in self.records:
+            self.cells[cell.name] = cell
+            self.records[cell.name] = new_record(cell)
+            self.current_run.record.cells.append(self.records[cell.name])
 
     def _save(self) -> None:
         self.current_run.store.save(self.current_run.record)
@@ -230,12 +243,20 @@ class PlanRunner:
             self._deployer = StackDeployer(lab)
         return self._deployer
 
+    def renew_lab(self) -> None:
+        """End the lab; the next repetition or power cut boots a new one."""
+        self._discard()
+
     def _discard(self) -> None:
         self._deployer = None
         self.current_run.discard_lab()
 
-    def _cut_all(self) -> None:
-        """Cut the power of every measured configuration once; cells that differ only in the workload share the cut."""
+    def cut(self, cells: Iterable[Cell]) -> None:
+        """Cut the power of these configurations once, if measured; cells that differ only in the workload share a cut.
+
+        The controls run before the first cut. If one does not give its known result, no power is cut.
+        """
+        wanted = list(cells)
         if self._deployer is not None:
             self._deployer.teardown()
             self._deployer = None
@@ -247,9 +268,9 @@ class PlanRunner:
         for cell in self.cells.values():
             if (name := self.records[cell.name].cycle) in made and name is not None:
                 by_stack[key_of(cell)] = name
-        measured = [cell for cell in self.cells.values() if self.records[cell.name].measured]
+        measured = [cell for cell in wanted if self.records[cell.name].measured]
         keys = {key_of(cell) for cell in measured}
-        for key in {key_of(cell) for cell in self.cells.values()} - keys:
+        for key in {key_of(cell) for cell in wanted} - keys:
             self.forecast.dropped(CUT, key)
             self.forecast.dropped(EXPLORATION, key)
         if not keys <= {*by_stack} and not self._controls_behave(measured):
@@ -298,10 +319,13 @@ class PlanRunner:
             return None
         step(f"crash states: {name}{left_in_words(self.forecast)}")
         try:
-            return explored(self.current_run.store, name, self.plan.run.explore_states, self.plan.run.seed)
+            found = explored(self.current_run.store, name, self.plan.run.explore_states, self.plan.run.seed)
         except RequestError as error:
             say(f"the exploration is left out: {error}")
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))
+        self.current_run.store.read_explorations(self.current_run.record)
+        say(f"crash states of {name}: {found.outcome}: {found.reason}")
+        return found
 
     def _free_name(self, stem: str) -> str:
         """Return an unused name for a crash test, so that it does not change files of an earlier attempt."""
@@ -325,21 +349,24 @@ def record_of(matrix: Matrix, path: Path) -> PlanRecord:
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
-    """Return the crash test that cuts the power of a cell's configuration."""
+    """Return the crash test that cuts the power of a cell's configuration, while the cell's application works."""
+    application = cell.workload.application(cell.on)
+    ledger = LedgerSpec(seed=plan.run.seed) if application is None else LedgerSpec.of(application, plan.run.seed)
     return CrashTestSpec(
         name=name,
         title=cell.name,
         stack=cell.stack,
         cache_mode=riskiest_mode(plan.hardware.topology()),
         seed=plan.run.seed,
-        ledger=LedgerSpec(seed=plan.run.seed),
+        ledger=ledger,
         ledger_seconds=LEDGER_SECONDS,
     )
 
 
 def key_of(cell: Cell) -> str:
     """Return the key of a cell's power cut; cells with equal keys share one power cut."""
-    return cell.stack.model_dump_json()
+    application = cell.workload.application(cell.on)
+    return cell.stack.model_dump_json() + ("" if application is None else application.model_dump_json())
 
 
 def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:

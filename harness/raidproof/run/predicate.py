@@ -16,12 +16,13 @@ from raidproof.plan.axes import read_value
 from raidproof.plan.cell import Cell, Matrix, matrix_of
 from raidproof.plan.plan import Plan
 from raidproof.provider.registry import prepare
-from raidproof.record.bisection import Answer, RepetitionResult
+from raidproof.record.bisection import CandidateAnswer, RepetitionResult
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.run.candidates import Trial, filled, typed
-from raidproof.run.exploration import Options, explore_cycle, source_of
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import explore_cycle, source_of
 from raidproof.run.plan_runner import PlanRunner, cut_of, record_of
 from raidproof.run.platform import words_of
 from raidproof.run.run import Run
@@ -31,22 +32,22 @@ SKIP = 125
 """Exit status of a command that cannot test a candidate, as for `git bisect run`."""
 COMMAND_DEADLINE_S = 24 * 3600.0
 _STATUSES = {
-    Status.PASS: Answer.GOOD,
-    Status.FAIL: Answer.BAD,
-    Status.ERROR: Answer.UNKNOWN,
-    Status.INVALID: Answer.UNKNOWN,
-    Status.INCONCLUSIVE: Answer.UNKNOWN,
-    Status.REQUIREMENT_MISSING: Answer.UNTESTABLE,
-    SKIP: Answer.UNTESTABLE,
+    Status.PASS: CandidateAnswer.GOOD,
+    Status.FAIL: CandidateAnswer.BAD,
+    Status.ERROR: CandidateAnswer.UNKNOWN,
+    Status.INVALID: CandidateAnswer.UNKNOWN,
+    Status.INCONCLUSIVE: CandidateAnswer.UNKNOWN,
+    Status.REQUIREMENT_MISSING: CandidateAnswer.UNTESTABLE,
+    SKIP: CandidateAnswer.UNTESTABLE,
 }
 """The answer for each exit status of a command; any other status ends the bisection."""
 _OUTCOMES = {
-    Outcome.PASS: Answer.GOOD,
-    Outcome.FAIL: Answer.BAD,
-    Outcome.ERROR: Answer.UNKNOWN,
-    Outcome.INVALID: Answer.UNKNOWN,
-    Outcome.INCONCLUSIVE: Answer.UNKNOWN,
-    Outcome.SKIP: Answer.UNTESTABLE,
+    Outcome.PASS: CandidateAnswer.GOOD,
+    Outcome.FAIL: CandidateAnswer.BAD,
+    Outcome.ERROR: CandidateAnswer.UNKNOWN,
+    Outcome.INVALID: CandidateAnswer.UNKNOWN,
+    Outcome.INCONCLUSIVE: CandidateAnswer.UNKNOWN,
+    Outcome.SKIP: CandidateAnswer.UNTESTABLE,
 }
 ALL_MACHINES = "all"
 ROLES = (ALL_MACHINES, "server", "clients")
@@ -78,7 +79,7 @@ class Predicate(Protocol):
         """
 
 
-def answer_of(status: int) -> Answer | None:
+def answer_of(status: int) -> CandidateAnswer | None:
     """Return the answer for the exit status of a command; None if the bisection must end."""
     return _STATUSES.get(status)
 
@@ -88,9 +89,9 @@ def git_status(status: int) -> int:
     if status == Status.INTERRUPTED:
         return Status.INTERRUPTED
     match answer_of(status):
-        case Answer.GOOD:
+        case CandidateAnswer.GOOD:
             return 0
-        case Answer.BAD:
+        case CandidateAnswer.BAD:
             return 1
         case None:
             return 128
@@ -301,15 +302,17 @@ class Speed:
         record = runner.measure(cell)
         last = record.repeats[-1] if record.repeats else None
         if record.not_effective is not None:
-            return RepetitionResult(answer=Answer.UNTESTABLE, reason=record.not_effective)
+            return RepetitionResult(answer=CandidateAnswer.UNTESTABLE, reason=record.not_effective)
         if last is None or last.value is None or last.value <= 0:
             reason = (last.rig_error if last else None) or "no value was measured"
-            return RepetitionResult(answer=Answer.UNKNOWN, reason=reason)
+            return RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=reason)
         limited = why_not_of_the_hardware(record)
         if limited is not None and last.value < self.bound:
-            return RepetitionResult(answer=Answer.UNKNOWN, reason=f"{last.value:g} {record.unit}, but {limited}")
+            return RepetitionResult(
+                answer=CandidateAnswer.UNKNOWN, reason=f"{last.value:g} {record.unit}, but {limited}"
+            )
         said = f"{last.value:g} {record.unit}"
-        return RepetitionResult(answer=Answer.MEASURED, reason=said, value=last.value)
+        return RepetitionResult(answer=CandidateAnswer.MEASURED, reason=said, value=last.value)
 
 
 @dataclass(frozen=True)
@@ -340,7 +343,7 @@ class Promise:
         for outcome in (Outcome.FAIL, Outcome.PASS):
             if (found := next((one for one in about if one.outcome is outcome), None)) is not None:
                 return RepetitionResult(answer=_OUTCOMES[outcome], reason=f"{found.checker}: {found.reason}")
-        return RepetitionResult(answer=Answer.UNKNOWN, reason=f"no verdict about {self.kind}: {cycle.reason}")
+        return RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=f"no verdict about {self.kind}: {cycle.reason}")
 
 
 def crash_test(current_run: Run, matrix: Matrix) -> CrashTestRecord:
@@ -377,7 +380,7 @@ class CrashStates:
             try:
                 record, _ = explore_cycle(source_of(current_run.store, cycle.name), options)
             except (RequestError, RigError) as error:
-                return RepetitionResult(answer=Answer.UNKNOWN, reason=str(error), evidence=evidence)
+                return RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=str(error), evidence=evidence)
             return self.result(record).model_copy(update={"evidence": evidence})
 
         return repeat
@@ -385,13 +388,13 @@ class CrashStates:
     def result(self, record: ExplorationRecord) -> RepetitionResult:
         """Return the answer that an exploration gives."""
         if record.outcome is Outcome.ERROR or not record.judged:
-            return RepetitionResult(answer=Answer.UNKNOWN, reason=record.reason)
+            return RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=record.reason)
         counts = {"broken": record.broken, "judged": record.judged}
         said = f"{record.broken:,} of {record.judged:,} crash states are broken"
         if self.failure is None:
-            return RepetitionResult.model_validate({"answer": Answer.MEASURED, "reason": said, **counts})
+            return RepetitionResult.model_validate({"answer": CandidateAnswer.MEASURED, "reason": said, **counts})
         shown = [one for one in record.failures if self.failure in (one.promise, one.damage)]
-        answer = Answer.BAD if shown else Answer.GOOD
+        answer = CandidateAnswer.BAD if shown else CandidateAnswer.GOOD
         if shown:
             said = f"{shown[0].promise}: {shown[0].damage} in {shown[0].states:,} of {record.judged:,} crash states"
         return RepetitionResult.model_validate({"answer": answer, "reason": said, **counts})

@@ -16,14 +16,14 @@ from raidproof.disk.messages import Busy, Use
 from raidproof.disk.profile import load_profile
 from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recording, derive
 from raidproof.monitor.bottleneck import find_cause
-from raidproof.monitor.disk_model import Hardware, Member
-from raidproof.monitor.model import NOTHING_FOUND, Found, expected, seen_by_server
+from raidproof.monitor.chart import Moment, moments
+from raidproof.monitor.model import NOTHING_FOUND, Found, seen_by_server
+from raidproof.plan.ceiling import ceiling_of
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import Plan
-from raidproof.plan.works import ARRAY
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.run.stack_deployer import StackDeployer, slowed
-from raidproof.storage.array import capacity, waits_for_flush
+from raidproof.storage.array import waits_for_flush
 from raidproof.storage.link import LinkSpec
 from raidproof.workload.regime import Memory, Route, find_steady, regime_of
 from raidproof.workload.workload import CLIENTS, SERVER, Place, Sample, Workload, empty_caches
@@ -41,17 +41,7 @@ def expectation(topology: Topology, cell: Cell, unit: str, read_back: Found = NO
 
     The formulas give units whose names end in ``mb_s`` or ``iops``, not transactions or files per second.
     """
-    access = cell.workload.access(clients=cell.clients)
-    if access is None or not topology.timed or cell.on not in {CLIENTS, SERVER, ARRAY}:
-        return None
-    sizes = {disk.serial: disk.size for disk in topology.disks}
-    room = capacity(cell.stack.array, min(sizes[serial] for serial in cell.stack.array.members))
-    span = access.span
-    if access.working_set and not access.sequential:
-        span = min(1.0, access.working_set / room)
-    found = expected(
-        hardware_of(topology), cell.stack, replace(access, remote=cell.on == CLIENTS, span=span), read_back
-    )
+    found = ceiling_of(topology, cell, read_back)
     if found is None or not unit.endswith(("mb_s", "iops")):
         return None
     value = {"value": found.mb_s if unit.endswith("mb_s") else found.iops, **asdict(found)}
@@ -61,16 +51,6 @@ def expectation(topology: Topology, cell: Cell, unit: str, read_back: Found = NO
         value["extents"] = len(placement.files)
         value["placement"] = placement.model_copy(update={"files": files}).model_dump(mode="json")
     return value
-
-
-def hardware_of(topology: Topology) -> Hardware:
-    """Return the disks and controllers of a topology in the form that the model's formulas use."""
-    members = {}
-    for disk in topology.disks:
-        profile = load_profile(disk.profile or NO_MECHANICS)
-        reach = disk.size / profile.capacity if disk.placement == "outer" and profile.timed else 1.0
-        members[disk.serial] = Member(profile, disk.controller, min(1.0, reach), disk.size)
-    return Hardware(members, {one.name: one for one in topology.controllers})
 
 
 def run_within(workload: Workload, place: Place, seconds: float | None) -> Sample:
@@ -165,7 +145,8 @@ def run_repetition(
     )
     memory = memory_of(deployer.lab.topology, cell)
     repeat.regime = regime_of(work, memory, route, allow_cache=plan.run.allow_cache).model_dump(mode="json")
-    derived = look_below(deployer, cell, sample)
+    derived, over_time = look_below(deployer, cell, sample)
+    repeat.moments = list(over_time)
     repeat.derived = None if derived is None else derived.model_dump(mode="json")
     cause = find_cause(
         derived,
@@ -235,13 +216,18 @@ def working_s(cell: Cell, sample: Sample) -> float:
     return sample.seconds + float(getattr(cell.workload, "ramp_s", 0.0))
 
 
-def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> Derived | None:
-    """Return what the monitor measured during the last workload; None if the server was not monitored."""
+def look_below(deployer: StackDeployer, cell: Cell, sample: Sample) -> tuple[Derived | None, tuple[Moment, ...]]:
+    """Return what the monitor measured during the last workload, and its values over time.
+
+    None, and no values over time, if the server was not monitored.
+    """
     seen: Monitor = deployer.monitor
     # Without clients there are no mount counters, so the workload's own report gives the bytes.
     own = None if cell.on == CLIENTS else Application(sample.read_bytes, sample.written_bytes)
+    server = deployer.lab.server.name
     recordings = trimmed(seen.recordings, sample.seconds, working_s(cell, sample))
-    return derive(deployer.lab.server.name, recordings, seen.failures, own, seen.host_cpu)
+    derived = derive(server, recordings, seen.failures, own, seen.host_cpu)
+    return derived, moments(server, recordings)
 
 
 def fill(repeat: Repetition, sample: Sample, slow_motion: float) -> None:

@@ -11,7 +11,7 @@ from typing import Self
 
 import raidproof
 from raidproof.core import command
-from raidproof.core.errors import NotEffective, NotRecovered, RequirementMissing, RigError
+from raidproof.core.errors import NotEffective, NotRecovered, RequestError, RequirementMissing, RigError
 from raidproof.core.files import sync_tree
 from raidproof.core.layer import read_files
 from raidproof.core.log import logger, say, to_file
@@ -26,12 +26,13 @@ from raidproof.provider.registry import lab_of
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.record.results.index import update
+from raidproof.record.results.progress import end_progress, report_progress
 from raidproof.record.results.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test
 from raidproof.storage.filesystem import FILESYSTEMS
-from raidproof.verdict.crash_test import conclude_early, conclude_run, judge_crash_test
+from raidproof.verdict.crash_test import conclude_early, conclude_run, conclude_stored, judge_crash_test
 
 PACKAGES = ("mdadm", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
 """Prefixes of the names of packages that a record lists, in addition to the file systems' tools. Fedora's nfs-utils is
@@ -141,11 +142,13 @@ class Run:
                 # An interrupted run leaves no lab behind, even with --keep.
                 self.discard_lab(keep=self.keep and error is None)
             finally:
+                self.store.read_explorations(self.record)
                 conclude_run(self.record)
                 if error is not None:
                     self.record.ended_early = str(error) or type(error).__name__
                     conclude_early(self.record, self.record.ended_early)
                 self.record.ended = wall_clock()
+                end_progress(self.store.path)
                 self.report = write_report(self.record, self.store)
                 # The record is durable: so must be the observations that it names.
                 sync_tree(self.store.path)
@@ -207,6 +210,7 @@ class Run:
             seed=spec.seed,
             control=spec.control,
         )
+        report_progress(self.store.path, f"crash test: {spec.title}", done=len(self.record.cycles), unit="crash tests")
         self.record.cycles.append(record)
         try:
             run_crash_test(self.lab, spec, record, self.store.path)
@@ -251,3 +255,20 @@ def write_report(record: RunRecord, store: RunStore) -> Path:
     write_junit(record, store.path / "junit.xml")
     update(store.path)
     return page
+
+
+def count_explorations(store: RunStore) -> None:
+    """Conclude a stored run again with the explorations in its directory, and write its record and reports.
+
+    Of a run that has not ended only the HTML report is written: its process writes the record.
+    """
+    try:
+        with locked(store.path):
+            record = store.load()
+            if record.ended is not None:
+                conclude_stored(record)
+                write_report(record, store)
+                return
+    except RequestError as error:
+        logger.info("the record of %s is not written: %s", store.path, error)
+    write_html(store.load(), store.path / "report.html")

@@ -41,6 +41,7 @@ class MountSpec(Spec):
     """The requested options of a mount, named as in nfs(5). A field that is None leaves the choice to the client."""
 
     vers: Annotated[Literal["3", "4.0", "4.1", "4.2"], BeforeValidator(_read_version)] = "4.2"
+    """NFS version."""
     rsize: Size | None = None
     """Maximum bytes of one READ request."""
     wsize: Size | None = None
@@ -63,7 +64,9 @@ class MountSpec(Spec):
     noac: bool = False
     """Whether the client caches no attributes, and makes every write synchronous."""
     proto: Annotated[Literal["tcp"], BeforeValidator(_read_protocol)] = "tcp"
+    """Transport protocol (nfs(5))."""
     port: int | None = Field(default=None, ge=1, le=65535)
+    """Port of the server; None: the usual one (nfs(5))."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -159,6 +162,15 @@ class MountState(State):
 def mount_command(spec: MountSpec, source: str, directory: str = DIRECTORY) -> list[str]:
     """Return the command that creates the mount point if needed, and mounts ``source`` (ADDRESS:PATH) on it."""
     return ["mount", "--mkdir", "--types", "nfs", "--options", ",".join(spec.options()), source, directory]
+
+
+def fstab_line(spec: MountSpec, source: str, directory: str) -> str:
+    """Return the line of a client's /etc/fstab that mounts ``source`` with the requested options.
+
+    The option ``retry`` is left out: only the harness waits by itself until the server is ready.
+    """
+    options = [option for option in spec.options() if not option.startswith("retry=")]
+    return f"{source} {directory} nfs {','.join([*options, '_netdev'])} 0 0"
 
 
 def parse_mountstats(text: str, directory: str = DIRECTORY) -> MountState:

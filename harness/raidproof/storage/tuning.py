@@ -264,6 +264,17 @@ def dirty_restoring(spec: TuningSpec, whose: Whose, before: DirtyState) -> dict[
     return values
 
 
+def sysctl_line(path: str, value: str) -> str:
+    """Return the line of a file in /etc/sysctl.d that sets a file in /proc/sys."""
+    return f"{path.removeprefix('/proc/sys/').replace('/', '.')} = {value}"
+
+
+def udev_rule(path: str, value: str) -> str:
+    """Return the udev rule that sets a file in /sys/block when its device appears (udev(7))."""
+    name, _, file = path.removeprefix("/sys/block/").partition("/")
+    return f'ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="{name}", ATTR{{{file}}}="{value}"'
+
+
 def _values(
     knobs: Sequence[Knob], asked: Callable[[Knob], str | int | None], kernel_names: Iterable[str]
 ) -> dict[str, str]:

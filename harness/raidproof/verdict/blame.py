@@ -18,7 +18,7 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
-from raidproof.guest.ledger_writer import BLOCK, HEADER, KINDS, MAGIC, METADATA, TREES
+from raidproof.guest.ledger_writer import APPLICATION, BLOCK, HEADER, KINDS, MAGIC, METADATA, TREES
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.contract import Conditions
@@ -40,8 +40,11 @@ Block = tuple[int, int]
 
 Disks = Mapping[str, Mapping[str, Any]]
 """The disk engine's counters, by serial of the disk."""
-SYNCED = frozenset(KINDS) - {*METADATA} | {"append"}
-"""Kinds of operation that sync data: each operation needs a flush of every member that it wrote to."""
+SYNCED = frozenset(KINDS) - {*METADATA, APPLICATION} | {"append"}
+"""Kinds of operation that sync data: each operation needs a flush of every member that it wrote to.
+
+Whether an application syncs its data is not known.
+"""
 LEAST_SYNCS = 10
 """Least number of acknowledged syncing operations for a verdict: the first ones may not flush every member."""
 LOGGED = ("journal", "ppl")

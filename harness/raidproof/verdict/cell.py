@@ -2,17 +2,19 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.monitor.bottleneck import Limit
 from raidproof.monitor.model import LEAST_SHARE, likely_cause
-from raidproof.record.cell import CellRecord
+from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.comparison import MARGIN
 from raidproof.record.outcome import Outcome, and_errors
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.verdict.crash_states import BEGIN, explorations_of, explored_of, outcome_of
 
 PROVES_NOTHING = {
     Outcome.ERROR: "the rig failed",
@@ -24,11 +26,22 @@ MOST_BEST = 4
 """Greatest number of cells with rank 1 that the reason of a run's outcome names."""
 
 
+PROCESSORS: Mapping[str, str] = MappingProxyType(
+    {
+        Limit.ENGINE: "the simulation of the disks",
+        Limit.HOST_CPU: "the host's CPU",
+        Limit.SERVER_CPU: "the CPU of the simulated server",
+        Limit.CLIENT_CPU: "the CPU of the simulated clients",
+    }
+)
+"""The limits of a cell that show the speed of the simulation, each as words."""
+
+
 class SafetyWord(StrEnum):
     """The safety verdict on one configuration."""
 
     SAFE = "SAFE"
-    """The server lost its memory, and every acknowledged operation survived."""
+    """The server lost its memory, every acknowledged operation survived, and no explored crash state lacks one."""
     LOSES_DATA = "LOSES DATA"
     """An acknowledged operation was lost or damaged, whether by design or not."""
     NOT_SHOWN = "NOT SHOWN"
@@ -47,6 +60,8 @@ class Safety(BaseModel):
     """Number of acknowledged operations; None if it is not known."""
     seconds: float | None = None
     """Time from the earliest lost acknowledgement to the fault, in seconds; None if it is not known."""
+    states: int | None = None
+    """Number of crash states that the largest exploration judged, if the word is SAFE; None if none was explored."""
     why: str = ""
     """Reason of the verdict, which `size` returns in place of the counts; empty if the counts are the reason."""
 
@@ -61,7 +76,7 @@ class Safety(BaseModel):
         if self.why or self.lost is None or self.acknowledged is None:
             return self.why
         if not self.lost:
-            return f"all {self.acknowledged:,} acknowledged operations survived"
+            return f"all {self.acknowledged:,} acknowledged operations survived{self._explored}"
         since = "" if self.seconds is None else f", the earliest {self.seconds:.1f} s before the fault"
         return f"{self.lost:,} of {self.acknowledged:,} acknowledged operations lost{since}"
 
@@ -71,8 +86,19 @@ class Safety(BaseModel):
         if self.lost is None or self.acknowledged is None:
             return f"{self.word}: {self.why}" if self.loses else self.word.value
         if not self.lost:
-            return f"{self.word}: 0 of {self.acknowledged:,} lost"
+            return f"{self.word}: 0 of {self.acknowledged:,} lost{self._explored}"
         return f"{self.word}: {self.lost:,} of {self.acknowledged:,} lost"
+
+    @property
+    def claim(self) -> str:
+        """The word of the verdict; of SAFE with the number of crash states that were explored."""
+        return f"{self.word}{self._explored}"
+
+    @property
+    def _explored(self) -> str:
+        if self.states is None:
+            return ""
+        return f"; {self.states:,} crash state{'' if self.states == 1 else 's'}, none broken"
 
     def __str__(self) -> str:
         return f"{self.word}: {self.size}" if self.size else self.word.value
@@ -86,6 +112,13 @@ def not_shown(why: str) -> Safety:
 def loses_data(why: str) -> Safety:
     """Return the verdict LOSES DATA for a loss whose number of operations is not known; ``why``: what was lost."""
     return Safety(word=SafetyWord.LOSES_DATA, why=why)
+
+
+def damage_in(seen: Sequence[Evidence]) -> str:
+    """Return what is damaged in the scans of a crash test, as a clause; empty without damage."""
+    if damaged := max((one.broken_blocks for one in seen), default=0):
+        return f"{damaged:,} blocks damaged"
+    return "the application reports damage" if any(one.damaged for one in seen) else ""
 
 
 def judge_safety(
@@ -114,8 +147,8 @@ def judge_safety(
             return not_shown(reason)  # under a write delegation close promises nothing
         counted = {"lost": loss.lost_total, "acknowledged": loss.acknowledged_total, "seconds": seconds}
         return Safety.model_validate({"word": SafetyWord.LOSES_DATA, **counted})
-    if damaged := max((one.broken_blocks for one in seen), default=0):
-        return loses_data(f"{damaged:,} blocks damaged")
+    if damage := damage_in(seen):
+        return loses_data(damage)
     if outcome is not Outcome.PASS:
         return not_shown(reason)
     acknowledged = max((one.acknowledged_total for one in seen[:1]), default=0)
@@ -128,17 +161,44 @@ def judge_safety(
     return Safety(word=SafetyWord.SAFE, lost=0, acknowledged=acknowledged)
 
 
-def safety_of(cycle: CrashTestRecord) -> Safety:
-    """Return the safety of the configuration of one crash test, without regard to the outcome of the run."""
-    return judge_safety(
+def safety_of(cycle: CrashTestRecord, cell: CellRecord | None = None) -> Safety:
+    """Return the safety of the configuration of one crash test, without regard to the outcome of the run.
+
+    It is the safety that the fault showed, and that the explorations of the crash states showed. ``cell``: the cell
+    whose power cut the crash test is.
+    """
+    seen = judge_safety(
         cycle.outcome,
         cycle.reason,
         [one for one in (cycle.on_server, cycle.on_client) if one is not None],
         memory_lost=cycle.effects.server_memory_lost,
-        export_sync=bool(cycle.asked.get("export", {}).get("sync", True)),
+        export_sync=cycle.on_server_itself or bool(cycle.asked.get("export", {}).get("sync", True)),
         seconds=cycle.loss_window_s,
         not_recovered=cycle.not_recovered,
     )
+    return with_explorations(seen, explorations_of(cycle, cell))
+
+
+def with_explorations(seen: Safety, explorations: Sequence[Explored]) -> Safety:
+    """Return the safety of a configuration from that which a fault showed, and from the explored crash states."""
+    if seen.loses or not explorations:
+        return seen
+    for one in explorations:
+        if loss := loss_in(one):
+            return loses_data(loss)
+    if seen.word is not SafetyWord.SAFE:
+        return seen
+    for one in explorations:
+        if one.outcome is not Outcome.PASS:
+            return not_shown(f"{BEGIN}{one.reason}")
+    return seen.model_copy(update={"states": max(one.judged for one in explorations)})
+
+
+def loss_in(explored: Explored) -> str:
+    """Return what an exploration shows to be lost, by design or not, as a clause; empty if it shows no loss."""
+    if explored.outcome is Outcome.FAIL or (explored.broken and explored.outcome in (Outcome.PASS, Outcome.INVALID)):
+        return f"in {explored.broken:,} of {explored.judged:,} explored crash states"
+    return f"up to {explored.lost:,} acknowledged operations in an explored crash state" if explored.lost else ""
 
 
 def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
@@ -149,16 +209,9 @@ def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
 
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
-    """Return the safety of a cell, from its power cut and from the exploration of the power cut's crash states."""
+    """Return the safety of a cell, from its power cut and from the explorations of the power cut's crash states."""
     cycle = next((one for one in record.cycles if one.name == cell.cycle), None)
-    if cycle is None:
-        return not_shown("no power cut was made in this configuration")
-    cut, explored = safety_of(cycle), cell.explored
-    if explored is None or cut.word is not SafetyWord.SAFE or explored.outcome is Outcome.PASS:
-        return cut
-    if explored.outcome is Outcome.FAIL:
-        return loses_data(f"in {explored.broken:,} of {explored.judged:,} explored crash states")
-    return not_shown(f"exploration of crash states: {explored.reason}")
+    return not_shown("no power cut was made in this configuration") if cycle is None else safety_of(cycle, cell)
 
 
 def configurations(record: RunRecord) -> list[CrashTestRecord | CellRecord]:
@@ -185,7 +238,7 @@ def judge_cells(record: RunRecord) -> None:
     from raidproof.verdict.ranking import rank  # noqa: PLC0415  numpy and scipy take half a second
 
     cycles = {cycle.name: cycle for cycle in record.cycles}
-    misbehaved = next((one for one in record.cycles if one.control and one.outcome is Outcome.INVALID), None)
+    misbehaved = next((one for one in record.cycles if one.control and outcome_of(one)[0] is Outcome.INVALID), None)
     for cell in record.cells:
         judge_cell(cell, cycles.get(cell.cycle or ""), misbehaved)
     # Values of different workloads are not comparable.
@@ -207,7 +260,7 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: Cras
     cell.lost_everything = cycle is not None and cycle.not_recovered is not None
     cell.outcome, cell.reason = conclude_cell(cell, cycle)
     if misbehaved is not None:
-        cell.outcome, cell.reason = Outcome.INVALID, f"{misbehaved.title}: {misbehaved.reason}"
+        cell.outcome, cell.reason = Outcome.INVALID, f"{misbehaved.title}: {outcome_of(misbehaved)[1]}"
     cell.flag = "; ".join(flags(cell)) or None
     cell.why_not = why_no_rank(cell, cycle)
     cell.rankable = cell.why_not is None
@@ -242,10 +295,10 @@ def conclude_cell(cell: CellRecord, cycle: CrashTestRecord | None) -> tuple[Outc
     """Return the outcome of a cell and the reason: PASS if the cell was measured and no tested promise was broken."""
     if cell.not_effective is not None:
         return Outcome.FAIL, cell.not_effective
-    if cycle is not None and cycle.outcome is not Outcome.PASS:
-        return cycle.outcome, cycle.reason
-    if cell.explored is not None and cell.explored.outcome is not Outcome.PASS:
-        return cell.explored.outcome, f"exploration of crash states: {cell.explored.reason}"
+    if cycle is not None and (found := outcome_of(cycle))[0] is not Outcome.PASS:
+        return found
+    if (explored := explored_of(cell, cycle)) is not None and explored.outcome is not Outcome.PASS:
+        return explored.outcome, f"{BEGIN}{explored.reason}"
     failed = [repeat.rig_error for repeat in cell.repeats if repeat.rig_error]
     if not cell.measured:
         return (Outcome.ERROR, failed[0]) if failed else (Outcome.INCONCLUSIVE, "not measured")
@@ -284,6 +337,8 @@ def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
         return f"{cell.outcome.value}: {cell.reason}"
     if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
         return f"the power cut lost {what_was_lost(cycle)} acknowledged operations"
+    if cycle is not None and (loss := next(filter(None, map(loss_in, explorations_of(cycle, cell))), "")):
+        return f"the exploration of the power cut shows a loss {loss}"
     if not cell.asked.get("export", {}).get("sync", True):
         return "the export is async: its acknowledgements promise nothing"
     if (modes := statistics.groups(cell.measured, math.log1p(MARGIN))) is not None:
@@ -317,14 +372,16 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
             errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
             return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
-    if control := next((one for one in controls if one.outcome not in {Outcome.PASS, Outcome.SKIP}), None):
-        return control.outcome, f"{control.title}: {control.reason}"
+    for control in controls:
+        outcome, reason = outcome_of(control)
+        if outcome not in {Outcome.PASS, Outcome.SKIP}:
+            return outcome, f"{control.title}: {reason}"
     best = [cell for cell in record.cells if cell.rank == 1]
     expected = len(record.cells) - len(counted)
     if expected and not best:
         return Outcome.PASS, f"all failures are expected, in {expected:,} of {len(record.cells):,} cells"
     if not best:
-        return Outcome.INCONCLUSIVE, "no cell has a rank; the table gives the reason for each cell"
+        return conclude_without_rank(record, controls)
     words = "; ".join(
         f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})"
         for one in best[:MOST_BEST]
@@ -335,6 +392,29 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
         words += f"; the differences of these {len(best)} cells are not settled"
     known = f"; all failures are expected, in {expected:,} of {len(record.cells):,} cells" if expected else ""
     return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}{known}"
+
+
+def conclude_without_rank(record: RunRecord, controls: Sequence[CrashTestRecord]) -> tuple[Outcome, str]:
+    """Return the outcome and the reason of a plan's run in which no cell has a rank, and none has failed.
+
+    The run passes if nothing was to be ranked, as each workload has at most one cell with a sync export, if each of
+    these cells is shown SAFE and a processor of the simulation limited it, and if all controls passed. Cells with an
+    async export are never ranked.
+    """
+    contenders = [cell for cell in record.cells if cell.asked.get("export", {}).get("sync", True)]
+    each = Counter(cell.compared_with for cell in contenders)
+    limits = dict.fromkeys(PROCESSORS.get(cell.limit, "") for cell in contenders)
+    passed = (
+        set(each.values()) == {1}
+        and "" not in limits
+        and bool(controls)
+        and all(one.outcome is Outcome.PASS for one in controls)
+        and all(safety_of_cell(record, cell).word is SafetyWord.SAFE for cell in contenders)
+    )
+    if not passed:
+        return Outcome.INCONCLUSIVE, "no cell has a rank; the table gives the reason for each cell"
+    kept = "every promise that holds by design was kept, and the controls behaved"
+    return Outcome.PASS, f"{kept}; no speed is ranked: {' and '.join(limits)} was the limit"
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:

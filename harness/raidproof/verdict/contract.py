@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from errno import EEXIST, EIO, ENOENT, errorcode
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.guest.ledger_writer import METADATA
+from raidproof.guest.ledger_writer import APPLICATION, METADATA
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, Evidence
-from raidproof.workload.history import Ended, History, Operation
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 PROMISES: Mapping[str, str] = {
     "fsync": "write + fsync",
@@ -39,11 +39,16 @@ PROMISES: Mapping[str, str] = {
     "allocate": "fallocate",
     "punch": "fallocate, punch hole",
     "clone": "FICLONE",
+    "application": "acknowledged by the application",
 }
 """The name of each kind of operation in reports. The promise: when the operation returns, its effect is durable."""
 LEAST_JUDGED = 3
 """Least number of acknowledged operations whose loss could have been seen, for a verdict of PASS on a promise."""
 
+APPLICATION_CHECK = "check of the application"
+"""Name of the check that the check command of an application gave a result."""
+APPLICATION_DATA = "data of the application"
+"""Name of the check that the check command of an application reported no damage."""
 OLDER = "older than write-back allows"
 """Name of the check for lost operations whose data the server's kernel had to write back before the cut."""
 
@@ -128,6 +133,8 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
         if kind == "close" and evidence.across_restart:
             more = f"{evidence.across_restart} other close calls were in progress at the server's restart: not judged"
             verdict = verdict.model_copy(update={"reason": f"{verdict.reason}; {more} (docs/findings.md)"})
+        if kind == APPLICATION and verdict.outcome is Outcome.FAIL:
+            verdict = verdict.model_copy(update={"blame": blame_with_application(conditions)})
         verdicts.append(verdict.model_copy(update={"kind": kind}))
     if evidence.lost_after_recovery:
         reason = f"{evidence.lost_after_recovery:,} operations that began after recovery are missing"
@@ -184,6 +191,55 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
     reason = f"blocks of the ledger: {', '.join(f'{count:,} {kind}' for kind, count in counted.items())}"
     blame = conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
+
+
+def blame_with_application(conditions: Conditions) -> Blame:
+    """Return the blame for a loss of an application: what the conditions blame, or the stack or the application."""
+    if conditions.excused or conditions.broken_drives:
+        return conditions.blame
+    detail = "no option and no injected fault explains the failure; the application may acknowledge too early"
+    return Blame(culprit=Culprit.APPLICATION, detail=detail)
+
+
+def judge_application_data(evidence: Evidence, conditions: Conditions, where: str) -> list[Verdict]:
+    """Return a verdict if the check command of an application reported damage; else an empty list.
+
+    The loss of acknowledged writes can damage an application's data, so that the same options excuse both.
+    """
+    if not evidence.damaged:
+        return []
+    excused = conditions.excused
+    reason = f"{'measured loss: ' if excused else ''}the check command reports {'; '.join(evidence.damaged[:3])}"
+    outcome = Outcome.PASS if excused else Outcome.FAIL
+    checker = f"{APPLICATION_DATA}, seen {where}"
+    return [Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame_with_application(conditions))]
+
+
+def judge_application_checks(evidence: Evidence, where: str) -> list[Verdict]:
+    """Return an ERROR verdict if the check command of an application gave no result; else an empty list."""
+    if not evidence.unchecked:
+        return []
+    reason = f"the application's own check command gave no result: {'; '.join(evidence.unchecked[:3])}"
+    return [Verdict(checker=f"{APPLICATION_CHECK}, seen {where}", outcome=Outcome.ERROR, reason=reason)]
+
+
+def judge_application_runs(
+    workers: Iterable[WorkerSpec], history: History, conditions: Conditions, fault_at_ns: int | None
+) -> list[Verdict]:
+    """Return a verdict for each application whose run command failed after the fault.
+
+    A failure before the fault ends the crash test. Whether the stack or the application is at fault is not known; an
+    excused loss may be the cause.
+    """
+    verdicts = []
+    for worker in workers:
+        end = history.ends.get(worker.number)
+        if worker.kind == APPLICATION and end is not None and end.status:
+            after = "" if fault_at_ns is None else f" {(end.at_ns - fault_at_ns) / 1e9:.1f} s after the fault"
+            reason = f"the run command on {worker.client} ended with status {end.status}{after}"
+            outcome = Outcome.PASS if conditions.excused else Outcome.INCONCLUSIVE
+            verdicts.append(Verdict(checker="application goes on", outcome=outcome, reason=reason))
+    return verdicts
 
 
 def judge_errors(

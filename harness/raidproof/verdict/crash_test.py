@@ -17,23 +17,27 @@ from raidproof.monitor.capture import read_exchanges
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
 from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, Timeline
-from raidproof.record.suite import SuiteRecord
 from raidproof.storage.array.level import level_names
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies
+from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.cell import conclude_plan, judge_cells
 from raidproof.verdict.contract import (
     Conditions,
     judge_age,
+    judge_application_checks,
+    judge_application_data,
+    judge_application_runs,
     judge_blocks,
     judge_errors,
     judge_export,
     judge_nothing_invented,
     judge_promises,
 )
+from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
-from raidproof.verdict.ledger import build_evidence
+from raidproof.verdict.ledger import balance_of
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
 from raidproof.verdict.suite import judge_suite_record
 from raidproof.verdict.wire import judge_calls, judge_restart
@@ -101,6 +105,11 @@ def judge_run(record: RunRecord, directory: Path) -> None:
         judge_crash_test(cycle, directory)
     for suite in record.suites:
         judge_suite_record(suite)
+    conclude_stored(record)
+
+
+def conclude_stored(record: RunRecord) -> None:
+    """Fill in the outcome and the reason of a stored run, which may have ended early."""
     conclude_run(record)
     if record.ended is None or record.ended_early is not None:
         conclude_early(record, record.ended_early or "the harness was killed before it stored the end of the run")
@@ -160,6 +169,8 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     history = history_of(cycle, directory)
     conditions = of_lies(cycle, history, directory, conditions)
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
+    workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
+    cycle.verdicts += judge_application_runs(workers, history, conditions, cycle.fault_at_ns)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))
     cycle.verdicts.append(judge_array(cycle.observed.array, conditions, mirrors_of(cycle)))
@@ -197,7 +208,7 @@ def judge_what_is_left(
         if path is None:
             continue
         found = json.loads((directory / path).read_text())
-        evidence = build_evidence(
+        balance = balance_of(
             workers,
             history,
             found,
@@ -209,11 +220,17 @@ def judge_what_is_left(
             disconnected_clients=cycle.lost_power,
             indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
         )
+        evidence = balance.evidence()
         setattr(cycle, place, evidence)
+        if place == "on_server" and cycle.fault_at_ns is not None:
+            log = None if cycle.files.write_log is None else directory / cycle.files.write_log
+            cycle.lives = lives_of(balance.losses, log, cycle.fault_at_ns)
         if place == "on_server" and (calls := cycle.observed.calls) is not None:
             verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"])
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
+        verdicts += judge_application_data(evidence, conditions, where)
+        verdicts += judge_application_checks(evidence, where)
         verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
@@ -352,8 +369,9 @@ def measure_first_io(cycle: CrashTestRecord) -> None:
 def conditions_of(cycle: CrashTestRecord) -> Conditions:
     """Return the `Conditions` of a crash test: its options and the effects of its faults."""
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
+    # An export has no effect on an application that uses the server's file system directly.
     return Conditions(
-        export_sync=bool(cycle.asked["export"]["sync"]),
+        export_sync=cycle.on_server_itself or bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.effects.server_memory_lost,
         torn=cycle.effects.caches is CutPolicy.TORN,
         delegations=bool(cycle.asked["export"].get("delegations", True)),
@@ -461,16 +479,17 @@ def conclude(record: RunRecord) -> tuple[Outcome, str]:
     The worst outcome is INVALID, which only a control has.
     """
     cycles = record.cycles
-    parts: list[CrashTestRecord | SuiteRecord] = [*cycles, *record.suites]
-    if not parts:
+    if not cycles and not record.suites:
         return Outcome.INCONCLUSIVE, "no crash test and no suite ran"
-    outcome = worst(part.outcome for part in parts)
+    parts = [(cycle.title, *outcome_of(cycle)) for cycle in cycles]
+    parts += [(suite.title, suite.outcome, suite.reason) for suite in record.suites]
+    outcome = worst(of_part for _, of_part, _ in parts)
     if outcome is Outcome.PASS:
         controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
         return outcome, f"every promise that holds by design was kept{controls}"
-    culprit = next(part for part in parts if part.outcome is outcome)
-    errors = (f"{part.title}: {part.reason}" for part in parts if part.outcome is Outcome.ERROR)
-    return outcome, f"{culprit.title}: {culprit.reason}{and_errors(outcome, errors)}"
+    culprit = next(f"{title}: {reason}" for title, of_part, reason in parts if of_part is outcome)
+    errors = (f"{title}: {reason}" for title, of_part, reason in parts if of_part is Outcome.ERROR)
+    return outcome, f"{culprit}{and_errors(outcome, errors)}"
 
 
 def timeline(history: History, cycle: CrashTestRecord) -> Timeline | None:

@@ -9,16 +9,19 @@ from typing import NamedTuple
 
 from raidproof.core.blame import Blame, blamed_as
 from raidproof.core.errors import RigError
-from raidproof.record.exploration import End, ExplorationRecord, Observation, StoppedBy, ThroughNfsd
+from raidproof.record.exploration import AllLossesRecord, End, ExplorationRecord, Observation, StoppedBy, ThroughNfsd
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.blame import Lost, blamed
 from raidproof.verdict.contract import (
+    APPLICATION_DATA,
     LEAST_JUDGED,
     OLDER,
     PROMISES,
     Conditions,
     judge_age,
+    judge_application_checks,
+    judge_application_data,
     judge_blocks,
     judge_nothing_invented,
     judge_promises,
@@ -114,6 +117,11 @@ class Judgement:
     def undecided(self) -> bool:
         """Whether acknowledged operations are missing without proof that their loss breaks a promise."""
         return bool(self.missing) and self.outcome is Outcome.INCONCLUSIVE
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether the check command of an application gave no result."""
+        return self.outcome is Outcome.ERROR
 
     @property
     def lost_bytes(self) -> int:
@@ -262,12 +270,18 @@ class Oracle:
         blocks = judge_blocks(evidence, conditions, WHERE)
         invented = judge_nothing_invented(evidence, conditions, WHERE)
         verdicts = [*judge_promises(evidence, conditions, WHERE), blocks, invented]
+        verdicts += judge_application_checks(evidence, WHERE)
+        damaged = judge_application_data(evidence, conditions, WHERE)
+        verdicts += damaged
         broken = [one.kind for one in verdicts if one.outcome is Outcome.FAIL]
         failed = {PROMISES[kind] for kind in broken if kind is not None}
         damages = [one.damage for one in missing if one.damage.promise in failed]
         beside: list[Wrong] = []
         if blocks.outcome is Outcome.FAIL and not damages:
             beside += [Wrong(Damage(BLOCKS, one.kind.value, End.READ), str(one)) for one in balance.corrupted]
+        if any(one.outcome is Outcome.FAIL for one in damaged):
+            damage = Damage(APPLICATION_DATA, "the check command reports damage", End.READ)
+            beside += [Wrong(damage, line) for line in evidence.damaged]
         if invented.outcome is Outcome.FAIL:
             damage = Damage(INVENTED, "content that no client wrote", End.READ)
             beside += [Wrong(damage, line) for line in balance.invented]
@@ -345,6 +359,8 @@ def _conclude_state(
     broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
     if broken:
         return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame
+    if unchecked := next((one for one in verdicts if one.outcome is Outcome.ERROR), None):
+        return Outcome.ERROR, unchecked.reason, None
     if not acknowledged:
         return Outcome.PASS, "no operation was acknowledged before the cut, and no check failed", None
     if missing:
@@ -417,6 +433,11 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
         return Outcome.ERROR, record.ended_early or "the rig failed"
     if not record.judged:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was checked"
+    if record.unchecked is not None:
+        return Outcome.ERROR, (
+            f"in {record.unchecked.states:,} of {seen}, the first is {record.unchecked.state}: "
+            f"{record.unchecked.reason}"
+        )
     if record.undecided is not None:
         undecided = record.undecided
         return Outcome.INCONCLUSIVE, (
@@ -427,6 +448,16 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
     if not any(record.tested.values()):
         return Outcome.INCONCLUSIVE, f"no operation was acknowledged before the cut in any of {seen}{early}"
     return _held(record, seen, early)
+
+
+def all_losses(record: AllLossesRecord) -> str:
+    """Return the states of an exhaustive exploration as text, with the number done if some are left."""
+    done, total = sum(record.judged), record.total
+    states = f"all {total:,}" if record.complete else f"{done:,} of the {total:,}"
+    epochs = f"all {record.epochs:,} flush epochs"
+    if record.epochs < record.of_epochs:
+        epochs = f"the flush epochs {record.first_epoch:,} to {record.last_epoch:,} of {record.of_epochs:,}"
+    return f"{states} crash states with up to {record.most} lost requests of {epochs}"
 
 
 def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, str]:
@@ -445,4 +476,7 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
             f"too few operations could have shown a loss: {', '.join(few)}; {LEAST_JUDGED} of each kind are needed"
         )
         return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {counted}{early}"
+    if (every := record.all_losses) is not None and every.complete:
+        # A statement about all states needs no second statement about their number.
+        return Outcome.PASS, f"every promise held in {all_losses(every)} ({record.distinct:,} different)"
     return Outcome.PASS, f"every promise held in {seen}{early}"

@@ -10,6 +10,7 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.known import THROUGHPUT, KnownDifference, KnownKind, KnownRecord, KnownState, KnownUse
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
+from raidproof.verdict.crash_states import explorations_of
 
 CONFIGURATION, EXPLORATION = "configuration", "crash states"
 """Checkers of a cell beside those of its power cut: its effective configuration, and its explored crash states."""
@@ -92,8 +93,9 @@ def judged_of(cell: CellRecord, cycle: CrashTestRecord | None) -> Iterator[Judge
             yield broken(cell, *names, failed=verdict.outcome is Outcome.FAIL)
     if cycle is not None and cycle.not_effective is not None:
         yield broken(cell, CONFIGURATION, failed=True)
-    if cell.explored is not None and cell.explored.outcome in {Outcome.PASS, Outcome.FAIL}:
-        yield broken(cell, EXPLORATION, failed=cell.explored.outcome is Outcome.FAIL)
+    explored = {one.outcome for one in explorations_of(cycle, cell)} if cycle else set()
+    if explored & {Outcome.PASS, Outcome.FAIL}:
+        yield broken(cell, EXPLORATION, failed=Outcome.FAIL in explored)
 
 
 def broken(cell: CellRecord, *checkers: str, failed: bool) -> Judged:

@@ -4,12 +4,22 @@ A scan is the result of `raidproof.guest.ledger_reader`, which reads every file 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from errno import EEXIST, ENOENT
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_writer import ABSENT, BLOCK, GARBAGE, METADATA, MISPLACED, OLD, TREES, UNREADABLE
+from raidproof.guest.ledger_writer import (
+    ABSENT,
+    APPLICATION,
+    BLOCK,
+    GARBAGE,
+    METADATA,
+    MISPLACED,
+    OLD,
+    TREES,
+    UNREADABLE,
+)
 from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -48,12 +58,16 @@ class Loss(NamedTuple):
 
     def __str__(self) -> str:
         done = self.operation
-        return f"{self.worker.path}: {done.kind} of {self._target} (generation {done.generation}): {self.what}"
+        if done.kind == APPLICATION:
+            return f"{self.worker.path}: {self.target}: {self.what}"
+        return f"{self.worker.path}: {done.kind} of {self.target} (generation {done.generation}): {self.what}"
 
     @property
-    def _target(self) -> str:
+    def target(self) -> str:
         """The directory, file, record or blocks that the operation changed, as text."""
         worker, place = self.worker, self.operation.place
+        if worker.kind == APPLICATION:
+            return f"operation {place}"
         if worker.kind in TREES:
             return f"directory d{place}"
         if worker.files or worker.kind == "close":
@@ -71,8 +85,12 @@ class CorruptedBlock(NamedTuple):
     worker: WorkerSpec
     place: int
     kind: BlockClass
+    what: str = ""
+    """The error of a read of an application's file; empty for blocks."""
 
     def __str__(self) -> str:
+        if self.worker.kind == APPLICATION:
+            return f"{self.worker.path}: {self.what}"
         return f"{self.worker.path}: block {self.place} {_DAMAGE[self.kind]}"
 
 
@@ -94,6 +112,8 @@ class Balance:
         self.first_lost_ns: int | None = None
         self.invented: list[str] = []
         self.examples: list[str] = []
+        self.damaged: list[str] = []
+        self.unchecked: list[str] = []
         self._examples_of: Counter[str] = Counter()
         """Number of described losses by the path of the worker."""
 
@@ -115,9 +135,9 @@ class Balance:
         self.losses.append(Loss(operation, worker, what))
         self._describe(worker, str(self.losses[-1]))
 
-    def add_corrupted(self, worker: WorkerSpec, place: int, kind: BlockClass) -> None:
-        """Record a block in a state that no promise allows."""
-        self.corrupted.append(CorruptedBlock(worker, place, kind))
+    def add_corrupted(self, worker: WorkerSpec, place: int, kind: BlockClass, what: str = "") -> None:
+        """Record a block in a state that no promise allows; ``what``: the error of a read of an application's file."""
+        self.corrupted.append(CorruptedBlock(worker, place, kind, what))
         self._describe(worker, str(self.corrupted[-1]))
 
     def _describe(self, worker: WorkerSpec, example: str) -> None:
@@ -140,6 +160,8 @@ class Balance:
             blocks=dict(self.blocks),
             invented=self.invented,
             examples=self.examples,
+            damaged=self.damaged,
+            unchecked=self.unchecked,
         )
 
 
@@ -208,8 +230,9 @@ def balance_of(
     """
     balance, appending = Balance(resumed_ns), list[Case]()
     by_worker: dict[int, list[Operation]] = defaultdict(list)
+    applications = {worker.number for worker in workers if worker.kind == APPLICATION}
     for operation in history.operations:
-        if operation.begun_before(seen_ns):
+        if operation.worker in applications or operation.begun_before(seen_ns):
             by_worker[operation.worker].append(operation)
     for worker in workers:
         if worker.key not in found:
@@ -235,7 +258,7 @@ def balance_of(
             torn,
             indeterminate_errnos,
         )
-        compare = {**dict.fromkeys(TREES, compare_names), "o_append": compare_records}.get(worker.kind, compare_blocks)
+        compare = COMPARISONS.get(worker.kind, compare_blocks)
         compare(case, balance)
         if compare is compare_records:
             appending.append(case)
@@ -460,6 +483,35 @@ def compare_names(case: Case, balance: Balance) -> None:
     balance.invented += [f"{case.worker.path}/{name}: a name that no client created" for name in found]
 
 
+def compare_application(case: Case, balance: Balance) -> None:
+    """Compare the history of an application with the result of its check command (`guest.application.check`).
+
+    All operations that ever began may be there: an application may report the begin of an operation late.
+    """
+    worker, found = case.worker, case.found
+    for error in found["unreadable"]:
+        balance.blocks[BlockClass.UNREADABLE] += 1
+        balance.add_corrupted(worker, 0, BlockClass.UNREADABLE, error)
+    if found["failed"]:
+        balance.unchecked.append(f"{worker.path}: it {found['failed']}")
+        return
+    wrong: dict[int, str] = dict(found["wrong"])
+    damage = [f"operation {number}: {reason}" for number, reason in wrong.items()] + found["damaged"]
+    balance.damaged += [f"{worker.path}: {one}" for one in damage[:EXAMPLES]]
+    present, bound = {*found["ids"]}, {one.place for one in case.bound}
+    balance.blocks[BlockClass.DURABLE] += len(present & bound)
+    balance.blocks[BlockClass.UNSYNCED_KEPT] += len(present - bound)
+    balance.blocks[BlockClass.SYNCED_LOST] += len(bound - present - {*wrong})
+    for operation in case.bound:
+        balance.judged[operation.kind] += 1
+        if operation.place not in present:
+            balance.lose(operation, worker, "the operation is " + ("wrong" if operation.place in wrong else "missing"))
+    never = sorted((present | {*wrong}) - {one.place for one in case.operations})
+    if never and not case.disconnected:
+        others = f" and {len(never) - 1:,} others" if len(never) > 1 else ""
+        balance.invented.append(f"{worker.path}: operation {never[0]}{others}, which never began")
+
+
 def unreported_operations(case: Case, place: int, reported: int) -> list[Operation]:
     """Return the changes of a directory that a client may have made after its last reported change.
 
@@ -471,3 +523,11 @@ def unreported_operations(case: Case, place: int, reported: int) -> list[Operati
         Operation(case.worker.number, -1, kind, place, reported + step, 0, None, Ended.UNKNOWN, 0)
         for step, kind in enumerate(steps, start=1)
     ]
+
+
+COMPARISONS: Mapping[str, Callable[[Case, Balance], None]] = {
+    **dict.fromkeys(TREES, compare_names),
+    "o_append": compare_records,
+    APPLICATION: compare_application,
+}
+"""The comparison for each kind of worker that does not overwrite blocks."""

@@ -36,6 +36,8 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
         "punch": frozenset({"DEALLOCATE"}),
         "copy": frozenset({"COPY"}),
         "clone": frozenset({"CLONE"}),
+        # An application may also run on the server, and may do anything on a client.
+        "application": frozenset(),
     }
 )
 """The NFSv4 calls that each kind of operation needs, with the client's names (nfs4_procedures in fs/nfs/nfs4xdr.c)."""

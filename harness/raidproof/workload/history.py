@@ -4,12 +4,24 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, BLOCK, END, FRAME, ISSUE, KINDS, METADATA, TREES, WRITTEN
+from raidproof.guest.ledger_writer import (
+    ACKNOWLEDGE,
+    APPLICATION,
+    BLOCK,
+    END,
+    FRAME,
+    ISSUE,
+    KINDS,
+    METADATA,
+    TREES,
+    WRITTEN,
+)
 
 STAMP = struct.Struct("<QI")
 """Header of a chunk, the data of a history file that arrived at once: arrival (CLOCK_MONOTONIC, ns), bytes of data."""
@@ -64,13 +76,15 @@ class WorkerSpec(BaseModel):
     """Whether each operation of a round writes its own file, in the directory ``path``."""
     rounds: tuple[tuple[str, ...], ...] = ()
     """For a worker that changes directories: lists of kinds of operation; each new directory takes the next list."""
+    local: bool = False
+    """Whether the worker runs on the server and uses its file system directly, without NFS."""
     operations: int | None = None
     """Number of operations after which the worker ends; None: the worker continues until it is stopped."""
 
     @property
     def key(self) -> str:
         """The key of this worker's files in the result of a scan (`ledger_reader.read_back`)."""
-        if self.kind in (*TREES, "close") or self.files:
+        if self.kind in (*TREES, "close", APPLICATION) or self.files:
             return self.path
         return f"{self.path}@{self.number if self.kind == 'o_append' else self.first}"
 
@@ -80,8 +94,8 @@ class WorkerSpec(BaseModel):
         return tuple(dict.fromkeys(kind for steps in self.rounds for kind in steps)) or (self.kind,)
 
     def bytes_of(self, kind: str) -> int:
-        """Return the number of bytes that one operation of a kind makes durable; 0 for metadata."""
-        if kind in METADATA:
+        """Return the number of bytes that one operation of a kind makes durable; 0 for metadata and if not known."""
+        if kind in METADATA or kind == APPLICATION:
             return 0
         return BLOCK * (WRITTEN if self.kind in TREES else self.span)
 
@@ -130,11 +144,24 @@ class Operation(NamedTuple):
         return before_ns is None or promised_ns < before_ns
 
 
-class History:
-    """All operations of one run of the ledger, in the order in which they were reported to begin."""
+class WorkerEnd(NamedTuple):
+    """The end of a worker, as reported."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    at_ns: int
+    """Arrival of the report (CLOCK_MONOTONIC, ns)."""
+    status: int
+    """Exit status of the run command of an application; 0 for other workers, and if the harness ended the command."""
+
+
+class History:
+    """All operations of one run of the ledger, in the order in which they were reported to begin.
+
+    ``ends``: the reported ends of the workers, by their numbers.
+    """
+
+    def __init__(self, operations: Iterable[Operation], ends: Mapping[int, WorkerEnd] = MappingProxyType({})) -> None:
         self.operations = tuple(operations)
+        self.ends = dict(ends)
 
     def acknowledged(self, before_ns: int | None = None) -> Iterator[Operation]:
         """Yield the operations that were acknowledged as successful; with ``before_ns``, before that instant."""
@@ -149,9 +176,10 @@ class History:
     def with_replies(self, replied: Mapping[tuple[int, int], int]) -> "History":
         """Return this history with the time of the server's reply to each operation, given by worker and sequence."""
         known = (replied.get((one.worker, one.sequence)) for one in self.operations)
-        return History(
+        dated = (
             one if at is None else one._replace(replied_ns=at) for one, at in zip(self.operations, known, strict=True)
         )
+        return History(dated, self.ends)
 
     @classmethod
     def read(cls, path: Path) -> "History":
@@ -170,7 +198,7 @@ class History:
             chunks.append((stamp, data[position : position + length]))
             position += length
         try:
-            return cls(parse(chunks, stamped=stamped))
+            return cls(parse(chunks, stamped=stamped), parse_ends(chunks) if stamped else {})
         except (IndexError, KeyError) as error:
             raise RigError(f"{path} is not the history of a ledger: {error!r}") from error
 
@@ -202,6 +230,15 @@ def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[
         one if one.begun_ns is None else one._replace(begun_ns=one.begun_ns + offsets[one.worker])
         for one in operations.values()
     ]
+
+
+def parse_ends(chunks: Sequence[tuple[int, bytes]]) -> dict[int, WorkerEnd]:
+    """Return the reported ends of the workers in the frames of a history, by the number of the worker."""
+    return {
+        worker: WorkerEnd(arrival, status)
+        for arrival, (what, _, worker, _, _, _, status, *_) in frames(chunks, FRAME)
+        if what == END
+    }
 
 
 def frames(chunks: Iterable[tuple[int, bytes]], layout: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -10,17 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
+from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, now_ns, pause, realtime_ahead_ns, wait_until
-from raidproof.guest import ledger_reader, ledger_writer
+from raidproof.guest import application, ledger_reader, ledger_writer
+from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.workload.application import PROGRAM, ApplicationError, ApplicationSpec, Reports
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
 WRITER = "/run/raidproof/ledger_writer.py"
@@ -29,6 +32,8 @@ READER = "/run/raidproof/ledger_reader.py"
 """Path of the ledger's reader (guest/ledger_reader.py) in a machine."""
 START_DEADLINE_S = 60.0
 """Seconds within which all workers must have connected to the host."""
+OUTPUT_S = 10.0
+"""Seconds within which the writer of a failed application must end, so that its message is known."""
 ENOUGH_DEADLINE_S = 30.0
 """Seconds beyond the requested time that clients may work until `LEAST` operations of each kind have ended."""
 SCAN_DEADLINE_S = 120.0
@@ -94,6 +99,7 @@ WORKER_KINDS = (
     "o_append",
     *LAYOUTS,
     *ROUNDS,
+    APPLICATION,
 )
 """All kinds of ledger worker."""
 SINCE_4_2 = ("setxattr", "extents")
@@ -130,8 +136,25 @@ class LedgerSpec(BaseModel):
 
     Older records have the name ``endured`` for this field.
     """
+    application: ApplicationSpec | None = None
+    """The user's own application, for workers of kind ``application``; None: no such worker."""
     quiet_s: float = 0.0
     """Pause in seconds after each operation; if not 0, only the first client works, one operation at a time."""
+
+    @model_validator(mode="after")
+    def _application_belongs_to_its_worker(self) -> Self:
+        if (self.application is not None) != (APPLICATION in self.kinds):
+            raise RequestError("a ledger has an application, or a worker of kind 'application', but not both")
+        alone = self.application is None or self.application.on != "server" or len(self.kinds) == 1
+        if not alone or (self.application is not None and self.quiet_s):
+            remedy = f"set kinds to ({APPLICATION!r},), and quiet_s to 0"
+            raise RequestError("this application cannot run together with other workers", remedy=remedy)
+        return self
+
+    @classmethod
+    def of(cls, application: ApplicationSpec, seed: int = 1) -> "LedgerSpec":
+        """Return the settings of a ledger whose only worker on a machine is an application."""
+        return cls(kinds=(APPLICATION,), application=application, seed=seed)
 
     def fitting(self, vers: str, filesystem: str) -> tuple["LedgerSpec", dict[str, str]]:
         """Return the settings without the kinds that NFS version or file system lack; and, by kind, the reason."""
@@ -150,8 +173,8 @@ class LedgerSpec(BaseModel):
         rounds = (kind for worker in self.kinds for steps in ROUNDS.get(worker, ()) for kind in steps)
         return {*self.kinds, *rounds} - {*self.omit}
 
-    def workers(self, clients: Sequence[str]) -> list[WorkerSpec]:
-        """Return the workers of all clients, with numbers, paths and rounds.
+    def workers(self, clients: Sequence[str], server: str = "server") -> list[WorkerSpec]:
+        """Return the workers of all machines, with numbers, paths and rounds; ``server``: name of the server.
 
         Raises:
             RequestError: ``kinds`` or ``omit`` contains an unknown kind.
@@ -166,11 +189,18 @@ class LedgerSpec(BaseModel):
                     remedy=nearest(kind, known),
                 )
         workers: list[WorkerSpec] = []
+        if self.application is not None and self.application.on == "server":
+            return [WorkerSpec(number=0, client=server, kind=APPLICATION, path=APPLICATION, file=0, local=True)]
         for place, client in enumerate(clients[:1] if self.quiet_s else clients):
             for turn, kind in enumerate(self.kinds):
-                if kind not in self.omit:
+                if kind not in self.omit and (kind != APPLICATION or not place or self._on_all):
                     workers.append(self._worker(len(workers), client, place, turn, kind))
         return workers
+
+    @property
+    def _on_all(self) -> bool:
+        """Whether each client runs the application."""
+        return self.application is not None and self.application.all_machines
 
     def _worker(self, number: int, client: str, place: int, turn: int, kind: str) -> WorkerSpec:
         worker = WorkerSpec(number=number, client=client, kind=kind, path=f"{client}-{turn}-{kind}", file=number)
@@ -203,36 +233,59 @@ class AckListener(Protocol):
         """Return the host and port with which a client reaches the listening socket."""
 
 
+class ServerPlace(NamedTuple):
+    """The server as the place of workers that use its file system directly."""
+
+    machine: Machine
+    root: str
+    """Directory of the ledger on the server's file system."""
+
+
 class Ledger:
     """One run of the ledger on the clients of a lab.
 
-    ``root``: directory of all workers' files on the mounts. ``path``: the history file on the host.
+    ``root``: directory of all workers' files on the mounts. ``path``: the history file on the host. ``server``: the
+    place of an application that runs on the server; None if no worker runs there.
     """
 
     def __init__(
-        self, spec: LedgerSpec, clients: Sequence[Machine], ack_listener: AckListener, root: str, path: Path
+        self,
+        spec: LedgerSpec,
+        clients: Sequence[Machine],
+        ack_listener: AckListener,
+        root: str,
+        path: Path,
+        server: ServerPlace | None = None,
     ) -> None:
         self.spec = spec
-        self.clients = {client.name: client for client in clients}
-        self.workers = spec.workers([client.name for client in clients])
+        self.workers = spec.workers([client.name for client in clients], server.machine.name if server else "server")
+        named = {client.name: client for client in (*clients, *([server.machine] if server else ()))}
+        working = {worker.client for worker in self.workers}
+        # The clients without a worker belong to a run of the ledger, too; the server only with a worker.
+        self.clients = {name: one for name, one in named.items() if one in clients or name in working}
         self.root = root
         self.path = path
+        self.application = spec.application.content() if spec.application is not None else {}
+        """The files of the application, in base64, by name."""
+        self._server = server
         self._ack_listener = ack_listener
         self._commands: dict[str, RemoteCommand] = {}
         self._boots: dict[str, str | None] = {}
         self._receiver: Receiver | None = None
 
     def config(self, client: str | None, callback_address: tuple[str, int] = ("", 0)) -> str:
-        """Return the configuration (JSON) of the writer on one client, or, for ``client`` None, of the reader."""
-        workers = [worker.model_dump() for worker in self.workers if client in (None, worker.client)]
+        """Return the configuration (JSON) of the writer on one machine, or, for ``client`` None, of the reader."""
+        mine = [worker for worker in self.workers if client in (None, worker.client)]
+        local = client is not None and self._server is not None and any(worker.local for worker in mine)
         config = {
-            "root": self.root,
+            "root": self._server.root if local and self._server is not None else self.root,
             "seed": self.spec.seed,
             "tolerated_errnos": self.spec.tolerated_errnos,
             "quiet_s": self.spec.quiet_s,
             "host": callback_address[0],
             "port": callback_address[1],
-            "workers": workers,
+            "workers": [worker.model_dump() for worker in mine],
+            **application_config(self.spec.application, self.application),
         }
         return json.dumps(config)
 
@@ -248,15 +301,19 @@ class Ledger:
             self._receiver = receiver = Receiver(listener, Recorder(self.path))
             receiver.start()
             try:
-                for client in self.clients.values():
+                working = {worker.client for worker in self.workers}
+                machines = {name: one for name, one in self.clients.items() if name in working}
+                for client in machines.values():
                     address = self._ack_listener.callback_address(listener, client)
                     install(client, self.config(client.name, address))
-                for name, client in self.clients.items():
+                for name, client in machines.items():
                     self._boots[name] = client.boot_id
                     self._commands[name] = client.start_command(["python3", WRITER, f"{WRITER}.json"])
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
-                    Deadline.after(START_DEADLINE_S),
+                    Deadline.after(
+                        START_DEADLINE_S + (self.spec.application.prepare_s if self.spec.application else 0)
+                    ),
                     "the ledger's workers to connect to the host",
                 )
                 yield self
@@ -264,11 +321,14 @@ class Ledger:
                 receiver.stop()
 
     def require_recorded(self) -> None:
-        """Check that all reports of the clients were written to the history file.
+        """Check that all reports of the clients were understood and written to the history file.
 
         Raises:
             RigError: a write failed, for example because the file system is full.
+            ApplicationError: an application sent a line that is no report.
         """
+        if self._receiver is not None and self._receiver.refused is not None:
+            raise self._receiver.refused
         if self._receiver is not None and self._receiver.failure is not None:
             raise RigError(
                 f"the history of the ledger cannot be written to {self.path}: {self._receiver.failure.strerror}",
@@ -283,6 +343,7 @@ class Ledger:
 
         Raises:
             RigError: the clients' reports could not be recorded.
+            ApplicationError: the run command of an application failed.
         """
         pause(seconds)
         receiver = self._receiver
@@ -294,6 +355,26 @@ class Ledger:
                     f"{LEAST} operations of each kind to end",
                 )
         self.require_recorded()
+        self._require_applications()
+
+    def _require_applications(self) -> None:
+        """Check that no application has failed."""
+        statuses = self._receiver.statuses if self._receiver is not None else {}
+        for worker in self.workers:
+            if status := statuses.get(worker.number):
+                said = f"the application's run command ended with status {status}"
+                with suppress(DeadlineExceeded):
+                    # The writer goes on if it has other workers.
+                    said = self._commands[worker.client].wait(Deadline.after(OUTPUT_S)).stderr.strip() or said
+                raise ApplicationError(f"{worker.client}: {said}")
+
+    def is_idle(self) -> bool:
+        """Return whether no worker can continue: each has ended, or its machine has rebooted since it began."""
+        done = self._receiver.done if self._receiver is not None else set[int]()
+        return all(
+            worker.number in done or self.clients[worker.client].boot_id != self._boots.get(worker.client)
+            for worker in self.workers
+        )
 
     def _enough(self, receiver: "Receiver") -> bool:
         """Return whether `LEAST` operations have ended of each kind that a working worker carries out."""
@@ -341,6 +422,8 @@ class Ledger:
             ended: Completed = command.wait(deadline)
             if not ended.ok:
                 raise RigError(f"{name}: the ledger writer failed with status {ended.status}: {ended.stderr}")
+            if ended.stderr:
+                logger.warning("%s: %s", name, ended.stderr.strip())
         self._receive_rest({*running}, deadline)
 
     def _receive_rest(self, clients: set[str], deadline: Deadline) -> None:
@@ -359,12 +442,23 @@ class Ledger:
         config = json.loads(self.config(None)) | {"root": root}
         install(machine, json.dumps(config))
         machine.put(Path(ledger_reader.__file__).read_bytes(), READER)
-        found: Found = json.loads(machine.succeed(["python3", READER, f"{WRITER}.json"], deadline_s=SCAN_DEADLINE_S))
+        checks = [] if self.spec.application is None else [2 * self.spec.application.check_s] * len(self.workers)
+        deadline_s = SCAN_DEADLINE_S + sum(checks)
+        found: Found = json.loads(machine.succeed(["python3", READER, f"{WRITER}.json"], deadline_s=deadline_s))
         return found
+
+
+def application_config(spec: ApplicationSpec | None, content: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of the configuration of writer and reader about an application; empty without an application.
+
+    ``content``: the application's files, as `ApplicationSpec.content` returns them.
+    """
+    return {} if spec is None else {"application": spec.config(dict(content))}
 
 
 def install(machine: Machine, config: str) -> None:
     """Copy the writer and its configuration into a machine, to the tmpfs /run."""
+    machine.put(Path(application.__file__).read_bytes(), PROGRAM)
     machine.put(Path(ledger_writer.__file__).read_bytes(), WRITER)
     machine.put(config, f"{WRITER}.json")
 
@@ -390,6 +484,12 @@ class Receiver(threading.Thread):
         """Arrival of the last report of any worker in ns; 0 if there is none."""
         self.failure: OSError | None = None
         """The first error of a write to the history file; the run cannot be judged after it."""
+        self.refused: ApplicationError | None = None
+        """The first line of an application that is no report; later reports may be missing."""
+        self.statuses: dict[int, int] = {}
+        """Statuses of the workers that have reported their end, by number; see `history.WorkerEnd`."""
+        self._reports: dict[int, Reports | None] = {}
+        """By file descriptor, the translator of an application's lines; None for the connection of another worker."""
         self._listener = listener
         # Accepted connections inherit this option.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -423,22 +523,34 @@ class Receiver(threading.Thread):
             arrived_ns = arrival_ns(ancillary)
             self.last_ns = max(self.last_ns, arrived_ns)
             try:
+                data = self._framed(source.fileno(), data, arrived_ns)
                 self._count(self._recorder.add(source.fileno(), arrived_ns, data), arrived_ns)
+            except ApplicationError as error:
+                self.refused = self.refused or error
             except OSError as error:
                 self.failure = self.failure or error
         else:
             self._recorder.forget(source.fileno())
+            self._reports.pop(source.fileno(), None)
             self._selector.unregister(source)
             source.close()
             self.open_connections -= 1
 
+    def _framed(self, connection: int, data: bytes, arrived_ns: int) -> bytes:
+        """Return the frames in received data; the first bytes of an application are text, those of others a frame."""
+        if connection not in self._reports:
+            self._reports[connection] = Reports() if data.startswith(application.WORKER.encode()) else None
+        reports = self._reports[connection]
+        return data if reports is None else reports.take(data, arrived_ns)
+
     def _count(self, data: bytes, arrived_ns: int) -> None:
-        for what, code, worker, *_ in ledger_writer.FRAME.iter_unpack(data):
+        for what, code, worker, _, _, _, status, _ in ledger_writer.FRAME.iter_unpack(data):
             if what == ledger_writer.ACKNOWLEDGE:
                 self.ended[ledger_writer.KINDS[code]] += 1
             elif what == ledger_writer.ISSUE:
                 self.begun_ns[worker] = arrived_ns
             elif what == ledger_writer.END:
+                self.statuses[worker] = status
                 self.done.add(worker)
 
     def stop(self) -> None:

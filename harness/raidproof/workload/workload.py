@@ -14,10 +14,11 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
-from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
+from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.layer import Machine, Spec
 from raidproof.core.registry import OneOf, Registry
 from raidproof.core.units import GIB, KIB, MIB, SIZE_SCHEMA, parse_size
+from raidproof.workload.application import ApplicationSpec
 
 CLIENTS, SERVER = "clients", "server"
 _LETTERS = {"k": KIB, "m": MIB, "g": GIB, "t": 1024 * GIB}
@@ -192,6 +193,12 @@ class WorkloadSpec(Spec):
         """Register the subclass by the name of its tool."""
         WORKLOADS.add(cls.model_fields["tool"].default, cls)
 
+    @classmethod
+    def lacks(cls, field: str) -> str:
+        """Return a message that the tool has no setting of this name, with the nearest valid name."""
+        valid = [name for name in cls.model_fields if name != "tool"]
+        return f"tool {cls.model_fields['tool'].default} has no setting {field!r}; {nearest(field, valid)}"
+
     @abstractmethod
     def workload(self) -> Workload:
         """Return the workload that runs the tool with these settings."""
@@ -199,6 +206,20 @@ class WorkloadSpec(Spec):
     @abstractmethod
     def work(self) -> Work:
         """Return the properties of the workload's timed part that decide which caches can serve its I/O."""
+
+    def refuse_files(self) -> None:
+        """Verify that the files of this host that the tool needs can be read.
+
+        Raises:
+            RequestError: a file cannot be read; the message names it.
+        """
+
+    def application(self, on: str) -> ApplicationSpec | None:  # noqa: ARG002  of the subclasses that have one
+        """Return the application whose acknowledgements the power cut of a cell checks; None: the ledger's own ones.
+
+        ``on``: where the cell runs the workload, ``clients`` or ``server``.
+        """
+        return None
 
     def access(self, *, clients: int = 1) -> Access | None:
         """Return the storage requests if the workload runs on ``clients`` clients; None if no formula predicts rates.

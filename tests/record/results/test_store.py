@@ -9,6 +9,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
+from raidproof.record.outcome import Outcome
 from raidproof.record.results import run_lock
 from raidproof.record.results.index import Index
 from raidproof.record.results.run_lock import locked
@@ -52,9 +53,7 @@ def rewrite(store: RunStore, **changes: object) -> None:
 
 def test_another_schema_is_refused(store: RunStore) -> None:
     rewrite(store, schema_version=SCHEMA + 1)
-    with pytest.raises(
-        RequestError, match=f"schema version {SCHEMA + 1}, but this version of raidproof reads {SCHEMA}"
-    ):
+    with pytest.raises(RequestError, match=f"schema version {SCHEMA + 1}; this version of raidproof reads {SCHEMA}"):
         store.load()
 
 
@@ -95,7 +94,7 @@ def test_the_newest_run_has_a_name(tmp_path: Path) -> None:
     assert RunStore.find("latest:a", tmp_path).path.name == "20260102-000000-a-2"
     with pytest.raises(RequestError, match="no run of plan c"):
         RunStore.find("latest:c", tmp_path)
-    with pytest.raises(RequestError, match="has no run"):
+    with pytest.raises(RequestError, match=r"has no runs yet .*demo"):
         RunStore.find("latest", tmp_path / "no-such")
 
 
@@ -167,3 +166,29 @@ def test_every_file_of_a_run_is_written_durably(store: RunStore, monkeypatch: py
     created.write_text("report.html", "x")
     assert synced[-1] == created.path
     assert len(synced) == 2
+
+
+def exploration(store: RunStore, number: int, **changes: object) -> None:
+    fields = {"cycle": store.load().cycles[0].name, "judged": 9, "broken": 2, "outcome": "FAIL", "marks": [1]}
+    (store.path / f"explore-{number}.json").write_text(json.dumps(fields | changes))
+
+
+def test_the_explorations_in_the_directory_outweigh_an_older_record(store: RunStore) -> None:
+    (cycle,) = store.load().cycles
+    assert cycle.explored == []
+    exploration(store, 1)
+    exploration(store, 2, outcome="PASS", broken=0, loss={"operations": 7, "seconds": 1})
+    exploration(store, 3, cycle="of-no-crash-test")
+    (store.path / "explore-4.json").write_text("{")
+    record = store.load()
+    first, second = record.cycles[0].explored
+    assert (first.file, first.outcome, first.broken, first.lost) == ("explore-1.json", Outcome.FAIL, 2, 0)
+    assert (second.outcome, second.lost) == (Outcome.PASS, 7)
+    # A resumed exploration replaces its earlier result; a result without its file stays.
+    store.save(record)
+    exploration(store, 1, broken=3)
+    (store.path / "explore-2.json").unlink()
+    assert [(one.file, one.broken) for one in store.load().cycles[0].explored] == [
+        ("explore-2.json", 0),
+        ("explore-1.json", 3),
+    ]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.record.bisection import Answer, RepetitionResult
+from raidproof.record.bisection import CandidateAnswer, RepetitionResult
 from raidproof.verdict.change.bisection import (
     BAD_WANTED,
     Decision,
@@ -26,10 +26,10 @@ from raidproof.verdict.change.bisection import (
     without_answer,
 )
 
-GOOD, BAD, UNTESTABLE = Answer.GOOD, Answer.BAD, Answer.UNTESTABLE
+GOOD, BAD, UNTESTABLE = CandidateAnswer.GOOD, CandidateAnswer.BAD, CandidateAnswer.UNTESTABLE
 
 
-def answer(of: Answer, **counts: float) -> RepetitionResult:
+def answer(of: CandidateAnswer, **counts: float) -> RepetitionResult:
     return RepetitionResult.model_validate({"answer": of, "reason": "simulated", **counts})
 
 
@@ -42,7 +42,7 @@ def decided_by(
     return decision, results
 
 
-def searched(truth: int, skipped: set[int], number: int) -> dict[int, Answer]:
+def searched(truth: int, skipped: set[int], number: int) -> dict[int, CandidateAnswer]:
     """Bisect candidates of which the first bad one is ``truth``, without noise."""
     decided = {0: GOOD, number - 1: BAD}
     while (index := next_candidate(decided)) is not None:
@@ -114,7 +114,7 @@ def test_noisy_bisections_find_the_planted_candidate(rate: float, truth: int) ->
     number, wrong, tests = 17, 0, 150
     for seed in range(tests):
         random, rule = Random(seed), Reproduction(most=500)
-        decided: dict[int, Answer] = {}
+        decided: dict[int, CandidateAnswer] = {}
         seen = [0, 0]
 
         def test(
@@ -122,7 +122,7 @@ def test_noisy_bisections_find_the_planted_candidate(rate: float, truth: int) ->
             bad_end: bool = False,
             random: Random = random,
             rule: Reproduction = rule,
-            decided: dict[int, Answer] = decided,
+            decided: dict[int, CandidateAnswer] = decided,
             seen: list[int] = seen,
         ) -> None:
             def draw() -> RepetitionResult:
@@ -172,8 +172,8 @@ def test_once_is_once() -> None:
 
 
 def test_repetitions_without_an_answer() -> None:
-    assert without_answer([answer(Answer.UNKNOWN)] * 2) is None
-    decision = without_answer([answer(Answer.UNKNOWN)] * 3)
+    assert without_answer([answer(CandidateAnswer.UNKNOWN)] * 2) is None
+    decision = without_answer([answer(CandidateAnswer.UNKNOWN)] * 3)
     assert decision is not None
     assert decision.answer is UNTESTABLE
     decision = without_answer([answer(GOOD), answer(UNTESTABLE)])
@@ -182,13 +182,13 @@ def test_repetitions_without_an_answer() -> None:
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(0.95, BAD), (1.05, GOOD), (0.9, BAD), (1.2, GOOD)])
-def test_a_cell_slower_than_a_bound(factor: float, expected: Answer) -> None:
+def test_a_cell_slower_than_a_bound(factor: float, expected: CandidateAnswer) -> None:
     wrong = 0
     for seed in range(200):
         random = Random(seed)
 
         def draw(random: Random = random) -> RepetitionResult:
-            return answer(Answer.MEASURED, value=100 * factor * random.lognormvariate(0, 0.03))
+            return answer(CandidateAnswer.MEASURED, value=100 * factor * random.lognormvariate(0, 0.03))
 
         decision, _ = decided_by(SlowerThan(100.0), draw, Seen())
         wrong += decision.answer not in (expected, UNTESTABLE)
@@ -197,20 +197,24 @@ def test_a_cell_slower_than_a_bound(factor: float, expected: Answer) -> None:
 
 def test_a_cell_at_the_bound_is_undecided_and_a_constant_one_decided() -> None:
     values = iter([99.0, 101.0] * 25)
-    decision, results = decided_by(SlowerThan(100.0), lambda: answer(Answer.MEASURED, value=next(values)), Seen())
+    decision, results = decided_by(
+        SlowerThan(100.0), lambda: answer(CandidateAnswer.MEASURED, value=next(values)), Seen()
+    )
     assert (decision.answer, len(results)) == (UNTESTABLE, 50)
-    decision, results = decided_by(SlowerThan(100.0), lambda: answer(Answer.MEASURED, value=80.0), Seen())
+    decision, results = decided_by(SlowerThan(100.0), lambda: answer(CandidateAnswer.MEASURED, value=80.0), Seen())
     assert (decision.answer, len(results)) == (BAD, 3)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, GOOD), (0.02, GOOD), (0.1, BAD), (1.0, BAD)])
-def test_more_broken_crash_states_than_a_bound(share: float, expected: Answer) -> None:
+def test_more_broken_crash_states_than_a_bound(share: float, expected: CandidateAnswer) -> None:
     wrong = 0
     for seed in range(100):
         random = Random(seed)
 
         def draw(random: Random = random) -> RepetitionResult:
-            return answer(Answer.MEASURED, broken=sum(random.random() < share for _ in range(100)), judged=100)
+            return answer(
+                CandidateAnswer.MEASURED, broken=sum(random.random() < share for _ in range(100)), judged=100
+            )
 
         wrong += decided_by(MoreThanShare(0.05), draw, Seen())[0].answer is not expected
     assert wrong <= 4  # 1 % of 100, and three standard deviations

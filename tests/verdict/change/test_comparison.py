@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.record.cell import CellRecord, Repetition
-from raidproof.record.comparison import ComparisonRecord, Finding, Pair
+from raidproof.record.comparison import ComparisonRecord, Pair, PairFinding
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.change.comparison import compare, why_nothing_is_compared
@@ -63,7 +63,7 @@ def test_a_real_run_of_two_kernels(sides: Sides) -> None:
     assert found.base.asked == {"server": "kernel=debian/bookworm", "client1": "kernel=debian/bookworm"}
     assert [pair.name for pair in found.pairs] == ["export=sync", "export=async"]
     # It was made on a machine too small for it, and says so.
-    assert {pair.finding for pair in found.pairs} == {Finding.NOT_COMPARABLE}
+    assert {pair.finding for pair in found.pairs} == {PairFinding.NOT_COMPARABLE}
     assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "2 cells: 2 not comparable")
     assert found.pairs[0].ratio == pytest.approx(1.167, abs=0.001)
 
@@ -100,40 +100,40 @@ def judged(base: CellRecord, new: CellRecord, **rules: Any) -> Pair:
 @pytest.mark.parametrize(
     ("base", "new", "finding"),
     [
-        (BASE, times(1.1), Finding.FASTER),
-        (BASE, times(0.9), Finding.SLOWER),
-        (BASE, times(1.005), Finding.SAME),
-        (BASE, times(1.02), Finding.UNDECIDED),
-        ((10,), (13, 14), Finding.UNDECIDED),
-        ((10, 12), (13, 14), Finding.UNDECIDED),
-        ((10, 12), (), Finding.ONE_SIDED),
-        ((), (), Finding.ONE_SIDED),
-        (BASE, (10, 10, 10, 10, 10, 0), Finding.NOT_COMPARABLE),
-        (BASE * 2, [*times(0.5), *BASE], Finding.BIMODAL),
+        (BASE, times(1.1), PairFinding.FASTER),
+        (BASE, times(0.9), PairFinding.SLOWER),
+        (BASE, times(1.005), PairFinding.SAME),
+        (BASE, times(1.02), PairFinding.UNDECIDED),
+        ((10,), (13, 14), PairFinding.UNDECIDED),
+        ((10, 12), (13, 14), PairFinding.UNDECIDED),
+        ((10, 12), (), PairFinding.ONE_SIDED),
+        ((), (), PairFinding.ONE_SIDED),
+        (BASE, (10, 10, 10, 10, 10, 0), PairFinding.NOT_COMPARABLE),
+        (BASE * 2, [*times(0.5), *BASE], PairFinding.BIMODAL),
     ],
 )
-def test_a_finding_for_each_case(base: list[float], new: list[float], finding: Finding) -> None:
+def test_a_finding_for_each_case(base: list[float], new: list[float], finding: PairFinding) -> None:
     pair = judged(cell(*base), cell(*new))
     assert pair.finding is finding
-    assert bool(pair.why) is (finding not in {Finding.FASTER, Finding.SLOWER, Finding.SAME})
+    assert bool(pair.why) is (finding not in {PairFinding.FASTER, PairFinding.SLOWER, PairFinding.SAME})
 
 
 def test_a_small_certain_change_is_the_same_only_within_the_margin() -> None:
-    assert judged(cell(*BASE), cell(*times(0.98)), margin=0.05).finding is Finding.SAME
-    assert judged(cell(*BASE), cell(*times(0.95)), margin=0.01).finding is Finding.SLOWER
+    assert judged(cell(*BASE), cell(*times(0.98)), margin=0.05).finding is PairFinding.SAME
+    assert judged(cell(*BASE), cell(*times(0.95)), margin=0.01).finding is PairFinding.SLOWER
 
 
 def test_a_smaller_latency_is_faster() -> None:
     base, new = cell(*BASE), cell(*times(0.9))
     base.unit = new.unit = "write_lat_us"
-    assert judged(base, new).finding is Finding.FASTER
-    assert judged(new, base).finding is Finding.SLOWER
+    assert judged(base, new).finding is PairFinding.FASTER
+    assert judged(new, base).finding is PairFinding.SLOWER
 
 
 def test_an_undecided_cell_names_the_missing_repetitions() -> None:
     assert judged(cell(10), cell(20)).more == 3
     noisy = judged(cell(9, 11, 10, 12, 8), cell(10, 11, 12, 11, 9.5))
-    assert noisy.finding is Finding.UNDECIDED
+    assert noisy.finding is PairFinding.UNDECIDED
     assert noisy.more is not None
     assert 5 < noisy.more < 100
 
@@ -153,14 +153,14 @@ def test_a_bimodal_sample_has_no_mean_and_says_its_groups() -> None:
 
 def test_more_cells_need_stronger_evidence() -> None:
     one = (cell(*BASE[:5]), cell(*times(1.2, BASE[:5])))
-    assert judged(*one).finding is Finding.FASTER
+    assert judged(*one).finding is PairFinding.FASTER
     many = judge_pairs([one] + [(cell(*BASE[:5]), cell(*BASE[:5]))] * 23, Rules())
-    assert many[0].finding is Finding.UNDECIDED
-    assert {pair.finding for pair in many[1:]} <= {Finding.SAME, Finding.UNDECIDED}
+    assert many[0].finding is PairFinding.UNDECIDED
+    assert {pair.finding for pair in many[1:]} <= {PairFinding.SAME, PairFinding.UNDECIDED}
 
 
 FIGURES = st.lists(st.floats(min_value=0.1, max_value=1e6), min_size=2, max_size=6)
-SWAPPED = {Finding.FASTER: Finding.SLOWER, Finding.SLOWER: Finding.FASTER}
+SWAPPED = {PairFinding.FASTER: PairFinding.SLOWER, PairFinding.SLOWER: PairFinding.FASTER}
 
 
 @given(FIGURES, FIGURES)
@@ -173,12 +173,12 @@ def test_with_the_sides_swapped_it_shows_the_reverse(base: list[float], new: lis
 
 @given(FIGURES)
 def test_equal_figures_never_differ(values: list[float]) -> None:
-    assert judged(cell(*values), cell(*values)).finding in {Finding.SAME, Finding.UNDECIDED}
+    assert judged(cell(*values), cell(*values)).finding in {PairFinding.SAME, PairFinding.UNDECIDED}
 
 
 def test_what_this_machine_limited_on_one_side_is_not_compared() -> None:
     pair = judged(cell(10, 11), cell(20, 21, limit="engine"))
-    assert pair.finding is Finding.NOT_COMPARABLE
+    assert pair.finding is PairFinding.NOT_COMPARABLE
     assert pair.why.startswith("new: limited by the engine of this machine")
     assert judged(cell(10, 11, limit="engine"), cell(20, 21, limit="engine")).why.startswith("both: limited by")
 
@@ -186,7 +186,7 @@ def test_what_this_machine_limited_on_one_side_is_not_compared() -> None:
 def test_an_async_export_compares_with_itself(sides: Sides) -> None:
     # In a ranking it would stand beside those that keep their promises; here both sides promise nothing.
     found = compared(comparable(sides))
-    assert [pair.finding for pair in found.pairs] == [Finding.FASTER, Finding.FASTER]
+    assert [pair.finding for pair in found.pairs] == [PairFinding.FASTER, PairFinding.FASTER]
     assert (found.outcome, found.reason) == (Outcome.PASS, "2 cells: 2 faster on new")
 
 
@@ -201,7 +201,7 @@ def test_a_cell_that_may_be_slower_is_inconclusive(sides: Sides) -> None:
 
 def test_an_undecided_cell_that_is_certainly_not_slower_is_no_hindrance(sides: Sides) -> None:
     found = compared(comparable(sides, new=times(1.02)))
-    assert {pair.finding for pair in found.pairs} == {Finding.UNDECIDED}
+    assert {pair.finding for pair in found.pairs} == {PairFinding.UNDECIDED}
     assert found.outcome is Outcome.PASS
 
 
@@ -266,7 +266,7 @@ def test_the_worse_side_speaks_for_both(
     assert found.reason.startswith("new: export=sync: ")
     assert said in found.reason
     assert found.pairs[0].base.outcome is Outcome.PASS
-    assert found.pairs[1].finding is Finding.FASTER
+    assert found.pairs[1].finding is PairFinding.FASTER
 
 
 def test_a_cell_that_failed_on_one_side_says_why(sides: Sides) -> None:
@@ -274,7 +274,7 @@ def test_a_cell_that_failed_on_one_side_says_why(sides: Sides) -> None:
     fail_on_new(new)
     conclude_run(new)
     first = compared((base, new)).pairs[0]
-    assert (first.finding, first.why, first.ratio) == (Finding.ONE_SIDED, "new: ERROR, no answer", None)
+    assert (first.finding, first.why, first.ratio) == (PairFinding.ONE_SIDED, "new: ERROR, no answer", None)
     assert first.base.median == pytest.approx(10.05)
 
 

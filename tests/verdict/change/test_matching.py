@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from raidproof.record.cell import CellRecord, Repetition
-from raidproof.record.comparison import ComparisonRecord, Finding
+from raidproof.record.comparison import ComparisonRecord, PairFinding
 from raidproof.record.known import KnownDifference, KnownKind, KnownRecord, KnownState
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import RunRecord
@@ -97,7 +97,7 @@ def compared(base: RunRecord, new: RunRecord, *entries: KnownDifference) -> Comp
 
 def test_another_kernel_that_is_slower_fails() -> None:
     found = compared(run_with(FAST), run_with(SLOW, kernel="6.19.3"))
-    assert [pair.finding for pair in found.pairs] == [Finding.SLOWER, Finding.SLOWER]
+    assert [pair.finding for pair in found.pairs] == [PairFinding.SLOWER, PairFinding.SLOWER]
     assert found.outcome is Outcome.FAIL
     assert not found.alike
     assert found.matching is not None
@@ -113,7 +113,7 @@ def test_a_newer_version_of_the_same_requested_kernel_is_compared() -> None:
     base, new = run_with(FAST), run_with(FAST, kernel="6.12.999")
     assert base.topology == new.topology
     found = compared(base, new)
-    assert {pair.finding for pair in found.pairs} <= {Finding.SAME, Finding.UNDECIDED}
+    assert {pair.finding for pair in found.pairs} <= {PairFinding.SAME, PairFinding.UNDECIDED}
     assert found.outcome is not Outcome.INVALID
 
 

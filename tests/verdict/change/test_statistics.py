@@ -18,7 +18,10 @@ from raidproof.verdict.change.statistics import (
     groups,
     least_change,
     least_repetitions,
+    paired_ratio,
     power,
+    predicted,
+    rank_correlation,
     repetitions_to_part,
     repetitions_to_settle,
     same_share,
@@ -190,3 +193,52 @@ def test_equal_sides_are_seldom_called_different() -> None:
 
 def test_a_change_by_10_percent_is_found() -> None:
     assert simulate(200, 2, NOISES["normal"], cells=1, changed=1, repetitions=10, variation=0.05).found >= 0.95
+
+
+def test_a_ratio_within_rounds_is_free_of_their_drift() -> None:
+    drift = [1.0, 3.0, 0.5, 2.0]
+    found = paired_ratio([10 * of for of in drift], [20 * of for of in drift])
+    assert found is not None
+    assert (found.estimate, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert found.rounds == 4
+
+
+def test_a_ratio_of_one_round_has_no_interval_and_of_none_no_value() -> None:
+    found = paired_ratio([1.0], [2.0])
+    assert found is not None
+    assert (round(found.estimate, 9), found.low, found.high, found.rounds) == (2.0, None, None, 1)
+    assert paired_ratio([], []) is None
+
+
+def test_the_interval_of_a_ratio_covers_the_true_one_as_often_as_stated() -> None:
+    source = random.Random(1)
+    covered = 0
+    for _ in range(400):
+        base = [source.lognormvariate(0, 0.05) for _ in range(4)]
+        new = [1.2 * source.lognormvariate(0, 0.05) for _ in range(4)]
+        found = paired_ratio(base, new)
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        covered += found.low <= 1.2 <= found.high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_rank_correlation() -> None:
+    assert rank_correlation([1, 2, 3], [10, 200, 3000]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert rank_correlation([1, 1, 2, 2], [1, 1, 2, 2]) == pytest.approx(1)
+    assert rank_correlation([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]) == pytest.approx(0.8)
+    assert rank_correlation([1, 2], [1, 2]) is None
+    assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
+
+
+def test_a_regression_predicts_sums_of_effects() -> None:
+    rows = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
+    found = predicted(rows, [1.0, 3.0, 4.0], [(1.0, 1.0), (0.0, 0.0)], penalty=1e-9)
+    assert found == [pytest.approx(6.0), pytest.approx(1.0)]
+
+
+def test_a_column_without_evidence_has_no_effect() -> None:
+    rows = [(0.0, 0.0), (1.0, 0.0)]
+    assert predicted(rows, [1.0, 3.0], [(1.0, 0.0), (1.0, 1.0)], penalty=1e-6) == [pytest.approx(3.0, abs=1e-4)] * 2

@@ -13,6 +13,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
 from raidproof.image import cache
+from raidproof.image.build_output import cause_of
 from raidproof.image.kernel import fragment as fragments
 from raidproof.image.kernel import initramfs, own, rebuild
 from raidproof.image.kernel import tree as trees
@@ -37,16 +38,6 @@ ENVIRONMENT = {
     "KBUILD_BUILD_USER": "raidproof",
     "KBUILD_BUILD_HOST": "raidproof",
 }
-_CAUSES = (
-    re.compile(r"^\S+:\d+(?::\d+)?: (?:fatal )?error: .*"),
-    re.compile(r"^ERROR: modpost: .*"),
-    re.compile(r".*undefined reference to .*"),
-    re.compile(r".*The source tree is not clean.*"),
-    re.compile(r"^make(?:\[\d+\])?: \*\*\* No rule to make target .*"),
-    re.compile(r"^\S+:\d+: .*(?:syntax error|unexpected|invalid).*"),
-    re.compile(r".*\berror\b.*", re.IGNORECASE),
-)
-"""Patterns of the line that names the cause of a failed build; an earlier pattern is more specific."""
 _STEP = re.compile(r"^  [A-Z][A-Z0-9 ]{0,7} {2,}\S| \[M\] ")
 
 
@@ -156,20 +147,10 @@ def explain(completed: Completed, source: SourceTree, objects: Path) -> RigError
     """Return the error for a failed make(1), with the line of its output that names the cause."""
     if "No space left on device" in completed.stdout:
         return cache.no_room(objects)
-    cause = cause_of(completed.stdout, source.path) or f"make ended with status {completed.status}"
+    cause = cause_of(completed.stdout, f"{source.path}/") or f"make ended with status {completed.status}"
     if "not clean" in cause:
         return BuildFailed(
             f"{source.path} contains the results of a build, so that kernel {source.name} cannot be built elsewhere",
             remedy=f"remove them: make -C {source.path} ARCH=um mrproper",
         )
     return BuildFailed(f"kernel {source.name} does not build: {cause}", remedy=f"log: {objects / LOG}")
-
-
-def cause_of(output: str, tree: Path) -> str | None:
-    """Return the line of the output of make(1) that names the cause of a failure, with paths relative to ``tree``."""
-    lines = [line.strip() for line in output.splitlines()]
-    for pattern in _CAUSES:
-        for line in lines:
-            if pattern.match(line):
-                return line.replace(f"{tree}/", "")
-    return None

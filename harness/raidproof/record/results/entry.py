@@ -61,6 +61,8 @@ class RunEntry(Entry):
     """None unless the state is `State.ENDED`."""
     reason: str = ""
     """Reason of the outcome, or why the record cannot be read."""
+    explored: Outcome | None = None
+    """The worst outcome of the explorations of the run's crash tests; None if none was explored."""
     cells: int = 0
     """Number of cells."""
     crash_tests: int = 0
@@ -89,6 +91,7 @@ class CrashTestEntry(Entry):
 
     name: str
     outcome: Outcome
+    """The outcome without explorations, each of which has an entry of its own."""
     acknowledged: int | None
     """Number of acknowledged operations; None if the ledger was not read on the server."""
     lost: int | None

@@ -7,8 +7,12 @@ RECORD = "report.json"
 """The record of a run."""
 COMPARISON = "comparison.json"
 """The record of a comparison of two runs, in a directory of its own."""
+ADVICE = "advice.json"
+"""The record of `raidproof advise`, in the directory of its run."""
 EXPLORATIONS = "explore-*.json"
 """The records of explorations, in the directory of their run."""
+CRASH_PAGE = ".crash.html"
+"""End of the name of an exploration's crash page, after the stem of the exploration's files."""
 JOURNAL = "states.jsonl"
 """The file to which an exploration appends; it is locked (flock(2)) meanwhile."""
 LATEST = "latest"
@@ -29,3 +33,8 @@ def begun_at(name: str) -> datetime | None:
         return datetime.strptime(name[:15], TIME).replace(tzinfo=UTC)
     except ValueError:
         return None
+
+
+def crash_page_of(stem: str) -> str:
+    """Return the name of the crash page of an exploration, by the stem of the exploration's files."""
+    return f"{stem}{CRASH_PAGE}"

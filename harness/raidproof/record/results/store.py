@@ -8,16 +8,36 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory, rename_durably, write_durably
 from raidproof.core.waiting import wall_clock
-from raidproof.record.results.names import COMPARISON, JOURNAL, LATEST, NAMED, RECORD, REMOVED, TIME
+from raidproof.record.cell import Explored
+from raidproof.record.outcome import Outcome
+from raidproof.record.results.names import COMPARISON, EXPLORATIONS, JOURNAL, LATEST, NAMED, RECORD, REMOVED, TIME
 from raidproof.record.results.run_lock import is_locked, locked
-from raidproof.record.run import SCHEMA, RunRecord, SchemaOnly
+from raidproof.record.run import SCHEMA, RunRecord
+from raidproof.record.stored import read_record
 
 __all__ = ["RECORD", "RunStore"]
+
+
+class _Loss(BaseModel):
+    """The field that is read of the greatest excused loss in an exploration."""
+
+    operations: int
+
+
+class _Exploration(BaseModel):
+    """The fields that are read of the record of an exploration."""
+
+    cycle: str
+    judged: int = 0
+    broken: int = 0
+    loss: _Loss | None = None
+    outcome: Outcome
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,11 @@ class RunStore:
             if (path / RECORD).is_file():
                 return cls(path)
         whose = "" if what is None else f" of plan {what}"
+        if not any(results.glob(f"*/{RECORD}")):
+            raise RequestError(
+                f"{results.absolute()} has no {'runs yet' if what is None else f'run of plan {what}'}",
+                remedy="give another directory with --results, or make a run: ./raidproof demo",
+            )
         raise RequestError(
             f"{results.absolute()} has no run{whose}", remedy="`raidproof ls` lists the runs of a directory"
         )
@@ -113,24 +138,36 @@ class RunStore:
         return self.write_text(RECORD, record.model_dump_json(indent=1) + "\n")
 
     def load(self) -> RunRecord:
-        """Return the record of the run.
+        """Return the record of the run, with the results of all explorations in its directory.
 
         Raises:
             RequestError: the record has another schema version, or its content does not match the schema.
         """
-        path = self.path / RECORD
-        try:
-            # Check the schema first: a record of another schema may have other fields.
-            schema = SchemaOnly.model_validate_json(path.read_bytes()).schema_version
-            if schema != SCHEMA:
-                raise RequestError(
-                    f"{path}: the record has schema version {schema}, but this version of raidproof reads {SCHEMA}"
+        record = read_record(self.path / RECORD, RunRecord, SCHEMA, "a run")
+        self.read_explorations(record)
+        return record
+
+    def read_explorations(self, record: RunRecord) -> None:
+        """Enter the results of the explorations in the run's directory into the crash tests of the run's record.
+
+        The files of the explorations outweigh the record: an exploration that was resumed, or killed before it changed
+        the record, has an older result or none there. A file that cannot be read changes nothing.
+        """
+        cycles = {cycle.name: cycle for cycle in record.cycles}
+        for path in sorted(self.path.glob(EXPLORATIONS)):
+            with suppress(ValidationError, OSError):
+                found = _Exploration.model_validate_json(path.read_bytes())
+                if (cycle := cycles.get(found.cycle)) is None:
+                    continue
+                result = Explored(
+                    file=path.name,
+                    judged=found.judged,
+                    broken=found.broken,
+                    lost=found.loss.operations if found.loss is not None else 0,
+                    outcome=found.outcome,
+                    reason=found.reason,
                 )
-            return RunRecord.model_validate_json(path.read_bytes())
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise RequestError(f"{path}: not the record of a run: {where}: {first['msg']}") from error
+                cycle.explored = [*(one for one in cycle.explored if one.file != path.name), result]
 
     def remove(self) -> None:
         """Remove the directory. A kill leaves the whole run, or a hidden directory that the next removal removes.

@@ -11,7 +11,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.topology import Role
 from raidproof.plan.plan import default_name
 from raidproof.record.cell import PlanRecord
-from raidproof.record.outcome import Outcome
+from raidproof.record.outcome import Outcome, worst
 from raidproof.record.results.entry import CellEntry, CrashTestEntry, ExplorationEntry, Kind, RunEntry, State
 from raidproof.record.results.names import COMPARISON, EXPLORATIONS, begun_at
 from raidproof.record.results.store import RunStore
@@ -45,15 +45,18 @@ def summary_of(folder: Path, kind: Kind) -> Summary:
     if kind is Kind.COMPARISON:
         return Summary(_comparison(folder))
     explorations = [_exploration(path) for path in sorted(folder.glob(EXPLORATIONS))]
+    outcomes = [one.outcome for one in explorations if one.outcome is not None]
+    explored = {"explored": worst(outcomes) if outcomes else None}
     try:
         record = RunStore(folder).load()
     except FileNotFoundError:
-        return Summary(_entry(folder, State.UNFINISHED), explorations=explorations)
+        unfinished = _entry(folder, State.UNFINISHED).model_copy(update=explored)
+        return Summary(unfinished, explorations=explorations)
     except (RequestError, OSError, ValueError) as error:
-        unreadable = _entry(folder, State.UNREADABLE).model_copy(update={"reason": str(error)})
+        unreadable = _entry(folder, State.UNREADABLE).model_copy(update={"reason": str(error), **explored})
         return Summary(unreadable, explorations=explorations)
     return Summary(
-        _run(folder, record),
+        _run(folder, record).model_copy(update=explored),
         [
             CellEntry(
                 folder=folder.name,

@@ -105,6 +105,15 @@ def create_commands(spec: ArraySpec) -> list[list[str]]:
     ]
 
 
+def bitmap_command(md: Md) -> list[str] | None:
+    """Return the command that gives an existing md device the requested bitmap; None if its policy has no bitmap word.
+
+    A bitmap with another chunk size replaces the old one only after a command with ``--bitmap=none``.
+    """
+    words = [word for word in create_command(md) if word.startswith("--bitmap")]
+    return ["mdadm", "--grow", md.device, *words] if words else None
+
+
 def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
     """Return the command that assembles an existing md device.
 

@@ -364,6 +364,18 @@ def _with_p_and_q(layout: int, members: int, turn: int) -> Row:
     return Row(tuple(role for role in range(members) if role not in {p, q}), p, q)
 
 
+@lru_cache(maxsize=256)
+def product_table(factor: int) -> bytes:
+    """Return the products of ``factor`` and each byte in GF(2^8), the field of Q, as a table for `bytes.translate`."""
+    products = [0] * 256
+    for value in range(256):
+        double, rest = value, factor
+        while rest:
+            products[value] ^= double if rest & 1 else 0
+            double, rest = (double << 1) ^ (0x11D if double & 0x80 else 0), rest >> 1
+    return bytes(products)
+
+
 def _doubled(value: int) -> int:
     """Multiply each byte of a page by 2 in GF(2^8)."""
     return ((value & _LOW_BITS) << 1) ^ (((value & _HIGH_BITS) >> 7) * 0x1D)

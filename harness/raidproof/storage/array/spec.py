@@ -71,8 +71,11 @@ class ArraySpec(Spec):
     """The requested array. Disks are named by serial."""
 
     level: LevelName = DEFAULT
+    """RAID level as text: ``5``, ``10``, or ``1+0`` and ``0+1`` for nested arrays."""
     members: tuple[Serial, ...]
+    """The member disks, in the order of their slots."""
     spares: tuple[Serial, ...] = ()
+    """The spare disks."""
     journal: Serial | None = None
     """The disk with md's journal of a RAID4, 5 or 6 (md(4)); None without a journal."""
     chunk_size: Size | None = None

@@ -88,6 +88,19 @@ class Striping:
         chunk, inside = divmod(offset, self.chunk_size)
         return tuple((role, stripe * self.chunk_size + inside) for role, stripe in self.raid.places(chunk))
 
+    def factors(self, stripe: int) -> tuple[tuple[int, ...], ...]:
+        """Return for each parity of a stripe the factor of each slot: the sum of factor times page must be zero.
+
+        Sums and products are in GF(2^8). The factors are read off the level's own `parities`, slot by slot.
+        """
+        row = self.raid.row(stripe)
+        units = [[int(slot == one) for slot in range(self.members)] for one in range(self.members)]
+        columns = [self.raid.parities(row, unit) for unit in units]
+        return tuple(
+            tuple(1 if slot == parity else column[parity] for slot, column in enumerate(columns))
+            for parity in self.raid.parities(row, [0] * self.members)
+        )
+
     def chunk(self, role: int, offset: int) -> Chunk:
         """Return the chunk that contains the byte at an offset in the data of the member in slot ``role``."""
         stripe, inside = divmod(offset, self.chunk_size)

@@ -42,6 +42,7 @@ class Ext4Spec(FilesystemSpec):
         "journal": "whether ext4 has a journal",
         "data": "data mode of ext4",
     }
+    forcing: ClassVar[frozenset[str]] = frozenset({"-F", "-q"})
     # A message of ext4_feature_set_ok in the kernel.
     refused_features: ClassVar[str] = "unsupported optional features"
     damage: ClassVar[str] = "EXT4-fs error"
@@ -289,7 +290,10 @@ def parse_info(text: str) -> Superblock:
         found_in(r"^Checksum:\s+(0x[0-9a-f]{8})$", text, "dumpe2fs: checksum")
     else:
         log = "internal"
-        log_size = block_size * int(found_in(r"^Total journal blocks:\s+(\d+)$", text, "dumpe2fs: journal"))
+        log_size = block_size * int(
+            # e2fsprogs before 1.46 prints "Journal length".
+            found_in(r"^(?:Total journal blocks|Journal length):\s+(\d+)$", text, "dumpe2fs: journal")
+        )
     stride = int(_optional(r"^RAID stride:\s+(\d+)$", text, "0"))
     width = int(_optional(r"^RAID stripe width:\s+(\d+)$", text, "0"))
     return Superblock.in_blocks(

@@ -104,12 +104,15 @@ class FilesystemSpec(Spec):
     """A regular expression for the kernel's message that a file system of this kind has an unknown feature."""
     damage: ClassVar[str] = _NEVER
     """A regular expression for the kernel's messages that a file system of this kind is damaged or shut down."""
+    forcing: ClassVar[frozenset[str]] = frozenset()
+    """Words of the mkfs command by which it overwrites old content without a question; lines for users lack them."""
     commit_files: ClassVar[tuple[str, ...]] = ()
     """Paths of the kernel's files that `commit_s` needs, each of which contains a number in 1/100 s."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Prefixes of the names of the packages with the file system's tools. The record has their versions."""
 
     block_size: Size = PAGE_SIZE
+    """Block size in bytes."""
     su: Size | None = None
     """Stripe unit in bytes; None takes the array's stripe unit if ``aligned``."""
     sw: int | None = None
@@ -199,6 +202,10 @@ class FilesystemSpec(Spec):
     @abstractmethod
     def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
         """Return the command that creates the file system, with the requested alignment, over any old content."""
+
+    def journal_command(self) -> list[str] | None:
+        """Return the command that creates an external journal, to run before mkfs; None if there is none."""
+        return None
 
     def create_commands(self, machine: Machine, device: str, geometry: Geometry | None) -> Iterable[list[str]]:  # noqa: ARG002
         """Generate the commands that create the file system on this machine, in order. Each must end with status 0.
@@ -296,6 +303,11 @@ def mount_command(spec: FilesystemSpec, device: str, directory: str = DIRECTORY)
     options = spec.all_mount_options()
     chosen = ["--options", ",".join(options)] if options else []
     return ["mount", "--mkdir", "--types", spec.type, *chosen, device, directory]
+
+
+def fstab_line(spec: FilesystemSpec, device: str, directory: str) -> str:
+    """Return the line of /etc/fstab that mounts the file system with the options of `mount_command`."""
+    return f"{device} {directory} {spec.type} {','.join(spec.all_mount_options()) or 'defaults'} 0 2"
 
 
 def mkfs_command(spec: FilesystemSpec, device: str, geometry: Geometry | None) -> list[str]:

@@ -75,6 +75,7 @@ class XfsSpec(FilesystemSpec):
         "log_su": "stripe unit of the log of XFS",
     }
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
+    forcing: ClassVar[frozenset[str]] = frozenset({"-f"})
     # A message of xfs_sb_validate_mount in the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
     damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
@@ -83,6 +84,7 @@ class XfsSpec(FilesystemSpec):
 
     type: Literal["xfs"] = "xfs"
     sector_size: Size = SECTOR
+    """Sector size of the file system in bytes (mkfs.xfs -s size)."""
     log_su: Size | None = None
     """Stripe unit of the log in bytes: each write to the log is a multiple of it. None leaves the choice to mkfs."""
 

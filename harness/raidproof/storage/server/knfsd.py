@@ -12,7 +12,7 @@ from raidproof.core.layer import Machine, Value, found_in, read_files, require_e
 from raidproof.core.units import MIB, Size
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerSpec, ServerState
+from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerLine, ServerSpec, ServerState
 
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
@@ -43,8 +43,11 @@ class ExportSpec(ServerSpec):
 
     type: Literal["knfsd"] = "knfsd"
     wdelay: bool = True
+    """Whether nfsd waits briefly for another write before it commits one to disk (exports(5))."""
     subtree_check: bool = False
+    """Whether nfsd checks that each file is in the exported directory (exports(5))."""
     threads: int = Field(default=8, ge=1, le=1024)
+    """Number of nfsd threads."""
     max_block_size: Size = MIB
     """Maximum bytes of one READ or WRITE.
 
@@ -67,6 +70,14 @@ class ExportSpec(ServerSpec):
             *([f"fsid={self.fsid}"] if self.fsid is not None else []),
         )
 
+    def lines(self, path: str, network: str) -> tuple[ServerLine, ...]:
+        """Return the lines of /etc/exports, /etc/nfs.conf and of the kernel setting for delegations."""
+        return (
+            ServerLine("/etc/exports", exports_line(self, path, network)),
+            *(ServerLine("/etc/nfs.conf, section [nfsd]", text) for text in nfs_conf(self)),
+            *([] if self.delegations else [ServerLine("/etc/sysctl.d/90-nfs.conf", "fs.leases-enable = 0")]),
+        )
+
 
 class ExportState(ServerState):
     """The effective state of nfsd and its export; ``options`` are from exportfs's export table, /var/lib/nfs/etab."""
@@ -82,6 +93,27 @@ class ExportState(ServerState):
 def export_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
     """Return the command that adds the export to the export table."""
     return ["exportfs", "-o", ",".join(spec.options()), f"{spec.network}:{path}"]
+
+
+def exports_line(spec: ExportSpec, path: str, network: str) -> str:
+    """Return the line of /etc/exports with the options of `export_command`, except those about root.
+
+    The harness exports with no_root_squash, as its programs are root on the clients. That option gives clients the
+    rights of root and has no effect on speed or durability, so the line leaves the choice to its reader.
+    """
+    options = [option for option in spec.options() if option not in {"root_squash", "no_root_squash"}]
+    return f"{path} {network}({','.join(options)})"
+
+
+def nfs_conf(spec: ExportSpec) -> tuple[str, ...]:
+    """Return the lines of the section [nfsd] of /etc/nfs.conf that correspond to `nfsd_command` (nfs.conf(5))."""
+    requested = {
+        "threads": spec.threads,
+        "port": spec.port if spec.port != NFS_PORT else None,
+        "grace-time": spec.grace_s,
+        "lease-time": spec.lease_s,
+    }
+    return tuple(f"{name}={value}" for name, value in requested.items() if value is not None)
 
 
 def unexport_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:

@@ -44,6 +44,13 @@ class ServerState(State):
     """Maximum bytes of one READ or WRITE."""
 
 
+class ServerLine(NamedTuple):
+    """A line of a configuration file of a deployed server."""
+
+    file: str
+    text: str
+
+
 class Outage(NamedTuple):
     """The report that an NFS server has stopped or was killed."""
 
@@ -146,6 +153,7 @@ class ServerSpec(Spec):
     network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
     """Network of the clients that may mount the export."""
     port: int = Field(default=NFS_PORT, ge=1, le=65535)
+    """TCP port on which the server listens for NFS requests."""
     lease_s: int | None = None
     """Lease time of NFSv4 clients in seconds; None keeps the server's default."""
     grace_s: int | None = None
@@ -178,6 +186,13 @@ class ServerSpec(Spec):
     @abstractmethod
     def options(self) -> tuple[str, ...]:
         """Return the requested export options, including defaults."""
+
+    def lines(self, path: str, network: str) -> tuple[ServerLine, ...]:  # noqa: ARG002
+        """Return the lines of configuration files that give a deployed server the requested export of a directory.
+
+        ``network``: the clients, as in the line. Without lines, this kind of server has no known file.
+        """
+        return ()
 
     def caveats(self) -> tuple[str, ...]:
         """Return sentences: why a crash test of this export may end differently on a deployed server."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from scipy.stats import beta, t
 
-from raidproof.record.bisection import Answer, RepetitionResult
+from raidproof.record.bisection import CandidateAnswer, RepetitionResult
 
 BAD_WANTED = 5
 """Number of BAD repetitions that the bad end must show, from which the rate of the failure is estimated."""
@@ -22,7 +22,7 @@ LEAST_VALUES = 3
 class Decision:
     """The decision about one candidate."""
 
-    answer: Answer
+    answer: CandidateAnswer
     """GOOD, BAD or UNTESTABLE."""
     reason: str
     error: float = 0.0
@@ -96,22 +96,26 @@ class Reproduction:
 
     def decide(self, results: Sequence[RepetitionResult], seen: Seen, *, bad_end: bool) -> Decision | None:
         """Return the decision; None if a further repetition is needed."""
-        bad = sum(one.answer is Answer.BAD for one in results)
-        total = bad + sum(one.answer is Answer.GOOD for one in results)
+        bad = sum(one.answer is CandidateAnswer.BAD for one in results)
+        total = bad + sum(one.answer is CandidateAnswer.GOOD for one in results)
         if bad and (self.once or not bad_end or bad >= self.wanted or total >= self.most):
-            return Decision(Answer.BAD, f"the failure occurred in {bad} of {_repetitions(total)}")
+            return Decision(CandidateAnswer.BAD, f"the failure occurred in {bad} of {_repetitions(total)}")
         if bad_end:
             never = total >= (1 if self.once else self.most)
-            return Decision(Answer.GOOD, f"no failure in {_repetitions(total)}", 1.0) if never and not bad else None
+            return (
+                Decision(CandidateAnswer.GOOD, f"no failure in {_repetitions(total)}", 1.0)
+                if never and not bad
+                else None
+            )
         if self.once:
-            return Decision(Answer.GOOD, "no failure in 1 repetition") if total else None
+            return Decision(CandidateAnswer.GOOD, "no failure in 1 repetition") if total else None
         missed = miss_probability(seen, total)
         if total and missed <= self.error:
-            return Decision(Answer.GOOD, f"no failure in {_repetitions(total)}", missed)
+            return Decision(CandidateAnswer.GOOD, f"no failure in {_repetitions(total)}", missed)
         if total >= self.most:
             needed = self.expected(seen)
             reason = f"no failure in {_repetitions(total)}, but {needed} are needed: it occurs too rarely"
-            return Decision(Answer.UNTESTABLE, reason)
+            return Decision(CandidateAnswer.UNTESTABLE, reason)
         return None
 
     def expected(self, seen: Seen) -> int:
@@ -152,11 +156,13 @@ class SlowerThan:
             ratio, margin = _ratio(values[:number], self.bound, level)
             said = f"{ratio:.3f} of the bound, confidence factor {margin:.3f}, in {_repetitions(number)}"
             if ratio * margin < 1:
-                return Decision(Answer.BAD, said, level)
+                return Decision(CandidateAnswer.BAD, said, level)
             if ratio / margin > 1:
-                return Decision(Answer.GOOD, said, level)
+                return Decision(CandidateAnswer.GOOD, said, level)
         if len(values) >= self.most:
-            return Decision(Answer.UNTESTABLE, f"too near to the bound to decide in {_repetitions(len(values))}")
+            return Decision(
+                CandidateAnswer.UNTESTABLE, f"too near to the bound to decide in {_repetitions(len(values))}"
+            )
         return None
 
     def expected(self, seen: Seen) -> int:  # noqa: ARG002
@@ -202,11 +208,13 @@ class MoreThanShare:
             said = f"{broken:,} of {judged:,} crash states are broken"
             # Clopper and Pearson's bounds of a proportion.
             if broken and float(beta.ppf(level, broken, judged - broken + 1)) > self.share:
-                return Decision(Answer.BAD, said, level)
+                return Decision(CandidateAnswer.BAD, said, level)
             if broken < judged and float(beta.isf(level, broken + 1, judged - broken)) < self.share:
-                return Decision(Answer.GOOD, said, level)
+                return Decision(CandidateAnswer.GOOD, said, level)
         if len(counted) >= self.most:
-            return Decision(Answer.UNTESTABLE, f"too near to the bound to decide in {_repetitions(len(counted))}")
+            return Decision(
+                CandidateAnswer.UNTESTABLE, f"too near to the bound to decide in {_repetitions(len(counted))}"
+            )
         return None
 
     def expected(self, seen: Seen) -> int:  # noqa: ARG002
@@ -229,33 +237,33 @@ def looks(repetitions: int, first: int, error: float) -> list[tuple[int, float]]
 
 def without_answer(results: Sequence[RepetitionResult]) -> Decision | None:
     """Return the decision UNTESTABLE if a repetition excludes an answer, or if too many gave none; else None."""
-    never = next((one for one in results if one.answer is Answer.UNTESTABLE), None)
+    never = next((one for one in results if one.answer is CandidateAnswer.UNTESTABLE), None)
     if never is not None:
-        return Decision(Answer.UNTESTABLE, never.reason)
-    unknown = [one for one in results if one.answer is Answer.UNKNOWN]
+        return Decision(CandidateAnswer.UNTESTABLE, never.reason)
+    unknown = [one for one in results if one.answer is CandidateAnswer.UNKNOWN]
     if len(unknown) >= UNKNOWN_MOST:
         return Decision(
-            Answer.UNTESTABLE, f"{len(unknown)} repetitions gave no answer, the last: {unknown[-1].reason}"
+            CandidateAnswer.UNTESTABLE, f"{len(unknown)} repetitions gave no answer, the last: {unknown[-1].reason}"
         )
     return None
 
 
-def bounds(decided: Mapping[int, Answer]) -> tuple[int, int]:
+def bounds(decided: Mapping[int, CandidateAnswer]) -> tuple[int, int]:
     """Return the last candidate that is known to be good, and the first that is known to be bad.
 
     ``decided``: the decision about each tested candidate by index; it contains a good and a bad candidate.
     """
-    bad = min(index for index, answer in decided.items() if answer is Answer.BAD)
-    return max(index for index, answer in decided.items() if answer is Answer.GOOD and index < bad), bad
+    bad = min(index for index, answer in decided.items() if answer is CandidateAnswer.BAD)
+    return max(index for index, answer in decided.items() if answer is CandidateAnswer.GOOD and index < bad), bad
 
 
-def open_candidates(decided: Mapping[int, Answer]) -> list[int]:
+def open_candidates(decided: Mapping[int, CandidateAnswer]) -> list[int]:
     """Return the indices of the candidates between good and bad that were not tested."""
     good, bad = bounds(decided)
     return [index for index in range(good + 1, bad) if index not in decided]
 
 
-def next_candidate(decided: Mapping[int, Answer]) -> int | None:
+def next_candidate(decided: Mapping[int, CandidateAnswer]) -> int | None:
     """Return the index of the candidate to test next; None if no test can narrow the result down.
 
     It is the candidate in the middle. Next to candidates that cannot be tested, others probably cannot either: after s
@@ -274,12 +282,12 @@ def next_candidate(decided: Mapping[int, Answer]) -> int | None:
         distance //= 2
 
 
-def steps_left(decided: Mapping[int, Answer]) -> int:
+def steps_left(decided: Mapping[int, CandidateAnswer]) -> int:
     """Return how many candidates remain to be tested, if all can be tested."""
     return ceil(log2(len(open_candidates(decided)) + 1))
 
 
-def first_bad(decided: Mapping[int, Answer]) -> list[int]:
+def first_bad(decided: Mapping[int, CandidateAnswer]) -> list[int]:
     """Return the candidates of which one is the first bad one: those after the last good one, up to the first bad."""
     good, bad = bounds(decided)
     return list(range(good + 1, bad + 1))

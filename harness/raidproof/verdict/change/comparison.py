@@ -11,8 +11,8 @@ from raidproof.record.comparison import (
     Built,
     ComparisonRecord,
     CutPair,
-    Finding,
     Pair,
+    PairFinding,
     Side,
     Version,
 )
@@ -120,7 +120,7 @@ def are_alike(base: RunRecord, new: RunRecord, *, paired: bool) -> bool:
 def judged_values(pairs: Sequence[Pair], margin: float) -> Iterator[Judged]:
     """Yield the result of the comparison of values for each cell of which it is known whether new is slower."""
     for pair in pairs:
-        if pair.finding is Finding.SLOWER:
+        if pair.finding is PairFinding.SLOWER:
             yield slower(pair.name, failed=True)
         elif pair.not_slower(margin):
             yield slower(pair.name, failed=False)
@@ -278,18 +278,18 @@ def outcome_of_differences(
     if any(one.newly_broken for cut in cuts if cut.title not in excused for one in cut.promises):
         return Outcome.FAIL
     counted = [pair for pair in pairs if pair.name not in excused]
-    if alike and any(pair.finding in {Finding.FASTER, Finding.SLOWER} for pair in counted):
+    if alike and any(pair.finding in {PairFinding.FASTER, PairFinding.SLOWER} for pair in counted):
         return Outcome.INCONCLUSIVE
-    if any(pair.finding is Finding.SLOWER for pair in counted):
+    if any(pair.finding is PairFinding.SLOWER for pair in counted):
         return Outcome.FAIL
-    compared = [pair for pair in pairs if pair.finding not in {Finding.NOT_COMPARABLE, Finding.ONE_SIDED}]
+    compared = [pair for pair in pairs if pair.finding not in {PairFinding.NOT_COMPARABLE, PairFinding.ONE_SIDED}]
     settled = (pair.name in excused or pair.not_slower(margin) for pair in compared)
     return Outcome.PASS if compared and all(settled) else Outcome.INCONCLUSIVE
 
 
 def differences_in_words(pairs: list[Pair], cuts: list[CutPair], *, alike: bool) -> str:
     """Return the numbers of findings and of promises newly broken or kept, as text."""
-    counted = {finding: sum(pair.finding is finding for pair in pairs) for finding in Finding}
+    counted = {finding: sum(pair.finding is finding for pair in pairs) for finding in PairFinding}
     found = ", ".join(f"{number} {_WORDS[finding]}" for finding, number in counted.items() if number)
     words = f"{len(pairs)} {'cell' if len(pairs) == 1 else 'cells'}: {found}"
     changes = [one for cut in cuts for one in cut.promises]
@@ -303,12 +303,12 @@ def differences_in_words(pairs: list[Pair], cuts: list[CutPair], *, alike: bool)
 
 
 _WORDS = {
-    Finding.FASTER: "faster on new",
-    Finding.SLOWER: "slower on new",
-    Finding.SAME: "the same",
-    Finding.UNDECIDED: "undecided",
-    Finding.BIMODAL: "bimodal",
-    Finding.NOT_COMPARABLE: "not comparable",
-    Finding.ONE_SIDED: "not measured on both sides",
+    PairFinding.FASTER: "faster on new",
+    PairFinding.SLOWER: "slower on new",
+    PairFinding.SAME: "the same",
+    PairFinding.UNDECIDED: "undecided",
+    PairFinding.BIMODAL: "bimodal",
+    PairFinding.NOT_COMPARABLE: "not comparable",
+    PairFinding.ONE_SIDED: "not measured on both sides",
 }
 """The text for each finding, which follows the number of the cells with this finding."""

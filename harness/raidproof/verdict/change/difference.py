@@ -13,9 +13,9 @@ from raidproof.record.comparison import (
     NEW,
     Change,
     CutPair,
-    Finding,
     Modes,
     Pair,
+    PairFinding,
     PromiseChange,
     RateChange,
     SideCell,
@@ -25,6 +25,7 @@ from raidproof.record.outcome import Outcome, worst
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.cell import two_groups, what_was_lost, why_not_of_the_hardware
 from raidproof.verdict.change import statistics
+from raidproof.verdict.crash_states import explored_of
 
 EXPLORATION = "crash states"
 """Name of the check of explored crash states in a `PromiseChange`."""
@@ -66,7 +67,7 @@ def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> 
     for place, (base, new, blocks) in samples.items():
         pair, fewest = pairs[place], min(len(base), len(new))
         if place not in found:
-            pair.finding, pair.why = Finding.UNDECIDED, "a side has a single repetition"
+            pair.finding, pair.why = PairFinding.UNDECIDED, "a side has a single repetition"
             pair.more = statistics.least_repetitions(level) - fewest
             continue
         change = found[place]
@@ -80,7 +81,7 @@ def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> 
             least=statistics.least_change(change.variation, fewest, level),
         )
         pair.finding = finding_of(pair.change, rules, lower_is_better=pair.lower_is_better)
-        if pair.finding is Finding.UNDECIDED:
+        if pair.finding is PairFinding.UNDECIDED:
             needed = statistics.repetitions_to_settle(
                 change, rules.margin, level, confidence=rules.confidence, least=fewest + 1
             )
@@ -89,14 +90,14 @@ def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> 
     return pairs
 
 
-def finding_of(change: Change, rules: Rules, *, lower_is_better: bool = False) -> Finding:
+def finding_of(change: Change, rules: Rules, *, lower_is_better: bool = False) -> PairFinding:
     """Return the finding from the result of the test."""
     limits = [limit for limit in (change.low, change.high) if limit is not None]
     if limits and all(1 - rules.margin <= limit <= 1 + rules.margin for limit in limits):
-        return Finding.SAME
+        return PairFinding.SAME
     if change.corrected > rules.error_rate:
-        return Finding.UNDECIDED
-    return Finding.FASTER if (change.ratio > 1) is not lower_is_better else Finding.SLOWER
+        return PairFinding.UNDECIDED
+    return PairFinding.FASTER if (change.ratio > 1) is not lower_is_better else PairFinding.SLOWER
 
 
 def sample_of(pair: Pair, rules: Rules) -> tuple[list[float], list[float], list[int]] | None:
@@ -104,7 +105,7 @@ def sample_of(pair: Pair, rules: Rules) -> tuple[list[float], list[float], list[
 
     Of sides that were measured in turn, only the rounds count in which both sides have a value.
     """
-    if pair.finding is not Finding.UNDECIDED or pair.why:
+    if pair.finding is not PairFinding.UNDECIDED or pair.why:
         return None
     if not rules.paired:
         return pair.base.values, pair.new.values, [min(len(pair.base.values), len(pair.new.values))]
@@ -127,7 +128,7 @@ def pair_of(base: CellRecord, new: CellRecord, rules: Rules) -> Pair:
         base=sides[0],
         new=sides[1],
         lower_is_better=base.lower_is_better or new.lower_is_better,
-        ratio=(new.median or 0.0) / (base.median or 1.0) if both and finding is not Finding.BIMODAL else None,
+        ratio=(new.median or 0.0) / (base.median or 1.0) if both and finding is not PairFinding.BIMODAL else None,
         finding=finding,
         why=why,
     )
@@ -153,24 +154,26 @@ def side_cell(cell: CellRecord, rules: Rules) -> SideCell:
     )
 
 
-def without_test(base: CellRecord, new: CellRecord, sides: Sequence[SideCell]) -> tuple[Finding, str]:
+def without_test(base: CellRecord, new: CellRecord, sides: Sequence[SideCell]) -> tuple[PairFinding, str]:
     """Return the finding on a cell that cannot be tested, and the reason as a clause; UNDECIDED without a reason."""
     cells = ((BASE, base), (NEW, new))
     missing = [f"{name}: {why_not_measured(cell)}" for name, cell in cells if not cell.measured]
     if missing:
-        return Finding.ONE_SIDED, "; ".join(missing)
+        return PairFinding.ONE_SIDED, "; ".join(missing)
     rig = {name: why for name, cell in cells if (why := why_not_of_the_hardware(cell))}
     if rig:
         reasons = set(rig.values())
         if len(rig) == 2 and len(reasons) == 1:
-            return Finding.NOT_COMPARABLE, f"both: {reasons.pop()}"
-        return Finding.NOT_COMPARABLE, "; ".join(f"{name}: {why}" for name, why in rig.items())
+            return PairFinding.NOT_COMPARABLE, f"both: {reasons.pop()}"
+        return PairFinding.NOT_COMPARABLE, "; ".join(f"{name}: {why}" for name, why in rig.items())
     if min(*base.measured, *new.measured) <= 0:
-        return Finding.NOT_COMPARABLE, "a value is not greater than 0, so that no ratio is known"
+        return PairFinding.NOT_COMPARABLE, "a value is not greater than 0, so that no ratio is known"
     modes = {name: side.modes for name, side in zip((BASE, NEW), sides, strict=True) if side.modes is not None}
     if modes:
-        return Finding.BIMODAL, "; ".join(f"{name}: {two_groups((one.low, one.high))}" for name, one in modes.items())
-    return Finding.UNDECIDED, ""
+        return PairFinding.BIMODAL, "; ".join(
+            f"{name}: {two_groups((one.low, one.high))}" for name, one in modes.items()
+        )
+    return PairFinding.UNDECIDED, ""
 
 
 def why_not_measured(cell: CellRecord) -> str:
@@ -216,7 +219,7 @@ def side_cut(cycle: CrashTestRecord | None, cell: CellRecord | None) -> SideCut 
     """Return the verdict and the loss of a power cut on one side; None if none was made."""
     if cycle is None:
         return None
-    seen, explored = cycle.on_server, cell.explored if cell else None
+    seen, explored = cycle.on_server, explored_of(cell, cycle) if cell else None
     return SideCut(
         outcome=cycle.outcome,
         reason=cycle.reason,
@@ -249,6 +252,6 @@ def promises_of(cycle: CrashTestRecord | None, cell: CellRecord | None) -> dict[
     found: dict[tuple[str, str | None], list[Outcome]] = {}
     for verdict in cycle.verdicts if cycle else ():
         found.setdefault((verdict.checker, verdict.kind), []).append(verdict.outcome)
-    if cell is not None and cell.explored is not None:
-        found[EXPLORATION, None] = [cell.explored.outcome]
+    if cell is not None and (explored := explored_of(cell, cycle)) is not None:
+        found[EXPLORATION, None] = [explored.outcome]
     return {key: worst(outcomes) for key, outcomes in found.items()}

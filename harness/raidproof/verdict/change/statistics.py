@@ -340,3 +340,68 @@ def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> 
 
     table = np.array([[broken_base, of_base - broken_base], [broken_new, of_new - broken_new]])
     return float(stats.fisher_exact(table).pvalue)
+
+
+class Ratio(NamedTuple):
+    """The ratio of two configurations that were measured in the same rounds, with its confidence interval."""
+
+    estimate: float
+    low: float | None
+    """Lower limit of the interval; None with fewer than two rounds."""
+    high: float | None
+    rounds: int
+
+
+def paired_ratio(base: Sequence[float], new: Sequence[float], confidence: float = 0.95) -> Ratio | None:
+    """Return new divided by base, as the geometric mean over rounds; None without a round.
+
+    ``base`` and ``new``: positive values of the same rounds, in the same order. The interval is that of the t test of
+    the differences of the logarithms within rounds, so that a drift of the host between rounds does not widen it.
+    """
+    if not base:
+        return None
+    apart = np.log(np.array(new, dtype=float)) - np.log(np.array(base, dtype=float))
+    middle, rounds = float(apart.mean()), len(apart)
+    if rounds < 2:
+        return Ratio(math.exp(middle), None, None, rounds)
+    error = float(apart.std(ddof=1)) / math.sqrt(rounds)
+    half = -float(special.stdtrit(rounds - 1, (1 - confidence) / 2)) * error
+    return Ratio(math.exp(middle), math.exp(middle - half), math.exp(middle + half), rounds)
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Return Spearman's rank correlation, from -1 to 1; equal values share a rank.
+
+    None with fewer than 3 pairs, or if all values of a side are equal.
+    """
+    if len(one) < 3:
+        return None
+    ranks = [_ranks(np.array(values, dtype=float)) for values in (one, other)]
+    if any(float(np.ptp(each)) <= 0 for each in ranks):
+        return None
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the rank of each value, from 1; equal values get their mean rank."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    means: NDArray[np.float64] = last - (counts - 1) / 2
+    return means[inverse]
+
+
+def predicted(
+    known: Sequence[Sequence[float]], values: Sequence[float], asked: Sequence[Sequence[float]], penalty: float
+) -> list[float]:
+    """Return the values that a linear regression predicts for the rows ``asked``, from the values of ``known`` rows.
+
+    By least squares with a quadratic penalty on all coefficients except the constant (ridge regression, Hoerl and
+    Kennard 1970), so that a column without evidence has no effect.
+    """
+    rows, observed = np.array(known, dtype=float), np.array(values, dtype=float)
+    middle = rows.mean(axis=0)
+    centred = rows - middle
+    normal = centred.T @ centred + penalty * np.eye(rows.shape[1])
+    weights = np.linalg.solve(normal, centred.T @ (observed - observed.mean()))
+    result: NDArray[np.float64] = (np.array(asked, dtype=float) - middle) @ weights + observed.mean()
+    return [float(one) for one in result]

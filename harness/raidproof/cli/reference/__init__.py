@@ -1,0 +1,1 @@
+"""Commands that describe raidproof: manual page, schemas, versions."""

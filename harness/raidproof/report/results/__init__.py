@@ -1,0 +1,1 @@
+"""Reports about several stored runs, and their export."""

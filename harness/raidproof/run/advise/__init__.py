@@ -1,0 +1,1 @@
+"""`raidproof advise`: the search for a better configuration, and its execution."""

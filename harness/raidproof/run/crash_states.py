@@ -1,0 +1,163 @@
+"""The choice of the crash states of an exploration: options, states, limits of the result, dry run."""
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from raidproof.core.log import step
+from raidproof.crash.exhaustive import MOST_STATES, AllLosses
+from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Begun, Budget, read
+from raidproof.crash.sampler import Choices, Chosen
+from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
+
+if TYPE_CHECKING:
+    from raidproof.run.exploration import Source
+
+EXACT_BELOW = 10**9
+"""Number of possible states below which the record stores the exact number."""
+SAMPLE = "Only a random sample (by the seed) of the possible subsets of surviving requests is checked."
+ALL_LOSSES = (
+    "States with more lost requests than the given number, and states with torn requests, are not checked.",
+    "Each state is judged at the last instant at which it is possible; earlier instants promise less.",
+)
+ONE_CUT = "Each state is one power cut at one instant; a second power cut during the recovery is not tried."
+OF_ALL = (
+    "Other orders or speeds of the clients' operations are not tried; another run has other orders and speeds.",
+    "A disk keeps or loses unflushed requests, whole or torn at multiples of --tear bytes; it corrupts no content.",
+    f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is also read through nfsd.",
+    f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of an exploration."""
+
+    budget: Budget = field(default_factory=Budget)
+    seed: int = 1
+    tear: int = 512
+    """Unit in bytes that a disk writes atomically."""
+    checkers: int = 2
+    """Number of checkers that work at the same time."""
+    resume: bool = False
+    """Whether to continue the newest exploration of the crash test."""
+    shrinks: bool = True
+    """Whether to check broken states again, and to search for the smallest state that shows each failure."""
+    at_replies: bool = False
+    """Whether to cut only at instants of acknowledgements, with the content of all volatile caches lost."""
+    all_losses: int | None = None
+    """Greatest number of lost requests, if all states with so few lost requests are checked; None: a sample."""
+    uniform: bool = False
+    """Whether a sample takes all cuts with equal chance, instead of cuts of greater interest first."""
+    epochs: tuple[int, int] | None = None
+    """With ``all_losses``: first and last flush epoch; None: all epochs."""
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What an exploration with these options cannot prove."""
+        return (ONE_CUT, *((SAMPLE,) if self.all_losses is None else ALL_LOSSES), *OF_ALL)
+
+
+def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:
+    """Return the first line of the journal of an exploration."""
+    return Begun(
+        cycle=source.cycle.name,
+        log_digest=log_digest,
+        seed=options.seed,
+        tear=options.tear,
+        starts_dirty=source.starts_dirty,
+        all_losses=options.all_losses,
+        epochs=options.epochs,
+        uniform=options.uniform or options.all_losses is not None,
+    )
+
+
+def resumed(options: Options, journal: Path) -> Options:
+    """Return the options with the order of the journal that is resumed, if the journal has the uniform order."""
+    before = read(journal)[0] if options.resume else None
+    return options if before is None else replace(options, uniform=options.uniform or before.uniform)
+
+
+def chosen(source: "Source", options: Options) -> Chosen:
+    """Return the crash states to check, in their order.
+
+    Raises:
+        RequestError: the recording lacks the requested flush epochs; or there are too many states for an exhaustive
+            exploration.
+    """
+    step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests and choosing states")
+    if options.all_losses is None:
+        return Choices(
+            source.recording,
+            options.seed,
+            first=source.first,
+            unit=options.tear,
+            replies=acknowledged_at(source),
+            only_replies=options.at_replies,
+            by_interest=not options.uniform,
+        )
+    states = exhaustive(source, options.all_losses, options.epochs)
+    states.require_few()
+    low, high = states.epochs
+    step(f"{states.total:,} states have up to {states.most} lost requests in the flush epochs {low} to {high}")
+    return states
+
+
+def exhaustive(source: "Source", most: int, epochs: tuple[int, int] | None) -> AllLosses:
+    """Return all crash states with at most ``most`` lost requests; see `AllLosses`."""
+    return AllLosses(source.recording, most, first=source.first, epochs=epochs)
+
+
+def acknowledged_at(source: "Source") -> dict[str, list[int]]:
+    """Return the times of acknowledgements (ns) by kind of operation, up to the end of the write log."""
+    instants: dict[str, list[int]] = {}
+    for one in source.oracle.history.acknowledged(source.recording.end_ns):
+        if one.promised_ns is not None:
+            instants.setdefault(one.kind, []).append(one.promised_ns)
+    return instants
+
+
+def possible_of(states: Chosen) -> Possible:
+    """Return the number of possible crash states as a record."""
+    possible = states.possible
+    # math.log10 accepts integers beyond the range of a float.
+    log10 = math.log10(possible) if possible > 0 else 0.0
+    return Possible(log10=log10, exact=possible if possible < EXACT_BELOW else None)
+
+
+def all_losses_of(states: Chosen) -> AllLossesRecord | None:
+    """Return the numbers of states of an exhaustive exploration as a record; None for a sample."""
+    if not isinstance(states, AllLosses):
+        return None
+    low, high = states.epochs
+    return AllLossesRecord(
+        most=states.most, first_epoch=low, last_epoch=high, of_epochs=states.of_epochs, states=list(states.counts)
+    )
+
+
+def dry_run(source: "Source", options: Options) -> ExplorationDryRun:
+    """Return the numbers of the crash states that an exploration would check; checks no state.
+
+    Raises:
+        RequestError: the recording lacks the requested flush epochs.
+    """
+    refused = None
+    if options.all_losses is None:
+        states: Chosen = chosen(source, options)
+        candidates = len(states.order)
+    else:
+        # More states than an exploration accepts are counted, too.
+        states = every = exhaustive(source, options.all_losses, options.epochs)
+        candidates = every.total
+        refused = every.fewer if every.total > MOST_STATES else None
+    return ExplorationDryRun(
+        run=source.run.run,
+        cycle=source.cycle.name,
+        requests=len(source.recording.records),
+        possible=possible_of(states),
+        candidates=candidates,
+        asked=options.budget.states,
+        all_losses=all_losses_of(states),
+        refused=refused,
+    )

@@ -1,0 +1,1 @@
+"""Lessons: their files, their actions on real machines, questions, and the comparison of guess and measurement."""

@@ -1,0 +1,41 @@
+"""What the explorations of a crash test's states add to the verdict on the crash test."""
+
+from collections.abc import Sequence
+
+from raidproof.record.cell import CellRecord, Explored
+from raidproof.record.outcome import SEVERITY, Outcome
+from raidproof.record.run import CrashTestRecord
+
+BEGIN = "exploration of crash states: "
+"""Beginning of a reason that is the reason of an exploration."""
+PROOFS = frozenset({Outcome.FAIL, Outcome.INVALID})
+"""Outcomes of an exploration that change the outcome of its crash test: they prove that a result was wrong."""
+
+
+def explored_of(cell: CellRecord, cycle: CrashTestRecord | None) -> Explored | None:
+    """Return the exploration that a plan requested of a cell's power cut, as it ended last; None without one.
+
+    `raidproof explore --resume` may continue an exploration after the run of the plan.
+    """
+    if cell.explored is None or cycle is None:
+        return cell.explored
+    return next((one for one in cycle.explored if one.file == cell.explored.file), cell.explored)
+
+
+def explorations_of(cycle: CrashTestRecord, cell: CellRecord | None = None) -> Sequence[Explored]:
+    """Return the explorations of a crash test, with the one that a plan requested of the cell."""
+    requested = None if cell is None else explored_of(cell, cycle)
+    return [*cycle.explored, *([requested] if requested is not None and requested not in cycle.explored else [])]
+
+
+def outcome_of(cycle: CrashTestRecord) -> tuple[Outcome, str]:
+    """Return the outcome of a crash test and the reason, with its explorations.
+
+    A promise that is broken in an explored crash state is broken by the configuration. An exploration that proves
+    nothing leaves the outcome of the power cut.
+    """
+    proofs = [one for one in cycle.explored if one.outcome in PROOFS]
+    found = max(proofs, key=lambda one: SEVERITY.index(one.outcome), default=None)
+    if found is None or SEVERITY.index(found.outcome) <= SEVERITY.index(cycle.outcome):
+        return cycle.outcome, cycle.reason
+    return found.outcome, f"{BEGIN}{found.reason}"

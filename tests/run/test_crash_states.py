@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+
+from raidproof.core.errors import RequestError
+from raidproof.crash import exhaustive
+from raidproof.run import crash_states as module
+from raidproof.run.crash_states import Options, begun_of, chosen, dry_run, resumed
+from raidproof.run.exploration import source_of
+from tests.crash.stored import store_run
+
+
+def test_a_dry_run_counts_what_would_be_checked(tmp_path: Path) -> None:
+    source = source_of(store_run(tmp_path / "run"))
+    for options in (Options(), Options(all_losses=0), Options(all_losses=2), Options(all_losses=2, epochs=(1, 2))):
+        record = dry_run(source, options)
+        assert record.candidates == len(chosen(source, options).order) > 0
+        assert (record.all_losses is None) is (options.all_losses is None)
+        assert record.refused is None
+
+
+def test_a_dry_run_counts_also_what_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (module, exhaustive):
+        monkeypatch.setattr(one, "MOST_STATES", 20)
+    source = source_of(store_run(tmp_path / "run"))
+    record = dry_run(source, Options(all_losses=3))
+    assert record.candidates > 20
+    assert record.refused is not None
+    assert record.refused.startswith("choose --all-losses ")
+    with pytest.raises(RequestError, match=rf"^{record.candidates} crash states") as refused:
+        chosen(source, Options(all_losses=3))
+    assert refused.value.remedy == record.refused
+
+
+def test_the_limits_name_what_was_not_tried() -> None:
+    assert module.SAMPLE in Options().limits
+    assert module.SAMPLE not in Options(all_losses=2).limits
+
+
+def test_a_journal_of_the_uniform_order_keeps_its_order(tmp_path: Path) -> None:
+    source, journal = source_of(store_run(tmp_path / "run")), tmp_path / "states.jsonl"
+    options = Options(resume=True)
+    older = begun_of(source, Options(uniform=True), "0").model_dump_json(exclude={"uniform", "all_losses", "epochs"})
+    journal.write_text(older + "\n")
+    assert resumed(options, journal).uniform
+    assert not resumed(Options(), journal).uniform
+    journal.write_text(begun_of(source, Options(), "0").model_dump_json() + "\n")
+    assert not resumed(options, journal).uniform
+    assert resumed(Options(resume=True, uniform=True), journal).uniform
