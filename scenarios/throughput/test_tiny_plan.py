@@ -74,9 +74,9 @@ def test_a_plan_says_what_async_costs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert fast.lost is not None
     assert not fast.lost.startswith("0 of ")
     # The disks have no simulated latency, so this machine may limit both cells. Then no cell is ranked, and the output
-    # gives this reason.
+    # gives this reason. The run passes all the same: there is one cell with a sync export, and it is shown to be safe.
     assert fast.rank is None
     assert sync.rank == 1 or "of this machine" in (sync.why_not or "")
-    assert status == (Status.PASS if sync.rank == 1 else Status.INCONCLUSIVE)
+    assert status == Status.PASS, record.reason
     assert (path.parent / "report.html").is_file()
     assert "export=async" in capsys.readouterr().out
