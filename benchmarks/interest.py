@@ -16,8 +16,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from raidproof.core.log import progress
-from raidproof.crash.exploration import Budget, Exploration, Journal, digest_of, read
+from raidproof.crash.checkers import LocalCheckers
+from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.interest import Interest
+from raidproof.crash.journal import Journal, digest_of, read
 from raidproof.crash.sampler import Choice, Policy
 from raidproof.crash.stats import ExplorationStats
 from raidproof.provider.registry import prepare
@@ -45,7 +47,8 @@ def explored(source: Source, states: int, seed: int, *, uniform: bool) -> Shown:
     with TemporaryDirectory() as folder:
         path = Path(folder) / JOURNAL
         journal = Journal(path, begun_of(source, options, digest_of(source.log)))
-        with closing(journal), Exploration(choices, stats, journal, source.boots(Path(folder))) as exploration:
+        checkers = LocalCheckers(source.recording, source.boots(Path(folder)), stats)
+        with closing(journal), Exploration(choices, stats, journal, checkers) as exploration:
             exploration.run(options.budget)
         broken = {line.choice for line, mark in zip(read(path)[1], stats.marks, strict=True) if mark.broken}
     order = choices.order[:states]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raidproof.crash.exploration import read
+from raidproof.crash.journal import read
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, Explore, stack_of
 from raidproof.record.results.names import JOURNAL, crash_page_of
 from raidproof.run.crash_page import data_of

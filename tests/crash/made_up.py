@@ -9,8 +9,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from raidproof.crash.checker_worker import Factory
-from raidproof.crash.exploration import Begun, Budget, Exploration, Journal
+from raidproof.crash.checkers import LocalCheckers
+from raidproof.crash.exploration import Budget, Exploration
+from raidproof.crash.journal import Begun, Journal
 from raidproof.crash.sampler import Choices
+from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import Patch, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Flag, Kind
@@ -125,9 +128,9 @@ class MadeUp:
         choices = Choices(self.recording, seed)
         begun = Begun(cycle="made-up", log_digest="0", seed=seed, tear=512)
         journal = Journal(self.folder / "states.jsonl", begun)
-        return Exploration(
-            choices, ExplorationStats(self.recording, self.oracle), journal, self.boots(), checkers=checkers
-        )
+        stats = ExplorationStats(self.recording, self.oracle)
+        here = LocalCheckers(self.recording, self.boots(), stats, checkers=checkers)
+        return Exploration(choices, stats, journal, here)
 
     def explore(self, states: int | None = None, *, seed: int = 1, checkers: int = 1) -> Exploration:
         """Look at so many states, or at all."""
@@ -147,3 +150,9 @@ def half_written() -> list[Did]:
     pair = [Did(Kind.WRITE, 1, 0, byte=7), Did(Kind.WRITE, 1, 4096, byte=8)]
     noise = [Did(Kind.WRITE, 1, 16384 + 4096 * place) for place in range(6)]
     return [*written(2), *noise, *pair, FLUSH]
+
+
+def replayer_of(exploration: Exploration) -> Replayer:
+    """Return the replayer that checks states on the first checker of an exploration."""
+    assert isinstance(exploration.checkers, LocalCheckers)
+    return Replayer(exploration.checkers.seats[0], exploration.checkers.cursor, exploration.stats)

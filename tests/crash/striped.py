@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from raidproof.core.waiting import wall_clock
-from raidproof.crash.exploration import Line
+from raidproof.crash.journal import Line
 from raidproof.crash.page_data import Explored
 from raidproof.crash.sampler import Choices
 from raidproof.crash.states import CrashState, DiskStates, Recording

@@ -8,7 +8,7 @@ import pytest
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
 from raidproof.crash.checker import nfsd_config, start_nfsd
-from raidproof.crash.exploration import read
+from raidproof.crash.journal import read
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.mount import MountSpec, mount_command
@@ -84,8 +84,9 @@ def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, mo
     honest.explore()
     _, lines, _ = read(honest.folder / "states.jsonl")
     checked = [line.observation.through_nfsd for line in lines if line.observation is not None]
-    assert checked.count(ThroughNfsd.SAME) == len(checked[::3]) >= 3
-    assert checked.count(ThroughNfsd.NOT_TRIED) == len(checked) - len(checked[::3])
+    # The digest of a content decides, so that the share is near one third.
+    assert len(checked) / 5 < checked.count(ThroughNfsd.SAME) < len(checked) / 2
+    assert {*checked} == {ThroughNfsd.SAME, ThroughNfsd.NOT_TRIED}
 
 
 def test_what_nfsd_gives_otherwise_is_a_failure_counted_once(honest: MadeUp) -> None:

@@ -7,13 +7,13 @@ import pytest
 from raidproof.core.waiting import Deadline
 from raidproof.crash.exploration import Budget
 from raidproof.crash.owner import Piece, WriteOwner, pieces_of
-from raidproof.crash.shrink import Replayer, diverse, explain
+from raidproof.crash.shrink import diverse, explain
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import Group
 from raidproof.record.exploration import FailureRecord
 from raidproof.verdict.exploration import REDUNDANCY, Damage
 from raidproof.workload.history import History
-from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, told, written
+from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, replayer_of, told, written
 from tests.crash.mirror import mirrored
 
 
@@ -26,7 +26,7 @@ def explained(made_up: MadeUp, until: Deadline | None = None) -> list[FailureRec
     exploration = made_up.begin()
     with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
-        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
+        replayer = replayer_of(exploration)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: ["show", name], until=until)
         return failures
@@ -103,7 +103,7 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
         exploration.run(Budget(None))
         for checker in made_up.checkers:
             checker.forgives = True
-        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
+        replayer = replayer_of(exploration)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: [name])
     (failure,) = failures

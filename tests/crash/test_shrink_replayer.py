@@ -11,7 +11,7 @@ from raidproof.crash.states import CrashState
 from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.exploration import FILESYSTEM, NFSD, Damage
-from tests.crash.made_up import CLEAN, STALE, MadeUp, told, written
+from tests.crash.made_up import CLEAN, STALE, MadeUp, replayer_of, told, written
 
 STATE = CrashState(6)
 
@@ -43,7 +43,7 @@ def asked(tmp_path: Path) -> Asked:
 def replayer(asked: Asked) -> Iterator[Replayer]:
     exploration = asked.begin()
     with closing(exploration.journal), exploration:
-        yield Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
+        yield replayer_of(exploration)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 from pathlib import Path
 
-from raidproof.crash.shrink import Replayer, Trials, shorten
+from raidproof.crash.shrink import Trials, shorten
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import ShortestRecord
 from raidproof.verdict.exploration import RECOVERY, Damage
 from tests.crash.conftest import Did
-from tests.crash.made_up import MadeUp, half_written, told, written
+from tests.crash.made_up import MadeUp, half_written, replayer_of, told, written
 
 STALE = Damage("write + fsync", "the block has an older generation", "read")
 NOT_MOUNTED = Damage(RECOVERY, "not mounted", "not-mounted")
@@ -15,10 +15,10 @@ NOT_MOUNTED = Damage(RECOVERY, "not mounted", "not-mounted")
 def shortened(made_up: MadeUp, damage: Damage, state: CrashState, budget: int = 200) -> ShortestRecord:
     """Shrink a state, and then its history."""
     with made_up.begin() as exploration:
-        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
+        replayer = replayer_of(exploration)
         trials = Trials(lambda one: damage in replayer.judge(one).damages, budget)
         smallest = trials.shrink(state)
-        return shorten(trials, damage, replayer, smallest, trials.missing(state, exploration.cursor.window.open))
+        return shorten(trials, damage, replayer, smallest, trials.missing(state, replayer.cursor.window.open))
 
 
 def test_what_was_lost_at_once_is_shown_right_after_the_word(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from raidproof.cli.main import main
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import Status
-from raidproof.crash.exploration import read
+from raidproof.crash.journal import read
 from raidproof.crash.states import Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import WriteLog

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from raidproof.core.units import SECTOR, format_size
-from raidproof.crash.exploration import Line
+from raidproof.crash.journal import Line
 from raidproof.crash.page_content import SUPERBLOCK, Geometry, PageContent
 from raidproof.crash.page_superblocks import Superblocks
 from raidproof.crash.page_window import Lifetime, Window

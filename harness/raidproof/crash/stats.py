@@ -134,8 +134,12 @@ class ExplorationStats:
         """Return whether an observation of a state breaks a promise; thread-safe."""
         judgement = self.judge(state, observation)
         # `add` reuses this judgement.
-        self._judged[state] = observation, judgement
+        self.expect(state, observation, judgement)
         return judgement.broken
+
+    def expect(self, state: CrashState, observation: Observation, judgement: Judgement) -> None:
+        """Note a judgement that was made elsewhere; the next `judge` of the state with this observation returns it."""
+        self._judged[state] = observation, judgement
 
     def _lost_by_lies(self, state: CrashState) -> Lost | None:
         if not self._lies.lied:

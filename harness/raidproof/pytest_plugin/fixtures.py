@@ -24,7 +24,8 @@ from raidproof.core.topology import server_and_clients
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import interrupted, unwinding_on_signals
 from raidproof.crash.checker import SHOW, not_shown
-from raidproof.crash.exploration import Budget, read
+from raidproof.crash.exploration import Budget
+from raidproof.crash.journal import read
 from raidproof.crash.states import CrashState
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since

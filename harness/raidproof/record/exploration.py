@@ -13,6 +13,7 @@ from raidproof.guest import check_agent
 from raidproof.record.cell import Strict
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec
+from raidproof.record.worker import WorkerRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.workload.ledger import Found
 
@@ -486,6 +487,8 @@ class ExplorationRecord(Strict):
     """Judged states per minute of checking."""
     checked_per_minute: float | None = None
     """States checked on machines per minute of checking."""
+    workers: list[WorkerRecord] = Field(default_factory=list)
+    """The workers of the cluster that checked states; empty if this host checked all states."""
     checkers: int = 1
     """Number of checker machines in parallel."""
     cold: ColdRecord = Field(default_factory=ColdRecord)

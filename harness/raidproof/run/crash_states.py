@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from raidproof.core.log import step
 from raidproof.crash.exhaustive import MOST_STATES, AllLosses
-from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Begun, Budget, read
+from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget
+from raidproof.crash.journal import Begun, read
 from raidproof.crash.sampler import Choices, Chosen
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
 

@@ -18,18 +18,13 @@ from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import DEADLINE_S, Checker, Held, require_shown
 from raidproof.crash.checker_worker import Factory, RecordingCursor, repeat_if_silent
+from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exhaustive import AllLosses
-from raidproof.crash.exploration import (
-    Begun,
-    Budget,
-    Exploration,
-    Journal,
-    digest_of,
-    find_state,
-)
-from raidproof.crash.owner import WriteOwners, pieces_of
+from raidproof.crash.exploration import Budget, Exploration
+from raidproof.crash.journal import Begun, Journal, digest_of, find_state
+from raidproof.crash.owner import pieces_of
 from raidproof.crash.sampler import Chosen
-from raidproof.crash.shrink import Replayer, explain, plain
+from raidproof.crash.shrink import plain
 from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
@@ -251,7 +246,8 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
         undo.callback(journal.close)
-        exploration = Exploration(choices, stats, journal, source.boots(folder), checkers=options.checkers)
+        checkers = LocalCheckers(source.recording, source.boots(folder), stats, checkers=options.checkers)
+        exploration = Exploration(choices, stats, journal, checkers)
         # The time that a killed attempt spent on its states is unknown.
         untimed = stats.judged - timed
         try:
@@ -259,7 +255,7 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
                 look(exploration, options.budget, record)
                 step("the checks of crash states have ended")
                 if options.shrinks:
-                    explain_failures(record, source, exploration)
+                    checkers.explain(record.failures, stats, replay_of(source), exploration.deadline)
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
             record.stopped_by, record.ended_early = StoppedBy.RIG, f"the rig failed: {error}"
@@ -309,13 +305,6 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
         kept = ", one third of it reserved for shrinking failures" if exploration.stats.broken else ""
         record.stopped_by = StoppedBy.TIME
         record.ended_early = f"the time limit of {budget.minutes:g} min was reached{kept}"
-
-
-def explain_failures(record: ExplorationRecord, source: Source, exploration: Exploration) -> None:
-    """Check again, shrink and explain the broken states; store each result in the record as soon as it is known."""
-    replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
-    owners = WriteOwners(exploration.workers[0], exploration.cursor)
-    explain(record.failures, replayer, owners, replay_of(source), until=exploration.deadline)
 
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:
@@ -408,6 +397,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in stats.hung]
     record.redundancy = stats.redundancy
     record.marks = sorted(stats.marks, key=lambda mark: (mark.at_s, mark.name))
+    record.workers = list(exploration.checkers.workers)
     record.policies = dict(sorted(stats.policies.items()))
     if record.all_losses is not None and isinstance(exploration.choices, AllLosses):
         record.all_losses.judged = list(exploration.choices.counts_of(exploration.done))

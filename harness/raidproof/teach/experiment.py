@@ -14,7 +14,8 @@ from raidproof.core.log import logger, progress, step
 from raidproof.core.topology import Platform, Topology
 from raidproof.core.units import KIB
 from raidproof.core.waiting import now_ns
-from raidproof.crash.exploration import Budget, read
+from raidproof.crash.exploration import Budget
+from raidproof.crash.journal import read
 from raidproof.disk.cache import CacheMode
 from raidproof.fault import Degraded, Fault
 from raidproof.lab.lab import Lab

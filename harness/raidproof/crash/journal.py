@@ -1,0 +1,252 @@
+"""The journal of an exploration: a file with its input, and one line for each judged crash state."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from raidproof.core.errors import RequestError
+from raidproof.crash.sampler import Choice, Policy
+from raidproof.crash.states import CrashState
+from raidproof.record.exploration import Observation
+
+VERSION = 1
+
+
+class Begun(BaseModel):
+    """The first line of a journal: the input of the exploration. A resumed exploration must have the same input."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: Literal["begun"] = "begun"
+    version: int = VERSION
+    """Version of the journal's format."""
+    cycle: str
+    """Name of the crash test whose states are checked."""
+    log_digest: str
+    """Digest of the write log (`digest_of`)."""
+    seed: int
+    """Seed of the order of the states."""
+    tear: int
+    """Number of bytes that a disk writes atomically: the unit in which requests are torn."""
+    starts_dirty: bool = False
+    """Whether checkers make md start arrays that are both dirty and degraded."""
+    all_losses: int | None = None
+    """Greatest number of lost requests of an exhaustive exploration; None: the exploration is a sample."""
+    uniform: bool = True
+    """Whether all orders of the states are equally likely; False: cuts of greater interest tend to come first.
+
+    Journals without this field have the uniform order."""
+    epochs: tuple[int, int] | None = None
+    """First and last flush epoch of an exhaustive exploration; None: a sample, or all flush epochs."""
+
+
+class Line(BaseModel):
+    """One judged crash state. If a line has no observation, an earlier line with the same digest has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: Literal["state"] = "state"
+    state: str
+    """The crash state, in the format of `CrashState.dump`."""
+    policy: Policy
+    number: int
+    """Number of the state, see `Choice.number`."""
+    digest: str
+    """Digest of the disks' content in the state."""
+    observation: Observation | None = None
+    """What a checker observed in the state; None if an earlier line with the same digest has the observation."""
+    cold: Observation | None = None
+    """What a newly booted machine observed in the state; None if this check was not requested."""
+    worker: str | None = None
+    """Name of the worker that checked the state; None: the process of the exploration checked it."""
+
+    @property
+    def choice(self) -> Choice:
+        """The cut, policy and number of the state."""
+        return Choice(self.crash.cut, self.policy, self.number)
+
+    @property
+    def crash(self) -> CrashState:
+        """The crash state that ``state`` describes."""
+        return CrashState.load(self.state)
+
+
+class Journal:
+    """The file ``states.jsonl`` of one exploration, open for appending. Only one thread may append lines."""
+
+    def __init__(self, path: Path, begun: Begun) -> None:
+        """Begin a journal, or continue the existing journal. The file is locked (flock(2)) until `close`.
+
+        Raises:
+            RequestError: the existing journal has another input (write log, seed, options), or another process has
+                locked the file.
+        """
+        self.path = path
+        self.lines: list[Line] = []
+        """Lines that the journal had when it was opened, without its first line (`Begun`)."""
+        self._places: dict[str, tuple[int, int]] = {}
+        """Offset and length of the newest line with an observation, by digest."""
+        self._end = 0
+        # Observations take 20 KB each: they are read from the file again when a state has the same content.
+        self._file = path.open("a+b", buffering=0)
+        try:
+            self._lock()
+            self._end = self._read(begun)
+            # Remove the incomplete last line that a killed process has left.
+            self._file.truncate(self._end)
+            if not self._end:
+                self._append(begun)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _lock(self) -> None:
+        try:
+            # The kernel releases the lock at the end of the process, even after SIGKILL.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RequestError(
+                f"another exploration is writing {self.path}",
+                remedy="wait for the end of the other exploration, or omit --resume to write to new files",
+            ) from error
+
+    def _read(self, begun: Begun) -> int:
+        before, lines, end = read(self.path, self._places)
+        if before is None:
+            return 0
+        for name, was, now in (
+            ("cycle", before.cycle, begun.cycle),
+            ("write log", before.log_digest, begun.log_digest),
+            ("seed", before.seed, begun.seed),
+            ("tear", before.tear, begun.tear),
+            ("starts dirty", before.starts_dirty, begun.starts_dirty),
+            ("all losses", before.all_losses, begun.all_losses),
+            ("epochs", before.epochs, begun.epochs),
+            ("uniform", before.uniform, begun.uniform),
+        ):
+            if was != now:
+                raise RequestError(
+                    f"the exploration in {self.path} was begun with {name} {was}, not {now}",
+                    remedy=f"resume with {name} {was}, or omit --resume to begin a new exploration",
+                )
+        self.lines = lines
+        return end
+
+    def add(self, line: Line) -> None:
+        """Append a line to the journal.
+
+        Raises:
+            OSError: the file cannot be written, for example because the host's disk is full.
+        """
+        begin = self._end
+        self._append(line)
+        if line.observation is not None:
+            self._places[line.digest] = (begin, self._end - begin)
+
+    def _append(self, what: BaseModel) -> None:
+        data = what.model_dump_json(exclude_none=True).encode() + b"\n"
+        self._end += len(data)
+        while data:
+            data = data[os.write(self._file.fileno(), data) :]
+
+    def __contains__(self, digest: str) -> bool:
+        """Return whether the journal has an observation of the content with this digest."""
+        return digest in self._places
+
+    def observation(self, digest: str) -> Observation:
+        """Return the newest observation of the content with this digest, from the file."""
+        begin, length = self._places[digest]
+        observation = Line.model_validate_json(os.pread(self._file.fileno(), length, begin)).observation
+        assert observation is not None  # noqa: S101  `_places` has only lines with an observation
+        return observation
+
+    def close(self) -> None:
+        """Make the journal durable, close it and release its lock."""
+        try:
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+
+class Read(NamedTuple):
+    """The content of a journal."""
+
+    begun: Begun | None
+    """The first line; None in an empty file."""
+    lines: list[Line]
+    """The other complete lines."""
+    end: int
+    """Offset in bytes of the end of the last complete line."""
+
+
+def read(path: Path, places: dict[str, tuple[int, int]] | None = None) -> Read:
+    """Return the content of a journal. An incomplete last line is ignored.
+
+    ``places``: gets the offset and length in bytes of the last line with an observation, by digest.
+
+    Raises:
+        RequestError: a complete line does not have the format of a journal.
+    """
+    begun: Begun | None = None
+    lines: list[Line] = []
+    end = 0
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                if begun is None:
+                    begun = Begun.model_validate_json(raw)
+                else:
+                    lines.append(line := Line.model_validate_json(raw))
+                    if places is not None and line.observation is not None:
+                        places[line.digest] = (end, len(raw))
+            except ValidationError as error:
+                raise RequestError(
+                    f"{path}:{number}: the line does not have the format of a journal: {error.errors()[0]['msg']}"
+                ) from error
+            end += len(raw)
+    return Read(begun, lines, end)
+
+
+def find_state(paths: Iterator[Path], name: str) -> CrashState | None:
+    """Return the crash state with a name; None if no file contains the state.
+
+    ``paths``: journals (``.jsonl``), and other JSON files with dumps of states.
+    """
+    for path in paths:
+        if path.suffix == ".jsonl":
+            states = [line.crash for line in read(path)[1]]
+        else:
+            states = [CrashState.load(dump) for dump in _dumps(json.loads(path.read_text()))]
+        for state in states:
+            if state.name == name:
+                return state
+    return None
+
+
+def _dumps(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in {"dump", "lost_dump"} and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _dumps(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _dumps(inner)
+
+
+def digest_of(path: Path) -> str:
+    """Return the BLAKE2b digest of a write log's file, which identifies the log."""
+    hashed = blake2b(digest_size=16)
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            hashed.update(data)
+    return hashed.hexdigest()
