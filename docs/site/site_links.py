@@ -14,7 +14,7 @@ TOP_LEVEL = {
     "CHANGELOG.md": "changelog.md",
 }
 """Documents outside of docs/ that are pages of the site, and the names of these pages."""
-LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
+LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
 CODE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 SOURCES = "files"
 """Folder of the site with copies of files of the repository."""
@@ -38,12 +38,12 @@ def for_site(text: str, folder: Path) -> str:
     """
 
     def changed(match: re.Match[str]) -> str:
-        label, link, anchor = match[1], match[2], match[3] or ""
+        image, label, link, anchor = match[1], match[2], match[3], match[4] or ""
         target = Path(os.path.normpath(folder / link))
         if target.is_dir():
             return label
         path = site_path(target)
-        return match[0] if path is None else f"[{label}]({path}{anchor})"
+        return match[0] if path is None else f"{image}[{label}]({path}{anchor})"
 
     parts = CODE.split(text)
     # Every second part is code.
@@ -54,7 +54,7 @@ def copied(texts: dict[Path, str]) -> dict[str, Path]:
     """Return the files of the repository that documents link to, by their paths in the site."""
     found = {}
     for document, text in texts.items():
-        for _, link, _ in LINK.findall(text):
+        for _, _, link, _ in LINK.findall(text):
             target = Path(os.path.normpath(document.parent / link))
             path = site_path(target)
             if path is not None and path.startswith(f"{SOURCES}/"):

@@ -115,3 +115,8 @@ def test_a_table_cell_is_one_line_without_bars() -> None:
     assert site_reference.cell("a | b\nc <d>") == "a \\| b c &lt;d>"
     assert site_reference.kind({"enum": ["5", 5, "6"]}) == "`5`, `6`"
     assert site_reference.kind({"type": "array", "items": {"$ref": "#/$defs/Disk"}}) == "list of [Disk](#disk)"
+
+
+def test_a_picture_of_the_readme_is_a_picture_of_the_site() -> None:
+    text = "![First screen.](docs/report.png) and [the plans](docs/plans.md)"
+    assert site_links.for_site(text, site_links.HOME) == "![First screen.](report.png) and [the plans](plans.md)"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Json, Results, StoredRun
+from raidproof.cli.options import RESULTS, Cluster, Json, Results, StoredRun
 from raidproof.cli.output import emit, say
 from raidproof.core.errors import RequestError, Status
 
@@ -93,6 +93,7 @@ def explore(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
     ] = False,
+    cluster: Cluster = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
@@ -148,7 +149,13 @@ def explore(
             raise typer.Exit(Status[show_state(source, state, keep=keep, as_json=json).name])
         from raidproof.run.exploration import explore_cycle  # noqa: PLC0415
 
-        record, page = explore_cycle(source, options)
+        if cluster is None:
+            record, page = explore_cycle(source, options)
+        else:
+            from raidproof.cluster.exploration import explore_on  # noqa: PLC0415
+            from raidproof.cluster.spec import ClusterSpec  # noqa: PLC0415
+
+            record, page = explore_on(ClusterSpec.read(cluster), source, options)
     from raidproof.report.exploration import show_exploration  # noqa: PLC0415
 
     emit(record, json, lambda console: show_exploration(record, console, page))

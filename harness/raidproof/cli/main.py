@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from raidproof import __version__
 from raidproof.cli import advise as cli_advise
 from raidproof.cli import bisect as cli_bisect
+from raidproof.cli import cluster as cli_cluster
 from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import findings as cli_findings
@@ -79,7 +80,7 @@ ORDER = (
     *("demo", "teach", "import", "run", "advise", "ab", "explore"),
     *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
     *("bisect", "bisect-run", "findings"),
-    *("doctor", "kernel", "package", "box", "hosts", "shell", "gc"),
+    *("doctor", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
     *("schema", "config", "man", "version"),
     *("scenarios", "test"),
 )
@@ -144,6 +145,8 @@ def export_log(
 
 app.add_typer(cli_findings.app)
 app.add_typer(cli_hosts.app)
+app.add_typer(cli_cluster.app)
+app.command()(cli_cluster.worker)
 app.add_typer(cli_kernel.app)
 app.add_typer(cli_package.app)
 app.add_typer(cli_compare.baselines)

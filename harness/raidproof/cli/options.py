@@ -47,6 +47,13 @@ Margin = Annotated[
     ),
 ]
 Results = Annotated[Path, typer.Option(help="Directory of stored runs.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLUSTER",
+        help="Cluster of machines: local:N, the address of a scheduler (tls://...), or a TOML file.",
+    ),
+]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the last lab running, for `raidproof shell`.")]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output, and all text on standard error.")

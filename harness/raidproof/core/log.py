@@ -43,6 +43,12 @@ def shown_on(stream: TextIO, width: int) -> Iterator[None]:
         console = before
 
 
+def be_silent() -> None:
+    """Print no further messages; log files still get them. For processes that share the screen with another one."""
+    global console  # noqa: PLW0603  there is one screen
+    console = Console(file=open(os.devnull, "w"), highlight=False)  # noqa: SIM115, PTH123  open until the end
+
+
 @contextmanager
 def to_file(path: Path) -> Iterator[None]:
     """Write every message to a file during the ``with`` block, including messages that the screen does not show."""

@@ -61,8 +61,10 @@ class Checkers(Protocol):
 
     batch: int
     """Number of states that an exploration sorts by their cuts, and requests in this order."""
-    workers: Sequence[WorkerRecord]
-    """The workers that checked states until now; empty if this process checks them."""
+
+    @property
+    def workers(self) -> Sequence[WorkerRecord]:
+        """The workers that checked states until now; empty if this process checks them."""
 
     def __enter__(self) -> Self:
         """Begin; boot nothing yet."""

@@ -202,6 +202,14 @@ class ExplorationStats:
                 if damage.promise == NFSD:
                     self._add_to_group(damage, Judged(choice, state, judgement))
 
+    def absorb(self, groups: dict[Damage, Group], cold: ColdRecord, hung: list[str], broken: int) -> None:
+        """Add what checks elsewhere found while they shrank the failures: groups replace those of this object."""
+        self.groups = groups
+        self.cold.checked += cold.checked
+        self.cold.differing += cold.differing
+        self.hung += hung
+        self.broken += broken
+
     def _record_hung(self, state: CrashState, observation: Observation) -> None:
         if observation.hung:
             self.hung.append(f"{state.name}: {observation.hung}")

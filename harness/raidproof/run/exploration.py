@@ -18,7 +18,7 @@ from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import DEADLINE_S, Checker, Held, require_shown
 from raidproof.crash.checker_worker import Factory, RecordingCursor, repeat_if_silent
-from raidproof.crash.checkers import LocalCheckers
+from raidproof.crash.checkers import Checkers, LocalCheckers
 from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal, digest_of, find_state
@@ -227,8 +227,12 @@ def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
     return None
 
 
-def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
+def explore_cycle(
+    source: Source, options: Options, checkers_of: Callable[[Source], Checkers] | None = None
+) -> tuple[ExplorationRecord, Path]:
     """Explore a crash test; return the exploration's record and the path of its HTML report.
+
+    ``checkers_of`` returns who checks the states; None: machines of this host.
 
     Raises:
         RequestError: the exploration cannot be resumed; or the requested states do not exist, or are too many.
@@ -246,7 +250,11 @@ def explore_cycle(source: Source, options: Options) -> tuple[ExplorationRecord, 
     seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
         undo.callback(journal.close)
-        checkers = LocalCheckers(source.recording, source.boots(folder), stats, checkers=options.checkers)
+        checkers: Checkers = (
+            LocalCheckers(source.recording, source.boots(folder), stats, checkers=options.checkers)
+            if checkers_of is None
+            else checkers_of(source)
+        )
         exploration = Exploration(choices, stats, journal, checkers)
         # The time that a killed attempt spent on its states is unknown.
         untimed = stats.judged - timed
@@ -314,7 +322,12 @@ def replay_of(source: Source) -> Callable[[str], list[str]]:
     run = source.run.run if path.parent == RESULTS else str(path)
     words = ["./raidproof", "explore", run, "--cycle", source.cycle.name]
     words += ["--starts-dirty"] if source.starts_dirty else []
-    return lambda name: [*words, "--state", name, "--keep"]
+    return partial(replay_command, words)
+
+
+def replay_command(words: Sequence[str], name: str) -> list[str]:
+    """Return the words of the command that replays the state with a name; ``words``: begin of the command."""
+    return [*words, "--state", name, "--keep"]
 
 
 def stem_of(source: Source, *, resume: bool) -> str:

@@ -1,0 +1,1 @@
+"""Many machines: workers of a Dask cluster check crash states and measure plans."""

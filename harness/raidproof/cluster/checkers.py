@@ -1,0 +1,351 @@
+"""The checkers of an exploration on the workers of a cluster.
+
+A task is a range of states, about `TASK_S` long. Its results count when its worker has proved itself after it; the
+results of a worker that fails a proof, refuses a task or disappears are thrown away, and its states go to others.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, Self
+
+from raidproof.cluster.campaign import Campaign
+from raidproof.cluster.identity import version
+from raidproof.cluster.seats import Explained, unpacked
+from raidproof.cluster.slots import CHECKER
+from raidproof.cluster.tasks import RaidproofPlugin, Refusal, TaskResult, check, explain, prove_worker
+from raidproof.core.errors import RigError
+from raidproof.core.log import logger, say, step
+from raidproof.core.waiting import Deadline, now_ns
+from raidproof.crash.checkers import Answer, Request
+from raidproof.crash.states import DiskStates, Recording
+from raidproof.crash.stats import ExplorationStats
+from raidproof.record.exploration import FailureRecord
+from raidproof.record.worker import WorkerRecord
+
+BATCH = 20_000
+"""Number of states in one pass through the recording: workers move forward in it, and start anew for each pass."""
+TASK_S = 5.0
+"""Duration in seconds of a task: long beside the costs of a task, short beside the exploration."""
+FIRST_TASK = 8
+"""Number of states of the first tasks, before the duration of a check is known."""
+MOST_STATES = 200
+"""Limit of the states of one task."""
+AHEAD = 3
+"""Number of tasks for each slot of the cluster that are sent before results are collected."""
+PROOF_EVERY = 20
+"""Number of tasks of a worker after which it proves itself again."""
+POLL_S = 2.0
+"""Interval in seconds at which the workers are counted."""
+WITHOUT_WORKERS_S = 120.0
+"""Time in seconds without any worker after which the exploration ends."""
+ATTEMPTS = 3
+"""Number of workers that may refuse the same task before the exploration ends."""
+
+
+@dataclass(eq=False)
+class Task:
+    """A range of states that was sent to the cluster."""
+
+    requests: list[Request]
+    refused: int = 0
+    """Number of workers that refused it."""
+
+
+@dataclass(eq=False)
+class Unproved:
+    """The results of one worker process since its last proof."""
+
+    worker: WorkerRecord
+    address: str
+    finished: list[tuple[Task, bytes]] = field(default_factory=list)
+    proof: Any = None
+    """The future of the proof that the worker is making."""
+    covered: int = 0
+    """Number of results, from the first on, that this proof covers."""
+
+
+class ClusterCheckers:
+    """The workers of a cluster of Dask, which check crash states of one campaign."""
+
+    batch = BATCH
+
+    def __init__(self, client: Any, campaign: Campaign, recording: Recording) -> None:
+        self._client = client
+        self._campaign = campaign
+        self._plugin = f"raidproof-{campaign.digest}"
+        self._window = DiskStates(recording)
+        self._recording = recording
+        self._data: Any = None
+        self._buffer: list[Request] = []
+        self._tasks: dict[Any, Task] = {}
+        self._unproved: dict[str, Unproved] = {}
+        self._records: dict[str, WorkerRecord] = {}
+        self._ended: SimpleQueue[Any] = SimpleQueue()
+        self._proved: list[Answer] = []
+        self._refusals: Counter[str] = Counter()
+        self._seconds_each: float | None = None
+        self._slots = 1
+        self._polled_ns = self._alive_ns = now_ns()
+
+    @property
+    def workers(self) -> Sequence[WorkerRecord]:
+        """See `Checkers.workers`."""
+        return sorted(self._records.values(), key=lambda one: one.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.cancel()
+        if self._data is not None and self._client.status == "running":
+            # Ends the machines of this campaign on all workers.
+            self._client.unregister_worker_plugin(self._plugin)
+            self._data = None
+
+    def boot(self) -> None:
+        """Send the files of the crash test to the workers.
+
+        Raises:
+            RigError: the cluster has no worker.
+        """
+        if self._data is not None:
+            return
+        step("waiting for a worker of the cluster")
+        try:
+            self._client.wait_for_workers(1, timeout=WITHOUT_WORKERS_S)
+        except TimeoutError as error:
+            raise RigError(f"the cluster has no worker after {WITHOUT_WORKERS_S:.0f} s") from error
+        self._client.register_plugin(RaidproofPlugin(self._plugin, version()), name=self._plugin)
+        step("sending the write log to the workers")
+        self._data = self._client.scatter(self._campaign, broadcast=True, hash=False)
+        self._count_slots()
+
+    def _count_slots(self) -> dict[str, Any]:
+        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        self._slots = max(1, int(sum(one["resources"].get(CHECKER, 0) for one in workers.values())))
+        return workers
+
+    def at(self, cut: int) -> DiskStates:
+        """See `Checkers.at`."""
+        if cut < self._window.cut:
+            self._window = DiskStates(self._recording)
+        self._window.move(cut)
+        return self._window
+
+    @property
+    def full(self) -> bool:
+        """See `Checkers.full`."""
+        return len(self._tasks) >= AHEAD * self._slots
+
+    @property
+    def open(self) -> int:
+        """See `Checkers.open`."""
+        unproved = sum(len(task.requests) for one in self._unproved.values() for task, _ in one.finished)
+        sent = sum(len(task.requests) for task in self._tasks.values())
+        return len(self._buffer) + sent + unproved + len(self._proved)
+
+    def submit(self, request: Request) -> None:
+        """See `Checkers.submit`."""
+        self._buffer.append(request)
+        if len(self._buffer) >= self._states_of_task():
+            self._send_buffer()
+
+    def _states_of_task(self) -> int:
+        if self._seconds_each is None:
+            return FIRST_TASK
+        return max(1, min(MOST_STATES, round(TASK_S / self._seconds_each)))
+
+    def _send_buffer(self) -> None:
+        requests, self._buffer = self._buffer, []
+        if requests:
+            self._send(Task(requests))
+
+    def _send(self, task: Task) -> None:
+        future = self._client.submit(
+            check, self._data, self._plugin, task.requests, resources={CHECKER: 1}, pure=False, retries=0
+        )
+        self._tasks[future] = task
+        future.add_done_callback(self._ended.put)
+
+    def collect(self) -> Sequence[Answer]:
+        """See `Checkers.collect`; the result is empty if no worker has proved itself within `POLL_S`."""
+        if self.open and not self.full:
+            # The caller waits for the answers of everything that it has requested.
+            self._send_buffer()
+        if not self._tasks:
+            for one in self._unproved.values():
+                self._request_proof(one)
+        try:
+            self._take(self._ended.get(timeout=POLL_S))
+            while not self._ended.empty():
+                self._take(self._ended.get())
+        except Empty:
+            pass
+        if now_ns() - self._polled_ns > POLL_S * 1e9:
+            self._polled_ns = now_ns()
+            self._find_lost()
+        proved, self._proved = self._proved, []
+        return proved
+
+    def end_batch(self) -> bool:
+        """Return False: each worker has its own position in the recording."""
+        return False
+
+    def cancel(self) -> None:
+        """See `Checkers.cancel`."""
+        proofs = [one.proof for one in self._unproved.values() if one.proof is not None]
+        if (futures := [*self._tasks, *proofs]) and self._client.status == "running":
+            self._client.cancel(futures, force=True)
+        self._tasks.clear()
+        self._unproved.clear()
+        self._buffer.clear()
+        self._proved.clear()
+
+    def _take(self, future: Any) -> None:
+        """Take the result of a task or of a proof."""
+        proof = next((one for one in self._unproved.values() if one.proof is future), None)
+        task = self._tasks.pop(future, None)
+        if task is None and proof is None:
+            return  # cancelled, or its worker is gone
+        if future.status != "finished":
+            self._take_error(future, task, proof)
+            return
+        done: TaskResult = future.result()
+        self._records.setdefault(done.session, done.worker.model_copy())
+        if isinstance(done.result, Refusal):
+            self._leave_out(done, task)
+        elif proof is not None:
+            self._confirm(done.session, proof)
+        elif task is not None:
+            each = done.seconds / len(task.requests)
+            self._seconds_each = each if self._seconds_each is None else 0.8 * self._seconds_each + 0.2 * each
+            mine = self._unproved.setdefault(done.session, Unproved(done.worker, done.address))
+            mine.finished.append((task, done.result))
+            if len(mine.finished) >= PROOF_EVERY:
+                self._request_proof(mine)
+
+    def _take_error(self, future: Any, task: Task | None, proof: Unproved | None) -> None:
+        if self._client.status != "running":
+            raise RigError(
+                "the connection to the cluster's scheduler is lost",
+                remedy="the same command with --resume continues, on any cluster or without one",
+            )
+        error = future.exception() if future.status == "error" else None
+        logger.warning("a task of the cluster ended %s: %s", future.status, error)
+        if proof is not None:
+            self._throw_away(proof)
+        if task is not None:
+            self._again(task, f"a task failed: {error}")
+
+    def _again(self, task: Task, why: str) -> None:
+        task.refused += 1
+        if task.refused >= ATTEMPTS:
+            raise RigError(f"{ATTEMPTS} workers could not check the same states: {why}")
+        self._send(task)
+
+    def _request_proof(self, one: Unproved) -> None:
+        if one.proof is None and one.finished:
+            one.covered = len(one.finished)
+            one.proof = self._client.submit(
+                prove_worker,
+                self._data,
+                self._plugin,
+                workers=[one.address],
+                resources={CHECKER: 1},
+                pure=False,
+                priority=10,
+            )
+            one.proof.add_done_callback(self._ended.put)
+
+    def _confirm(self, session: str, proved: Unproved) -> None:
+        done, proved.finished = proved.finished[: proved.covered], proved.finished[proved.covered :]
+        proved.proof, proved.covered = None, 0
+        record = self._records[session]
+        record.proofs += 1
+        for _, result in done:
+            answers = unpacked(result)
+            record.done += len(answers)
+            self._proved += answers
+        if not proved.finished:
+            del self._unproved[session]
+
+    def _leave_out(self, done: TaskResult, task: Task | None) -> None:
+        refusal: Refusal = done.result
+        self._refusals[done.worker.name] += 1
+        self._records[done.session].left_out = refusal.reason
+        say(f"worker {done.worker.name} on {done.worker.host} is left out: {refusal.reason}")
+        if (one := self._unproved.pop(done.session, None)) is not None:
+            self._throw_away(one)
+        if task is not None:
+            self._again(task, refusal.reason)
+        self._client.retire_workers([done.address], close_workers=True, remove=True)
+
+    def _throw_away(self, one: Unproved) -> None:
+        """Throw the results since the last proof away, and send their states again."""
+        session = next((name for name, other in self._unproved.items() if other is one), None)
+        if session is not None:
+            del self._unproved[session]
+        if one.finished:
+            logger.warning("worker %s: %d results without a proof are thrown away", one.worker.name, len(one.finished))
+        for task, _ in one.finished:
+            self._send(task)
+        one.finished = []
+
+    def _find_lost(self) -> None:
+        """Throw the results of workers away that are gone; end if no worker is left.
+
+        Raises:
+            RigError: the scheduler is gone, or the cluster has had no worker for `WITHOUT_WORKERS_S`.
+        """
+        if self._client.status != "running":
+            raise RigError(
+                "the connection to the cluster's scheduler is lost",
+                remedy="the same command with --resume continues, on any cluster or without one",
+            )
+        there = self._count_slots()
+        for session, one in [*self._unproved.items()]:
+            if one.address not in there:
+                self._records[session].left_out = "it is gone"
+                if one.proof is not None:
+                    self._client.cancel([one.proof], force=True)
+                self._throw_away(one)
+        if there:
+            self._alive_ns = now_ns()
+        elif now_ns() - self._alive_ns > WITHOUT_WORKERS_S * 1e9:
+            reasons = "; ".join(f"{one.name}: {one.left_out}" for one in self.workers if one.left_out)
+            raise RigError(f"the cluster has no worker left{': ' if reasons else ''}{reasons}")
+
+    def explain(
+        self,
+        failures: list[FailureRecord],
+        stats: ExplorationStats,
+        replay: Callable[[str], list[str]],
+        until: Deadline | None,
+    ) -> None:
+        """See `Checkers.explain`. One worker shrinks all failures."""
+        if not stats.groups:
+            return
+        step("shrinking failing states on a worker of the cluster")
+        for _ in range(ATTEMPTS):
+            future = self._client.submit(
+                explain,
+                self._data,
+                self._plugin,
+                stats.groups,
+                replay,
+                None if until is None else until.remaining_s,
+                resources={CHECKER: 1},
+                pure=False,
+            )
+            done: TaskResult = future.result()
+            self._records.setdefault(done.session, done.worker.model_copy())
+            if not isinstance(done.result, Refusal):
+                break
+            self._leave_out(done, None)
+        else:
+            raise RigError(f"{ATTEMPTS} workers could not shrink the failures")
+        found: Explained = done.result
+        failures += found.failures
+        stats.absorb(found.groups, found.cold, found.hung, found.broken)

@@ -1,0 +1,212 @@
+"""The checkers of a worker: each has a machine, and its own position in the recording."""
+
+import pickle
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from raidproof.cluster.campaign import Campaign
+from raidproof.cluster.proof import Points, Unsound, points_of, prove
+from raidproof.core.waiting import Deadline
+from raidproof.crash.checker_worker import CheckerWorker, CheckResult, RecordingCursor
+from raidproof.crash.checkers import QUEUE, Answer, Request, job_of
+from raidproof.crash.owner import WriteOwners
+from raidproof.crash.shrink import Replayer, explain
+from raidproof.crash.stats import ExplorationStats, Group
+from raidproof.record.exploration import ColdRecord, FailureRecord
+from raidproof.run.exploration import Source
+from raidproof.verdict.exploration import Damage
+
+IDLE_S = 60.0
+"""Time in seconds after which machines end that check nothing, for example because the client was killed."""
+
+
+class Explained(NamedTuple):
+    """The result of shrinking failures, and what the checks for it add to the statistics."""
+
+    failures: list[FailureRecord]
+    groups: dict[Damage, Group]
+    cold: ColdRecord
+    hung: list[str]
+    broken: int
+    """Number of states that are broken only on a newly booted machine."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """One checker machine with its position in the recording."""
+
+    worker: CheckerWorker
+    cursor: RecordingCursor
+    stats: ExplorationStats
+    proved: bool = False
+
+
+@dataclass(eq=False)
+class Seats:
+    """The checkers of one campaign in one worker process. All methods are thread-safe."""
+
+    campaign: Campaign
+    name: str
+    """Name of the worker."""
+    _source: Source | None = None
+    _points: Points | None = None
+    _free: SimpleQueue[Seat] = field(default_factory=SimpleQueue)
+    _made: list[Seat] = field(default_factory=list)
+    _busy: int = 0
+    _undo: ExitStack = field(default_factory=ExitStack)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _idle: threading.Timer | None = None
+    ended: bool = False
+
+    def prepare(self) -> Source:
+        """Return the crash test; the first call prepares it, as `Campaign.prepared` does, with the same errors."""
+        with self._lock:
+            if self._source is None:
+                source = self.campaign.prepared()
+                self._points = points_of(ExplorationStats(source.recording, source.oracle))
+                self._source = source
+            return self._source
+
+    @contextmanager
+    def borrowed(self) -> Iterator[Seat]:
+        """Return a seat that nobody uses, as a context manager; a new seat proves itself first.
+
+        Raises:
+            Unsound: the proof failed, or the worker is ending.
+            RigError: the checker does not boot, or failed.
+        """
+        seat = self._take()
+        try:
+            if not seat.proved:
+                self._prove(seat)
+            yield seat
+        finally:
+            self._give_back(seat)
+
+    def _take(self) -> Seat:
+        source = self.prepare()
+        with self._lock:
+            if self.ended:
+                raise Unsound("the worker is ending")
+            self._busy += 1
+            if self._idle is not None:
+                self._idle.cancel()
+            if not self._free.empty():
+                return self._free.get()
+            logs = Path(self._undo.enter_context(TemporaryDirectory(prefix="raidproof-checker-")))
+            stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
+            worker = CheckerWorker(len(self._made) + 1, source.boots(logs), cursor)
+            self._undo.enter_context(worker)
+            self._made.append(seat := Seat(worker, cursor, stats))
+            return seat
+
+    def _give_back(self, seat: Seat) -> None:
+        with self._lock:
+            self._free.put(seat)
+            self._busy -= 1
+            if not self._busy and not self.ended:
+                self._idle = threading.Timer(IDLE_S, self._end_if_idle)
+                self._idle.daemon = True
+                self._idle.start()
+
+    def _prove(self, seat: Seat) -> None:
+        assert self._points is not None  # noqa: S101  `prepare` sets it
+        prove(seat.worker, seat.cursor, seat.stats, self._points)
+        seat.proved = True
+
+    def prove_all(self) -> None:
+        """Prove each seat again.
+
+        Raises:
+            Unsound: an answer is wrong.
+            RigError: a check failed twice.
+        """
+        with ExitStack() as undo:
+            for _ in self._made:
+                seat = undo.enter_context(self.borrowed())
+                self._prove(seat)
+
+    def _end_if_idle(self) -> None:
+        with self._lock:
+            if not self._busy and not self.ended:
+                self._end_machines()
+
+    def _end_machines(self) -> None:
+        undo, self._undo = self._undo, ExitStack()
+        self._made.clear()
+        self._free = SimpleQueue()
+        undo.close()
+
+    def end(self) -> None:
+        """End all machines; checks that run fail."""
+        with self._lock:
+            self.ended = True
+            if self._idle is not None:
+                self._idle.cancel()
+            self._end_machines()
+
+    def check(self, requests: Sequence[Request]) -> list[Answer]:
+        """Check states, and judge what was observed.
+
+        Raises:
+            Unsound: the worker's copy of the recording gives another content, or its proof failed.
+            RigError: the checker does not boot, or a check failed twice.
+        """
+        with self.borrowed() as seat:
+            running: list[Future[CheckResult]] = []
+            # The next user of the seat may move its cursor back only when no check runs.
+            with ExitStack() as undo:
+                undo.callback(wait, running)
+                self._submit(seat, requests, running)
+            answers = []
+            for request, future in zip(requests, running, strict=True):
+                result = future.result()
+                judgement = seat.stats.judge(request.state, result.observation)
+                answers.append(Answer(request, result, judgement, self.name))
+            return answers
+
+    @staticmethod
+    def _submit(seat: Seat, requests: Sequence[Request], running: "list[Future[CheckResult]]") -> None:
+        for place, request in enumerate(requests):
+            seat.cursor.go(request.state.cut)
+            if seat.cursor.window.digest(request.state) != request.digest:
+                raise Unsound(f"the content of state {request.state.name} differs from the client's")
+            if place >= QUEUE:
+                running[place - QUEUE].result()
+            running.append(seat.worker.submit(job_of(request, seat.cursor, seat.stats)))
+
+    def explain(
+        self, groups: Mapping[Damage, Group], replay: Callable[[str], list[str]], until_s: float | None
+    ) -> Explained:
+        """Repeat and shrink failures, as `raidproof.crash.shrink.explain` does; ``until_s``: seconds that are left.
+
+        Raises:
+            Unsound: the proof of the checker failed.
+            RigError: a check failed twice for a reason other than the state.
+        """
+        with self.borrowed() as seat:
+            stats = ExplorationStats(seat.stats.recording, seat.stats.oracle)
+            stats.groups = dict(groups)
+            failures: list[FailureRecord] = []
+            replayer, owners = Replayer(seat.worker, seat.cursor, stats), WriteOwners(seat.worker, seat.cursor)
+            explain(failures, replayer, owners, replay, until=None if until_s is None else Deadline.after(until_s))
+            return Explained(failures, stats.groups, stats.cold, stats.hung, stats.broken)
+
+
+def packed(answers: Sequence[Answer]) -> bytes:
+    """Return answers as compressed bytes: a client holds thousands of them until their worker has proved itself."""
+    return zlib.compress(pickle.dumps(answers), 1)
+
+
+def unpacked(data: bytes) -> list[Answer]:
+    """Return the answers in the bytes that `packed` returned."""
+    answers: list[Answer] = pickle.loads(zlib.decompress(data))  # noqa: S301  workers are trusted, see docs/cluster.md
+    return answers

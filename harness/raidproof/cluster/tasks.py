@@ -1,0 +1,124 @@
+"""What runs on a worker: the tasks of an exploration, and the plugin of Dask that holds the worker's machines."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from distributed import get_worker
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from raidproof.cluster.campaign import Campaign
+from raidproof.cluster.identity import this_machine, version
+from raidproof.cluster.proof import Unsound
+from raidproof.cluster.seats import Seats, packed
+from raidproof.cluster.slots import slots_of
+from raidproof.core.errors import RaidproofError
+from raidproof.core.log import be_silent
+from raidproof.core.waiting import now_ns
+from raidproof.crash.checkers import Request
+from raidproof.crash.stats import Group
+from raidproof.record.worker import WorkerRecord
+from raidproof.verdict.exploration import Damage
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A worker cannot do a task; the client leaves the worker out."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The result of a task."""
+
+    worker: WorkerRecord
+    address: str
+    """Address of the worker in Dask."""
+    session: str
+    """Identifier of the worker's process."""
+    result: Any
+    """What the task returns, or a `Refusal`."""
+    seconds: float = 0.0
+
+
+class RaidproofPlugin(WorkerPlugin):
+    """Holds the machines of one campaign on each worker, and ends them with the worker or with the campaign."""
+
+    def __init__(self, name: str, version_of_client: str) -> None:
+        self.name = name
+        self.version_of_client = version_of_client
+        self.seats: Seats | None = None
+        self.session = ""
+        self.record: WorkerRecord | None = None
+        self.address = ""
+
+    async def setup(self, worker: Any) -> None:
+        """Note the worker; declare its slots, unless its command line has declared them."""
+        self.session, self.address = uuid4().hex, worker.address
+        if worker.nanny is not None:
+            # Another process started this one, and shows its own progress.
+            be_silent()
+        self.record = this_machine(str(worker.name))
+        if not worker.state.total_resources:
+            await worker.set_resources(**slots_of())
+
+    async def teardown(self, worker: Any) -> None:  # noqa: ARG002
+        """End the machines of the campaign."""
+        if self.seats is not None:
+            await asyncio.to_thread(self.seats.end)
+
+    def seats_of(self, campaign: Campaign) -> Seats:
+        """Return the checkers of the campaign.
+
+        Raises:
+            Unsound: the worker's version of raidproof is not that of the client.
+        """
+        if version() != self.version_of_client:
+            raise Unsound(f"raidproof {version()} is not the client's {self.version_of_client}")
+        if self.seats is None:
+            self.seats = Seats(campaign, self.record.name if self.record else "")
+        return self.seats
+
+    def carried_out(self, task: Callable[[], Any]) -> TaskResult:
+        """Carry out a task; an error becomes a `Refusal`, so that the client carries it out elsewhere."""
+        begun = now_ns()
+        try:
+            result = task()
+        except (Unsound, RaidproofError, OSError, MemoryError) as error:
+            result = Refusal(str(error) or type(error).__name__)
+        assert self.record is not None  # noqa: S101  `setup` has run
+        return TaskResult(self.record, self.address, self.session, result, (now_ns() - begun) / 1e9)
+
+
+def plugin_of(name: str) -> RaidproofPlugin:
+    """Return the plugin of a campaign in the worker that carries out the current task."""
+    plugin = get_worker().plugins[name]
+    assert isinstance(plugin, RaidproofPlugin)  # noqa: S101  it has the name of a campaign
+    return plugin
+
+
+def check(campaign: Campaign, plugin: str, requests: Sequence[Request]) -> TaskResult:
+    """Check states of a campaign; the result's `TaskResult.result` is that of `packed`."""
+    mine = plugin_of(plugin)
+    return mine.carried_out(lambda: packed(mine.seats_of(campaign).check(requests)))
+
+
+def prove_worker(campaign: Campaign, plugin: str) -> TaskResult:
+    """Prove all checkers of a worker; `TaskResult.result` is None if they are sound."""
+    mine = plugin_of(plugin)
+    return mine.carried_out(lambda: mine.seats_of(campaign).prove_all())
+
+
+def explain(
+    campaign: Campaign,
+    plugin: str,
+    groups: Mapping[Damage, Group],
+    replay: Callable[[str], list[str]],
+    until_s: float | None,
+) -> TaskResult:
+    """Repeat and shrink failures on a checker; `TaskResult.result` is an `Explained`."""
+    mine = plugin_of(plugin)
+    return mine.carried_out(lambda: mine.seats_of(campaign).explain(groups, replay, until_s))
