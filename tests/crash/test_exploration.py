@@ -1,3 +1,4 @@
+import csv
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -349,3 +350,16 @@ def test_a_member_that_md_goes_on_without_is_found(honest: MadeUp) -> None:
     stats = honest.explore().stats
     assert [group.damage.promise for group in stats.failures()] == [DEGRADED]
     assert 0 < stats.broken < stats.judged
+
+
+def test_the_table_of_verdicts_does_not_depend_on_checkers_or_interruptions(lying: MadeUp, tmp_path: Path) -> None:
+    several = MadeUp(tmp_path / "several", written(lies_from=4), told())
+    several.explore(states=40, checkers=2)
+    several.explore(checkers=3)
+    stats = lying.explore().stats
+    table = (lying.folder / "verdicts.csv").read_text()
+    assert table == (several.folder / "verdicts.csv").read_text()
+    rows = list(csv.DictReader(table.splitlines()))
+    assert len(rows) == stats.judged
+    assert sum(row["outcome"] == "FAIL" for row in rows) == stats.broken > 0
+    assert all(bool(row["broken"]) == (row["outcome"] == "FAIL") for row in rows)

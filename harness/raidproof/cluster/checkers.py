@@ -4,8 +4,8 @@ A task is a range of states, about `TASK_S` long. Its results count when its wor
 results of a worker that fails a proof, refuses a task or disappears are thrown away, and its states go to others.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Self
@@ -38,6 +38,8 @@ PROOF_EVERY = 20
 """Number of tasks of a worker after which it proves itself again."""
 POLL_S = 2.0
 """Interval in seconds at which the workers are counted."""
+FETCH_S = 30.0
+"""Time limit in seconds for fetching the result of a task from its worker."""
 WITHOUT_WORKERS_S = 120.0
 """Time in seconds without any worker after which the exploration ends."""
 ATTEMPTS = 3
@@ -49,8 +51,8 @@ class Task:
     """A range of states that was sent to the cluster."""
 
     requests: list[Request]
-    refused: int = 0
-    """Number of workers that refused it."""
+    refused: set[str] = field(default_factory=set)
+    """Sessions of the workers that refused it."""
 
 
 @dataclass(eq=False)
@@ -64,6 +66,11 @@ class Unproved:
     """The future of the proof that the worker is making."""
     covered: int = 0
     """Number of results, from the first on, that this proof covers."""
+
+
+async def _remove(address: str, dask_scheduler: Any) -> None:
+    """Remove a worker from the cluster, and end it; runs in the scheduler."""
+    await dask_scheduler.remove_worker(address=address, stimulus_id="raidproof-left-out", expected=True, close=True)
 
 
 class ClusterCheckers:
@@ -80,11 +87,12 @@ class ClusterCheckers:
         self._data: Any = None
         self._buffer: list[Request] = []
         self._tasks: dict[Any, Task] = {}
+        self._waiting: list[Task] = []
+        """Tasks that are sent again when the workers have been counted."""
         self._unproved: dict[str, Unproved] = {}
         self._records: dict[str, WorkerRecord] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._proved: list[Answer] = []
-        self._refusals: Counter[str] = Counter()
         self._seconds_each: float | None = None
         self._slots = 1
         self._polled_ns = self._alive_ns = now_ns()
@@ -119,8 +127,11 @@ class ClusterCheckers:
             raise RigError(f"the cluster has no worker after {WITHOUT_WORKERS_S:.0f} s") from error
         self._client.register_plugin(RaidproofPlugin(self._plugin, version()), name=self._plugin)
         step("sending the write log to the workers")
-        self._data = self._client.scatter(self._campaign, broadcast=True, hash=False)
+        self._scatter()
         self._count_slots()
+
+    def _scatter(self) -> None:
+        self._data = self._client.scatter(self._campaign, broadcast=True, hash=False)
 
     def _count_slots(self) -> dict[str, Any]:
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -143,7 +154,7 @@ class ClusterCheckers:
     def open(self) -> int:
         """See `Checkers.open`."""
         unproved = sum(len(task.requests) for one in self._unproved.values() for task, _ in one.finished)
-        sent = sum(len(task.requests) for task in self._tasks.values())
+        sent = sum(len(task.requests) for task in (*self._tasks.values(), *self._waiting))
         return len(self._buffer) + sent + unproved + len(self._proved)
 
     def submit(self, request: Request) -> None:
@@ -199,6 +210,7 @@ class ClusterCheckers:
         if (futures := [*self._tasks, *proofs]) and self._client.status == "running":
             self._client.cancel(futures, force=True)
         self._tasks.clear()
+        self._waiting.clear()
         self._unproved.clear()
         self._buffer.clear()
         self._proved.clear()
@@ -212,7 +224,13 @@ class ClusterCheckers:
         if future.status != "finished":
             self._take_error(future, task, proof)
             return
-        done: TaskResult = future.result()
+        try:
+            done: TaskResult = future.result(timeout=FETCH_S)
+        except (TimeoutError, CancelledError):
+            # The worker has left before its result was fetched, and Dask has no worker that computes it again.
+            self._client.cancel([future], force=True)
+            self._take_error(future, task, proof)
+            return
         self._records.setdefault(done.session, done.worker.model_copy())
         if isinstance(done.result, Refusal):
             self._leave_out(done, task)
@@ -236,14 +254,16 @@ class ClusterCheckers:
         logger.warning("a task of the cluster ended %s: %s", future.status, error)
         if proof is not None:
             self._throw_away(proof)
-        if task is not None:
-            self._again(task, f"a task failed: {error}")
+        if task is not None and error is None:
+            self._waiting.append(task)
+        elif task is not None:
+            self._again(task, future.key, f"a task failed: {error}")
 
-    def _again(self, task: Task, why: str) -> None:
-        task.refused += 1
-        if task.refused >= ATTEMPTS:
+    def _again(self, task: Task, session: str, why: str) -> None:
+        task.refused.add(session)
+        if len(task.refused) >= ATTEMPTS:
             raise RigError(f"{ATTEMPTS} workers could not check the same states: {why}")
-        self._send(task)
+        self._waiting.append(task)
 
     def _request_proof(self, one: Unproved) -> None:
         if one.proof is None and one.finished:
@@ -273,14 +293,17 @@ class ClusterCheckers:
 
     def _leave_out(self, done: TaskResult, task: Task | None) -> None:
         refusal: Refusal = done.result
-        self._refusals[done.worker.name] += 1
-        self._records[done.session].left_out = refusal.reason
-        say(f"worker {done.worker.name} on {done.worker.host} is left out: {refusal.reason}")
+        record, first = self._records[done.session], self._records[done.session].left_out is None
+        record.left_out = record.left_out or refusal.reason
+        if first:
+            say(f"worker {done.worker.name} on {done.worker.host} is left out: {refusal.reason}")
         if (one := self._unproved.pop(done.session, None)) is not None:
             self._throw_away(one)
         if task is not None:
-            self._again(task, refusal.reason)
-        self._client.retire_workers([done.address], close_workers=True, remove=True)
+            self._again(task, done.session, refusal.reason)
+        if first:
+            # To retire it would fail if it has the only copy of some data.
+            self._client.run_on_scheduler(_remove, address=done.address)
 
     def _throw_away(self, one: Unproved) -> None:
         """Throw the results since the last proof away, and send their states again."""
@@ -289,8 +312,7 @@ class ClusterCheckers:
             del self._unproved[session]
         if one.finished:
             logger.warning("worker %s: %d results without a proof are thrown away", one.worker.name, len(one.finished))
-        for task, _ in one.finished:
-            self._send(task)
+        self._waiting += [task for task, _ in one.finished]
         one.finished = []
 
     def _find_lost(self) -> None:
@@ -313,9 +335,18 @@ class ClusterCheckers:
                 self._throw_away(one)
         if there:
             self._alive_ns = now_ns()
+            self._send_again()
         elif now_ns() - self._alive_ns > WITHOUT_WORKERS_S * 1e9:
             reasons = "; ".join(f"{one.name}: {one.left_out}" for one in self.workers if one.left_out)
             raise RigError(f"the cluster has no worker left{': ' if reasons else ''}{reasons}")
+
+    def _send_again(self) -> None:
+        if self._waiting and self._data.status != "finished":
+            # All workers that had the write log are gone.
+            self._scatter()
+        tasks, self._waiting = self._waiting, []
+        for task in tasks:
+            self._send(task)
 
     def explain(
         self,

@@ -1,9 +1,9 @@
 """The proof of a checker: it finds a loss in a state that has one, and none in a state that has none.
 
-The states are made from the recording that is explored. At the first cut no operation has been acknowledged, so that
-nothing can be missing. The same content at a later instant is what disks leave that acknowledge flushes and store
-nothing: every operation acknowledged until then is missing. The content with all requests up to this instant has the
-operations.
+The states are made from the recording that is explored. When array and file system have been created, no operation
+has been acknowledged, so that nothing can be missing. The same content at a later instant is what disks leave that
+acknowledge flushes and store nothing: every operation acknowledged until then is missing. The content with all
+requests up to this instant has at least a part of the operations.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Points(NamedTuple):
     """The two cuts of a proof."""
 
     before: int
-    """Cut before the first acknowledgement."""
+    """Cut at which array and file system have been created."""
     after: int
     """Cut after the first acknowledgements."""
 
@@ -42,16 +42,17 @@ def points_of(stats: ExplorationStats) -> Points:
     instants = sorted(
         one.promised_ns for one in oracle.history.acknowledged(recording.end_ns) if one.promised_ns is not None
     )
-    first = recording.place(oracle.created_ns)
-    cuts = [cut for cut in recording.cuts if cut >= first]
+    before = recording.place(oracle.created_ns)
+    cuts = [cut for cut in recording.cuts if cut >= before]
     if not instants or not cuts:
         raise RequestError(
             "no operation was acknowledged in this crash test: no state can prove that a worker finds a loss",
             remedy="explore it without --cluster",
         )
-    wanted_ns = instants[:OPERATIONS][-1]
+    # An async export acknowledges operations long before the disks get their data.
+    wanted_ns = instants[:OPERATIONS][-1] if oracle.conditions.export_sync else instants[-1]
     after = next((cut for cut in cuts if recording.instant_ns(cut) > wanted_ns), cuts[-1])
-    return Points(cuts[0], after)
+    return Points(before, after)
 
 
 def prove(worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStats, points: Points) -> None:
@@ -61,19 +62,21 @@ def prove(worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStat
         Unsound: an answer is wrong.
         RigError: a check failed twice.
     """
-    empty, kept_before = _checked(worker, cursor, points.before)
-    clean = stats.judge(kept_before, empty)
+    judge, after_ns = stats.oracle.judge, stats.recording.instant_ns(points.after)
+    empty = _checked(worker, cursor, points.before, everything=False)
+    clean = judge(empty, stats.oracle.created_ns)
     if empty.end is not End.READ or clean.broken or clean.missing:
         raise Unsound(f"a clean state is not clean: {clean.reason}")
-    full, kept_after = _checked(worker, cursor, points.after)
-    lying = stats.judge(kept_after, empty)
+    full = _checked(worker, cursor, points.after, everything=True)
+    lying = judge(empty, after_ns)
     if not lying.missing:
         raise Unsound("the loss of all operations, as by lying disks, was not found")
-    if full.end is not End.READ or len(stats.judge(kept_after, full).missing) >= len(lying.missing):
+    if full.end is not End.READ or len(judge(full, after_ns).missing) >= len(lying.missing):
         raise Unsound("operations are missing in the state in which all requests survived")
 
 
-def _checked(worker: CheckerWorker, cursor: RecordingCursor, cut: int) -> tuple[Observation, CrashState]:
+def _checked(worker: CheckerWorker, cursor: RecordingCursor, cut: int, *, everything: bool) -> Observation:
+    """Return the observation of the state in which all volatile requests survived (``everything``), or none."""
     cursor.go(cut)
-    state = CrashState(cut, tuple(map(Survivor, cursor.window.open)))
-    return worker.submit(cursor.job(state)).result().observation, state
+    state = CrashState(cut, tuple(map(Survivor, cursor.window.open)) if everything else ())
+    return worker.submit(cursor.job(state)).result().observation

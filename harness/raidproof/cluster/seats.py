@@ -110,7 +110,8 @@ class Seats:
 
     def _give_back(self, seat: Seat) -> None:
         with self._lock:
-            self._free.put(seat)
+            if seat in self._made:
+                self._free.put(seat)
             self._busy -= 1
             if not self._busy and not self.ended:
                 self._idle = threading.Timer(IDLE_S, self._end_if_idle)
@@ -136,13 +137,15 @@ class Seats:
 
     def _end_if_idle(self) -> None:
         with self._lock:
-            if not self._busy and not self.ended:
-                self._end_machines()
+            if not self._busy:
+                self.end_machines()
 
-    def _end_machines(self) -> None:
-        undo, self._undo = self._undo, ExitStack()
-        self._made.clear()
-        self._free = SimpleQueue()
+    def end_machines(self) -> None:
+        """End all machines; checks that run fail, and the next check boots a new machine, which proves itself."""
+        with self._lock:
+            undo, self._undo = self._undo, ExitStack()
+            self._made.clear()
+            self._free = SimpleQueue()
         undo.close()
 
     def end(self) -> None:
@@ -151,7 +154,7 @@ class Seats:
             self.ended = True
             if self._idle is not None:
                 self._idle.cancel()
-            self._end_machines()
+        self.end_machines()
 
     def check(self, requests: Sequence[Request]) -> list[Answer]:
         """Check states, and judge what was observed.

@@ -15,12 +15,18 @@ from raidproof.cluster.proof import Unsound
 from raidproof.cluster.seats import Seats, packed
 from raidproof.cluster.slots import slots_of
 from raidproof.core.errors import RaidproofError
-from raidproof.core.log import be_silent
+from raidproof.core.log import be_silent, logger
 from raidproof.core.waiting import now_ns
 from raidproof.crash.checkers import Request
 from raidproof.crash.stats import Group
 from raidproof.record.worker import WorkerRecord
 from raidproof.verdict.exploration import Damage
+
+ASK_EVERY_S = 2.0
+ANSWER_S = 5.0
+"""Intervals in seconds: a worker asks whether its scheduler is there, and waits for the answer.
+
+The sum is the greatest time for which machines continue without a scheduler; it is less than 10 s."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,18 @@ class RaidproofPlugin(WorkerPlugin):
         self.session = ""
         self.record: WorkerRecord | None = None
         self.address = ""
+        self._watch: asyncio.Task[None] | None = None
+
+    async def _end_without_scheduler(self, worker: Any) -> None:
+        """End the machines when the scheduler has not answered for `ANSWER_S`; Dask gives it up later."""
+        while True:
+            await asyncio.sleep(ASK_EVERY_S)
+            try:
+                await asyncio.wait_for(worker.scheduler.identity(n_workers=0), ANSWER_S)
+            except (OSError, TimeoutError):
+                if self.seats is not None:
+                    logger.warning("the scheduler does not answer: the machines of this worker end")
+                    await asyncio.to_thread(self.seats.end_machines)
 
     async def setup(self, worker: Any) -> None:
         """Note the worker; declare its slots, unless its command line has declared them."""
@@ -64,9 +82,12 @@ class RaidproofPlugin(WorkerPlugin):
         self.record = this_machine(str(worker.name))
         if not worker.state.total_resources:
             await worker.set_resources(**slots_of())
+        self._watch = asyncio.create_task(self._end_without_scheduler(worker))
 
     async def teardown(self, worker: Any) -> None:  # noqa: ARG002
         """End the machines of the campaign."""
+        if self._watch is not None:
+            self._watch.cancel()
         if self.seats is not None:
             await asyncio.to_thread(self.seats.end)
 
@@ -87,7 +108,8 @@ class RaidproofPlugin(WorkerPlugin):
         begun = now_ns()
         try:
             result = task()
-        except (Unsound, RaidproofError, OSError, MemoryError) as error:
+        except (Unsound, RaidproofError, OSError, MemoryError, RuntimeError) as error:
+            # RuntimeError: the machine was ended while it worked, because the scheduler was gone.
             result = Refusal(str(error) or type(error).__name__)
         assert self.record is not None  # noqa: S101  `setup` has run
         return TaskResult(self.record, self.address, self.session, result, (now_ns() - begun) / 1e9)

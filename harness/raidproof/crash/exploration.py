@@ -1,6 +1,7 @@
 """An exploration: checkers check crash states of a recorded run, and a journal stores each result."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from raidproof.crash.journal import Journal, Line
 from raidproof.crash.sampler import Choice, Chosen
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
+from raidproof.crash.verdicts import VERDICTS, Verdicts
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.record.results.progress import report_progress
 
@@ -66,6 +68,7 @@ class Exploration:
         self._without_fsck: dict[str, list[tuple[Choice, CrashState]]] = {}
         """Broken states whose content was checked without fsck, by digest."""
         self._progress = _Progress(stats, journal.path.parent)
+        self._verdicts = Verdicts(journal.path.with_name(VERDICTS))
         lines, journal.lines = journal.lines, []
         for line in lines:
             # Without an observation the earlier process ended before the check of this content.
@@ -78,7 +81,8 @@ class Exploration:
 
     def __exit__(self, *error: object) -> None:
         self._cancel()
-        self.checkers.__exit__(*error)
+        with closing(self._verdicts):
+            self.checkers.__exit__(*error)
 
     @property
     def done(self) -> frozenset[Choice]:
@@ -227,7 +231,8 @@ class Exploration:
     def _count(self, line: Line, state: CrashState, observation: Observation) -> None:
         choice = Choice(state.cut, line.policy, line.number)
         self._done.add(choice)
-        self.stats.add(choice, state, line.digest, observation, checked=line.observation is not None)
+        judgement = self.stats.add(choice, state, line.digest, observation, checked=line.observation is not None)
+        self._verdicts.add(choice, state, line.digest, judgement)
         if line.observation is not None and line.cold is not None:
             self.stats.compare(choice, state, line.observation, line.cold)
 

@@ -147,8 +147,10 @@ class ExplorationStats:
         self._lies.go(state.cut)
         return self._lies.lost({one.request for one in state.survivors if one.spans is None})
 
-    def add(self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool) -> None:
-        """Judge a state and count the result.
+    def add(
+        self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool
+    ) -> Judgement:
+        """Judge a state and count the result; return the judgement.
 
         ``checked``: a machine has checked this state; False: the observation is that of another state with the same
         content.
@@ -184,6 +186,7 @@ class ExplorationStats:
             self.undecided = _one_more(self.undecided, state, judgement)
         elif judgement.unchecked:
             self.unchecked = _one_more(self.unchecked, state, judgement)
+        return judgement
 
     def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Compare the observations of a state on a running checker (warm) and on a newly booted machine (cold).

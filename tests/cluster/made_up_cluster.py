@@ -1,0 +1,86 @@
+"""A cluster in this process, and the made-up exploration that its workers check."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import distributed
+
+from raidproof.cluster.campaign import Campaign
+from raidproof.cluster.checkers import ClusterCheckers
+from raidproof.crash.exploration import Budget, Exploration
+from raidproof.crash.journal import Begun, Journal
+from raidproof.crash.sampler import Choices
+from raidproof.crash.stats import ExplorationStats
+from tests.crash.made_up import MadeUp
+
+dask: Any = distributed
+"""The package without its types: its functions have none."""
+CAMPAIGNS: dict[str, "MadeUpRun"] = {}
+
+
+class MadeUpRun:
+    """What the workers check, and how single workers misbehave."""
+
+    def __init__(self, made_up: MadeUp) -> None:
+        self.made_up = made_up
+        self.planted: dict[str, Callable[[MadeUp], None]] = {}
+        """For workers by name: a change of the checkers."""
+        self.prepared: list[str] = []
+        """Names of the workers that prepared themselves."""
+
+    def source(self, worker: str) -> Any:
+        self.prepared.append(worker)
+        mine = MadeUp.__new__(MadeUp)
+        mine.__dict__.update(self.made_up.__dict__)
+        if worker in self.planted:
+            self.planted[worker](mine)
+        return SimpleNamespace(
+            recording=self.made_up.recording, oracle=self.made_up.oracle, boots=lambda _: mine.boots()
+        )
+
+
+@dataclass(frozen=True)
+class MadeUpCampaign:
+    """A campaign whose files are in this process."""
+
+    digest: str
+
+    def prepared(self) -> Any:
+        return CAMPAIGNS[self.digest].source(str(dask.get_worker().name))
+
+
+@contextmanager
+def workers(count: int, slots: int = 1) -> Iterator[Any]:
+    """Return the client of a cluster with so many workers in this process."""
+    with (
+        dask.LocalCluster(
+            n_workers=count,
+            threads_per_worker=slots,
+            processes=False,
+            dashboard_address=None,
+            resources={"checker": float(slots)},
+            memory_limit=0,
+            silence_logs=50,
+        ) as cluster,
+        dask.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def explored(run: MadeUpRun, client: Any, states: int | None = None, *, folder: Path | None = None) -> Exploration:
+    """Explore on a cluster; return the exploration after its end."""
+    made_up = run.made_up
+    digest = str(made_up.folder)
+    CAMPAIGNS[digest] = run
+    stats = ExplorationStats(made_up.recording, made_up.oracle)
+    begun = Begun(cycle="made-up", log_digest="0", seed=1, tear=512)
+    journal = Journal((folder or made_up.folder) / "states.jsonl", begun)
+    checkers = ClusterCheckers(client, cast("Campaign", MadeUpCampaign(digest)), made_up.recording)
+    exploration = Exploration(Choices(made_up.recording, 1), stats, journal, checkers)
+    with closing(journal), exploration:
+        exploration.run(Budget(states))
+    return exploration

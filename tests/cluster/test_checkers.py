@@ -1,0 +1,154 @@
+"""An exploration on a cluster has the result that it has without one, whatever happens to workers."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raidproof.cluster import checkers as module
+from raidproof.core.errors import RigError
+from raidproof.crash.exploration import Exploration
+from raidproof.crash.journal import read
+from raidproof.crash.verdicts import VERDICTS
+from raidproof.record.exploration import End, Observation
+from raidproof.verdict.contract import Conditions
+from tests.cluster.made_up_cluster import MadeUpRun, explored, workers
+from tests.crash.made_up import MadeUp, told, written
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_S", 0.1)
+    monkeypatch.setattr(module, "MOST_STATES", 5)
+    monkeypatch.setattr(module, "PROOF_EVERY", 3)
+
+
+@pytest.fixture
+def lying(tmp_path: Path) -> MadeUpRun:
+    return MadeUpRun(MadeUp(tmp_path / "lying", written(lies_from=4), told()))
+
+
+@pytest.fixture
+def three() -> Iterator[Any]:
+    with workers(3) as client:
+        yield client
+
+
+def verdicts(exploration: Exploration) -> bytes:
+    """Return the table of the verdicts."""
+    return exploration.journal.path.with_name(VERDICTS).read_bytes()
+
+
+def failures(exploration: Exploration) -> dict[Any, Any]:
+    return {group.damage: group.names for group in exploration.stats.failures()}
+
+
+def without_cluster(run: MadeUpRun, folder: Path) -> Exploration:
+    return MadeUp(folder, written(lies_from=4), told()).explore()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_workers_find_what_this_host_finds(lying: MadeUpRun, tmp_path: Path, count: int) -> None:
+    here = without_cluster(lying, tmp_path / "here")
+    with workers(count) as client:
+        there = explored(lying, client)
+    assert verdicts(there) == verdicts(here)
+    assert failures(there) == failures(here)
+    assert there.stats.judged == len(there.done) == len(there.choices.order)
+    by = {line.worker for line in read(there.journal.path).lines if line.observation is not None}
+    assert by <= {str(number) for number in range(count)}
+    assert sum(one.done for one in there.checkers.workers) == there.stats.checked
+    assert all(one.proofs and one.left_out is None for one in there.checkers.workers)
+
+
+def clean(made_up: MadeUp) -> None:
+    """Let a worker's checkers find all data in each state."""
+    boots = made_up.boots
+
+    def always_clean() -> Any:
+        made = boots()
+
+        @contextmanager
+        def boot(number: int) -> Iterator[Any]:
+            with made(number) as checker:
+                full = {"f@0": {"blocks": [99] * 4, "names": ["f"]}}
+                setattr(checker, "check", lambda *_, **__: Observation(end=End.READ, found=full, ms={}))  # noqa: B010
+                yield checker
+
+        return boot
+
+    setattr(made_up, "boots", always_clean)  # noqa: B010
+
+
+def test_a_worker_that_finds_no_loss_is_left_out(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:
+    lying.planted["1"] = clean
+    there = explored(lying, three)
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+    left_out = {one.name: one.left_out for one in there.checkers.workers if one.left_out}
+    assert list(left_out) == ["1"]
+    assert "was not found" in str(left_out["1"]) or "clean" in str(left_out["1"])
+    assert "1" not in {line.worker for line in read(there.journal.path).lines}
+
+
+def test_a_worker_that_becomes_unsound_loses_its_results(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:
+    def later(made_up: MadeUp) -> None:
+        made: list[int] = []
+
+        def before(number: int) -> None:
+            made.append(number)
+            # Two checks are the first proof.
+            if len(made) > 12:
+                raise RigError("the disk is full")
+
+        made_up.before_check = before
+
+    lying.planted["2"] = later
+    there = explored(lying, three)
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+    assert {one.name for one in there.checkers.workers if one.left_out} == {"2"}
+    states = [line.choice for line in read(there.journal.path).lines]
+    assert len(states) == len(set(states))
+
+
+def test_without_a_sound_worker_the_exploration_ends(lying: MadeUpRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WITHOUT_WORKERS_S", 1.0)
+    monkeypatch.setattr(module, "FETCH_S", 1.0)
+    lying.planted["0"] = clean
+    with workers(1) as client, pytest.raises(RigError, match="no worker left: 0: "):
+        explored(lying, client)
+
+
+def test_a_worker_that_disappears_loses_its_results(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:
+    gone = three.cluster.workers[2]
+
+    def leave(made_up: MadeUp) -> None:
+        def before(number: int) -> None:
+            if number == 9:
+                three.cluster.loop.add_callback(gone.close, nanny=False, executor_wait=False)
+
+        made_up.before_check = before
+
+    lying.planted["2"] = leave
+    there = explored(lying, three)
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+
+
+def test_an_exploration_continues_with_other_workers(lying: MadeUpRun, tmp_path: Path) -> None:
+    with workers(2) as client:
+        explored(lying, client, states=30)
+    with workers(1) as client:
+        there = explored(lying, client)
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+
+
+def test_an_async_export_can_be_proved(tmp_path: Path, three: Any) -> None:
+    late = told()
+    early = type(late)(one._replace(ended_ns=one.issued_ns + 1) for one in late.operations)
+    run = MadeUpRun(MadeUp(tmp_path / "async", written(), early, sync=False))
+    assert run.made_up.oracle.conditions == Conditions(export_sync=False)
+    there = explored(run, three)
+    assert not there.stats.broken
+    assert there.stats.loss is not None
+    assert not [one for one in there.checkers.workers if one.left_out]
