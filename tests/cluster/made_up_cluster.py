@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -71,15 +70,15 @@ def workers(count: int, slots: int = 1) -> Iterator[Any]:
         yield client
 
 
-def explored(run: MadeUpRun, client: Any, states: int | None = None, *, folder: Path | None = None) -> Exploration:
+def explored(run: MadeUpRun, client: Any, states: int | None = None, *, wait_s: float = 20.0) -> Exploration:
     """Explore on a cluster; return the exploration after its end."""
     made_up = run.made_up
     digest = str(made_up.folder)
     CAMPAIGNS[digest] = run
     stats = ExplorationStats(made_up.recording, made_up.oracle)
     begun = Begun(cycle="made-up", log_digest="0", seed=1, tear=512)
-    journal = Journal((folder or made_up.folder) / "states.jsonl", begun)
-    checkers = ClusterCheckers(client, cast("Campaign", MadeUpCampaign(digest)), made_up.recording)
+    journal = Journal(made_up.folder / "states.jsonl", begun)
+    checkers = ClusterCheckers(client, cast("Campaign", MadeUpCampaign(digest)), made_up.recording, wait_s=wait_s)
     exploration = Exploration(Choices(made_up.recording, 1), stats, journal, checkers)
     with closing(journal), exploration:
         exploration.run(Budget(states))

@@ -113,11 +113,10 @@ def test_a_worker_that_becomes_unsound_loses_its_results(lying: MadeUpRun, three
 
 
 def test_without_a_sound_worker_the_exploration_ends(lying: MadeUpRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WITHOUT_WORKERS_S", 1.0)
     monkeypatch.setattr(module, "FETCH_S", 1.0)
     lying.planted["0"] = clean
     with workers(1) as client, pytest.raises(RigError, match="no worker left: 0: "):
-        explored(lying, client)
+        explored(lying, client, wait_s=1.0)
 
 
 def test_a_worker_that_disappears_loses_its_results(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class Task:
 
     requests: list[Request]
     refused: set[str] = field(default_factory=set)
-    """Sessions of the workers that refused it."""
+    """Names of the workers that refused it: a worker that was left out may connect again."""
 
 
 @dataclass(eq=False)
@@ -78,8 +78,12 @@ class ClusterCheckers:
 
     batch = BATCH
 
-    def __init__(self, client: Any, campaign: Campaign, recording: Recording) -> None:
+    def __init__(
+        self, client: Any, campaign: Campaign, recording: Recording, *, wait_s: float = WITHOUT_WORKERS_S
+    ) -> None:
+        """``wait_s``: time in seconds for which the cluster may be without any worker."""
         self._client = client
+        self._wait_s = wait_s
         self._campaign = campaign
         self._plugin = f"raidproof-{campaign.digest}"
         self._window = DiskStates(recording)
@@ -122,9 +126,9 @@ class ClusterCheckers:
             return
         step("waiting for a worker of the cluster")
         try:
-            self._client.wait_for_workers(1, timeout=WITHOUT_WORKERS_S)
+            self._client.wait_for_workers(1, timeout=self._wait_s)
         except TimeoutError as error:
-            raise RigError(f"the cluster has no worker after {WITHOUT_WORKERS_S:.0f} s") from error
+            raise RigError(f"the cluster has no worker after {self._wait_s:.0f} s") from error
         self._client.register_plugin(RaidproofPlugin(self._plugin, version()), name=self._plugin)
         step("sending the write log to the workers")
         self._scatter()
@@ -259,8 +263,8 @@ class ClusterCheckers:
         elif task is not None:
             self._again(task, future.key, f"a task failed: {error}")
 
-    def _again(self, task: Task, session: str, why: str) -> None:
-        task.refused.add(session)
+    def _again(self, task: Task, worker: str, why: str) -> None:
+        task.refused.add(worker)
         if len(task.refused) >= ATTEMPTS:
             raise RigError(f"{ATTEMPTS} workers could not check the same states: {why}")
         self._waiting.append(task)
@@ -300,7 +304,7 @@ class ClusterCheckers:
         if (one := self._unproved.pop(done.session, None)) is not None:
             self._throw_away(one)
         if task is not None:
-            self._again(task, done.session, refusal.reason)
+            self._again(task, done.worker.name, refusal.reason)
         if first:
             # To retire it would fail if it has the only copy of some data.
             self._client.run_on_scheduler(_remove, address=done.address)
@@ -336,7 +340,7 @@ class ClusterCheckers:
         if there:
             self._alive_ns = now_ns()
             self._send_again()
-        elif now_ns() - self._alive_ns > WITHOUT_WORKERS_S * 1e9:
+        elif now_ns() - self._alive_ns > self._wait_s * 1e9:
             reasons = "; ".join(f"{one.name}: {one.left_out}" for one in self.workers if one.left_out)
             raise RigError(f"the cluster has no worker left{': ' if reasons else ''}{reasons}")
 

@@ -108,6 +108,9 @@ def started(spec: ClusterSpec, distributed: Any) -> Any:
     arguments = dict(spec.arguments)
     if "security" in inspect.signature(kind).parameters:
         arguments.setdefault("security", security_of(spec.certificates))
+    else:
+        # Each machine has its own paths of the certificates, in Dask's environment variables: see docs/cluster.md.
+        arguments["scheduler_options"] = {**arguments.get("scheduler_options", {}), "protocol": "tls"}
     try:
         cluster = kind(**arguments)
     except TypeError as error:

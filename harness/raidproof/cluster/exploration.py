@@ -22,4 +22,6 @@ def explore_on(spec: ClusterSpec, source: Source, options: Options) -> tuple[Exp
     """
     campaign = campaign_of(source, software_digest(source.topology), spec.shared)
     with connected(spec) as client:
-        return explore_cycle(source, options, lambda one: ClusterCheckers(client, campaign, one.recording))
+        return explore_cycle(
+            source, options, lambda one: ClusterCheckers(client, campaign, one.recording, wait_s=spec.wait_s)
+        )

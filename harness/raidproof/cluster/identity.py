@@ -26,7 +26,8 @@ def version() -> str:
 def software_digest(topology: Topology) -> str:
     """Return a digest of the kernels and images of a lab's machines; fetch and build them if the cache lacks them.
 
-    Images are compared by the versions of their packages, because two builds of one image differ in their time stamps.
+    Kernels and images are compared by the versions of their packages: two builds of one image differ in time stamps,
+    and a User-mode kernel contains the path of the cache.
 
     Raises:
         RequestError, RequirementMissing, RigError: as for `Provider.prepare`.
@@ -38,7 +39,8 @@ def software_digest(topology: Topology) -> str:
     parts: list[str | bytes] = []
     for name, kernel in sorted(provider.kernels.items()):
         packages = sorted(provider.images[name].packages.items())
-        parts += [name, kernel.release, kernel.binary.read_bytes(), *(f"{one} {which}" for one, which in packages)]
+        packages += sorted(kernel.packages.items())
+        parts += [name, kernel.name, kernel.release, *(f"{one} {which}" for one, which in packages)]
     return digest(*parts)
 
 

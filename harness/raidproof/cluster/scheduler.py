@@ -31,6 +31,8 @@ async def _serve(kind: Any, host: str, port: int, security: Any) -> None:
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     protocol = "tcp" if security is None else "tls"
-    async with kind(host=host, port=port, protocol=protocol, security=security, dashboard=False) as scheduler:
+    # Dask always has a web server, for its dashboard: on loopback only.
+    web = {"dashboard": True, "dashboard_address": "127.0.0.1:0"}
+    async with kind(host=host, port=port, protocol=protocol, security=security, **web) as scheduler:
         say(f"scheduler: {scheduler.address}; for each machine: raidproof worker {scheduler.address}")
         await stop.wait()

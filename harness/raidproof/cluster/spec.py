@@ -16,7 +16,6 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "pbs": ("dask_jobqueue", "PBSCluster", "dask-jobqueue"),
     "lsf": ("dask_jobqueue", "LSFCluster", "dask-jobqueue"),
     "sge": ("dask_jobqueue", "SGECluster", "dask-jobqueue"),
-    "kubernetes": ("dask_kubernetes.operator", "KubeCluster", "dask-kubernetes"),
 }
 """Clusters that other packages start, by kind: module, class, and the package that must be installed."""
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -35,6 +34,8 @@ class ClusterSpec(BaseModel):
     """Address of the scheduler, for kind ``address``: ``tls://scheduler:8786``."""
     certificates: Path | None = None
     """Folder with the certificates that `cluster certs` made; None: the default folder."""
+    wait_s: float = Field(default=120.0, gt=0)
+    """Time in seconds for which the cluster may be without any worker, for example while a batch queue is full."""
     shared: Path | None = None
     """Folder that all workers can read at the same path; write logs are then not sent through the network."""
     arguments: dict[str, Any] = Field(default_factory=dict)

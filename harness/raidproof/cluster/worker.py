@@ -13,6 +13,8 @@ from raidproof.cluster.slots import slots_of
 from raidproof.cluster.spec import require_tls
 from raidproof.core.log import say
 
+AGAIN_S = 5.0
+"""Time in seconds until a worker that was not accepted connects again."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -40,7 +42,8 @@ def run_worker(
             "security": security_of(certificates) if address.startswith("tls://") else None,
             "local_directory": folder,
             "memory_limit": 0,
-            "dashboard": False,
+            # Dask always has a web server: on loopback only.
+            "dashboard_address": "127.0.0.1:0",
         }
         asyncio.run(_serve(distributed.Worker, address, options))
 
@@ -58,7 +61,9 @@ async def _serve(kind: Any, address: str, options: dict[str, Any]) -> None:
             await worker.close(nanny=False, reason="a signal ended the worker")
             ended.cancel()
         elif (error := ended.exception()) is not None:
-            raise error
+            # For example the scheduler still knows the earlier connection of this worker, whose link was cut.
+            say(f"the scheduler does not accept this worker: {error}; connecting again in {AGAIN_S:.0f} s")
+            await asyncio.wait({stopping}, timeout=AGAIN_S)
         else:
             say("the scheduler has left this worker out, or is gone; connecting again")
 
