@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from raidproof.storage.filesystem import FILESYSTEMS
+
 HOME = Path(__file__).resolve().parents[1]
 PLUGIN = HOME / "scenarios" / "suites"
 SOURCES = sorted(path for folder in (HOME / "harness", PLUGIN / "raidproof_suites") for path in folder.rglob("*.py"))
@@ -19,6 +21,20 @@ MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
 STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
+PACKAGE = "harness/raidproof/"
+KINDS = "harness/raidproof/storage/filesystem/"
+KIND_NAMES = frozenset(FILESYSTEMS)
+KIND_CLASSES = frozenset(kind.__name__ for _, kind in FILESYSTEMS.items())
+KIND_MODULES = tuple(kind.__module__ for _, kind in FILESYSTEMS.items())
+NOT_A_KIND = (
+    # The system disk of each machine is an ext4; kernels must have it built in, and a list of useful modules.
+    "harness/raidproof/image/kernel/initramfs.py",
+    "harness/raidproof/image/kernel/own.py",
+    # The import of an existing server reads its files and the output of its commands, which name file systems.
+    "harness/raidproof/existing/",
+    "harness/raidproof/cli/import_server.py",
+)
+"""Modules whose words for file systems are of machines' system disks or of an existing server."""
 MACHINES_CLOCK = {f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter")}
 """Programs that run in a machine and stamp with the machine's own clock."""
 
@@ -83,6 +99,24 @@ def second_statistics(path: str, source: str) -> Iterator[str]:
             yield f"{path}:{node.lineno}: scipy and numpy belong to the statistics of raidproof.verdict"
 
 
+def kind_outside(path: str, source: str) -> Iterator[str]:
+    """Yield the constants and imports by which a module outside the kinds' folder depends on one file system."""
+    if not path.startswith(PACKAGE) or path.startswith((KINDS, *NOT_A_KIND)):
+        return
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Constant(value=str(word)) if word in KIND_NAMES:
+                yield f"{path}:{node.lineno}: {word!r} belongs to a file in {KINDS}"
+            case ast.ImportFrom(module=str(module), names=names):
+                modules = [module, *(f"{module}.{name.name}" for name in names)]
+                if any(one.startswith(KIND_MODULES) for one in modules) or any(
+                    name.name in KIND_CLASSES for name in names
+                ):
+                    yield f"{path}:{node.lineno}: the import of one file system belongs to a file in {KINDS}"
+            case ast.Import(names=names) if any(name.name.startswith(KIND_MODULES) for name in names):
+                yield f"{path}:{node.lineno}: the import of one file system belongs to a file in {KINDS}"
+
+
 Rule = Callable[[str, str], Iterator[str]]
 BROKEN: list[tuple[Rule, str, str]] = [
     (too_long, "harness/x.py", "pass\n" * (MAX_LINES + 1)),
@@ -98,6 +132,12 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (unknown_host_key, "harness/x.py", "from paramiko import AutoAddPolicy"),
     (second_statistics, "harness/x.py", "import numpy as np"),
     (second_statistics, "harness/x.py", "from scipy.stats import norm"),
+    (kind_outside, "harness/raidproof/verdict/x.py", "if spec.type == 'xfs': pass"),
+    (kind_outside, "harness/raidproof/verdict/x.py", "LIMITS = {'btrfs': 1}"),
+    (kind_outside, "harness/raidproof/verdict/x.py", "from raidproof.storage.filesystem import Ext4Spec"),
+    (kind_outside, "harness/raidproof/verdict/x.py", "from raidproof.storage.filesystem import xfs"),
+    (kind_outside, "harness/raidproof/verdict/x.py", "from raidproof.storage.filesystem.xfs import parse_info"),
+    (kind_outside, "harness/raidproof/verdict/x.py", "import raidproof.storage.filesystem.btrfs"),
 ]
 RULES = sorted({rule for rule, _, _ in BROKEN}, key=lambda rule: rule.__name__)
 

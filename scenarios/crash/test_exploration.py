@@ -7,7 +7,7 @@ from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, Explore, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
-from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
+from raidproof.storage.filesystem import BtrfsSpec, Ext4Spec, F2fsSpec, FilesystemSpec, XfsSpec
 from raidproof.workload.ledger import LedgerSpec
 
 pytestmark = pytest.mark.long
@@ -22,6 +22,8 @@ LYING_SECONDS = 0.3
 mount, and no promise is judged."""
 LYING_STATES = 30
 """Number of crash states to check; more than half of them break a promise."""
+DATA = LedgerSpec(kinds=("fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "shared", "o_append"))
+"""A ledger that changes only data: nfsd does not commit new names on btrfs and F2FS (docs/findings.md)."""
 FEW = LedgerSpec(kinds=("fsync", "fsync"))
 """A ledger with the one kind of worker whose promise is tested: the exploration shrinks the failure of each kind."""
 
@@ -31,6 +33,18 @@ def test_sync_export_keeps_every_promise_in_every_crash(
     cycle: CrashTestRunner, explore: Explore, filesystem: FilesystemSpec
 ) -> None:
     explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=STATES).must_keep_every_promise()
+    assert explored.record.judged == STATES
+    assert explored.record.cold.checked
+
+
+@pytest.mark.parametrize(
+    "filesystem", [BtrfsSpec(), pytest.param(F2fsSpec(), marks=pytest.mark.exhaustive)], ids=lambda spec: spec.type
+)
+def test_data_survive_in_every_crash_if_nfsd_commits_no_names(
+    cycle: CrashTestRunner, explore: Explore, filesystem: FilesystemSpec
+) -> None:
+    ended = cycle(stack_of(filesystem=filesystem), ledger=DATA).must_pass()
+    explored = explore(ended, states=STATES).must_keep_every_promise()
     assert explored.record.judged == STATES
     assert explored.record.cold.checked
 

@@ -183,6 +183,16 @@ def test_a_sync_mount_waits_for_data_and_journal() -> None:
     assert expect("0", 4, Access(size=4 * KIB), mount={"sync": True}, export={"sync": False}).mb_s > 100 * found.mb_s
 
 
+@pytest.mark.parametrize("kind", ["btrfs", "f2fs"])
+def test_copies_on_write_have_no_formula(kind: str) -> None:
+    hard, made = hardware(4), stack("0", 4, filesystem={"type": kind})
+    synced = stack("0", 4, filesystem={"type": kind}, mount={"sync": True})
+    assert expected(hard, made, local(sequential=False, read_share=0.0)) is None
+    assert expected(hard, synced, Access(size=4 * KIB)) is None
+    assert expected(hard, made, local(size=MIB, sequential=True)) is not None
+    assert expected(hard, made, local(sequential=False, read_share=1.0)) is not None
+
+
 def test_a_read_before_a_write_costs_one_revolution() -> None:
     found = expect("5", 4, local(8 * KIB))
     assert found.limit == "disks"

@@ -232,6 +232,9 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
 @with_platform(before="seed")
 def demo(
     asked: typer.Context,
+    filesystem: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Type of the server's file system, in place of XFS.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     results: Results = RESULTS,
     keep: Keep = False,
@@ -243,8 +246,10 @@ def demo(
     """
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.demo import run_demo  # noqa: PLC0415
+    from raidproof.storage.filesystem import FILESYSTEMS  # noqa: PLC0415
 
-    record, report = run_demo(results, platform=platform_asked(asked), seed=seed, keep=keep)
+    chosen = FILESYSTEMS[filesystem].model_validate({}) if filesystem else None
+    record, report = run_demo(results, platform=platform_asked(asked), filesystem=chosen, seed=seed, keep=keep)
     emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 

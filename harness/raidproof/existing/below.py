@@ -16,7 +16,7 @@ KNOWN = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
 OTHER_RAID = {
     "zfs": "ZFS has its own redundancy instead of md",
     "zfs_member": "ZFS has its own redundancy instead of md",
-    "btrfs": "raidproof cannot create btrfs",
+    "btrfs": "the import does not read the settings of btrfs",
     "bcachefs": "bcachefs has its own redundancy instead of md",
 }
 """File systems that are refused, with the reason."""

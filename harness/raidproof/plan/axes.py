@@ -24,7 +24,7 @@ from raidproof.plan.table import (
     write_sync,
 )
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
-from raidproof.storage.filesystem import FILESYSTEMS, FilesystemSpec
+from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
 from raidproof.storage.server import SERVERS
 
 Settings = Mapping[str, Value]
@@ -32,8 +32,6 @@ Settings = Mapping[str, Value]
 
 WORKLOAD = "workload."
 """Prefix of the names of axes that set a field of the workload: ``workload.bs``."""
-USUAL_FILESYSTEM = "xfs"
-"""The default file system of a plan."""
 
 
 class Where(NamedTuple):
@@ -71,6 +69,11 @@ class Axis(NamedTuple):
 def level_of(settings: Settings) -> type[Level]:
     """Return the RAID level in these settings, or the default level."""
     return LEVELS[str(settings.get("level", DEFAULT))]
+
+
+def filesystem_of(settings: Settings) -> str:
+    """Return the file system in these settings, or the default one."""
+    return str(settings.get("filesystem", USUAL))
 
 
 STRIPED = Where(
@@ -316,7 +319,8 @@ def _axes(
     level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", read_raid_level)
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", f"type of the file system: {' or '.join(words)}", word_of(*words))
-    common = {axis.name: axis for axis in (level, *_ARRAY, kind, *_FILESYSTEM)}
+    shared = (_where_supported(axis, dict(kinds)) for axis in _FILESYSTEM)
+    common = {axis.name: axis for axis in (level, *_ARRAY, kind, *shared)}
     server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(servers)}", word_of(*servers))
     above = {axis.name: axis for axis in (server, *_ABOVE)}
     own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}
@@ -329,10 +333,18 @@ def _own_axis(name: str, text: str, kinds: Mapping[str, type[FilesystemSpec]]) -
     """Return the axis of a setting that only some file systems have; ``kinds``: specifications of file systems."""
     fields = {kind: spec.model_fields[name] for kind, spec in kinds.items() if name in spec.model_fields}
     read, write = _how([part for one in fields.values() for part in (*_parts(one.annotation), *one.metadata)])
-    where = Where(
-        lambda its: its.get("filesystem", USUAL_FILESYSTEM) in fields, f"filesystem is not {' or '.join(fields)}"
-    )
+    where = Where(lambda its: filesystem_of(its) in fields, f"filesystem is not {' or '.join(fields)}")
     return Axis(name, f"filesystem.{name}", text, read, write, where)
+
+
+def _where_supported(axis: Axis, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:
+    """Return the axis of a common setting, which is left out for the file systems without this setting."""
+    lacking = {name for name, kind in kinds.items() if axis.name in kind.unsupported}
+    if not lacking:
+        return axis
+    reasons = [*([axis.where.unless] if axis.where else []), f"filesystem is {' or '.join(sorted(lacking))}"]
+    holds = lambda its: axis.applies(its) and filesystem_of(its) not in lacking  # noqa: E731
+    return axis._replace(where=Where(holds, "; or ".join(reasons)))
 
 
 def _parts(annotation: Any) -> Iterator[Any]:

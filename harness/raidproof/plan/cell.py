@@ -10,11 +10,12 @@ from typing import Any
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import one_of
 from raidproof.plan import works
-from raidproof.plan.axes import USUAL_FILESYSTEM, Settings, axis_of, level_of, write_value
+from raidproof.plan.axes import Settings, axis_of, level_of, write_value
 from raidproof.plan.hardware import Duty, Hardware
 from raidproof.plan.plan import Plan, Selection, load_plan
 from raidproof.plan.table import Value
 from raidproof.storage.array import LEVELS
+from raidproof.storage.filesystem import USUAL
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.workload import AnyWorkload
 
@@ -56,7 +57,7 @@ def stack_of(hardware: Hardware, settings: Settings, members: int, *, assume_cle
     layers: dict[str, dict[str, Any]] = {
         "export": {"lease_s": LEASE_S},
         "array": {"assume_clean": assume_clean},
-        "filesystem": {"type": USUAL_FILESYSTEM},
+        "filesystem": {"type": USUAL},
         "link": hardware.network.model_dump(),
     }
     for name, value in settings.items():

@@ -44,7 +44,7 @@ from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
 from raidproof.storage.array import LEVELS, ArraySpec
-from raidproof.storage.filesystem import FilesystemSpec, XfsSpec
+from raidproof.storage.filesystem import FilesystemSpec, usual
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
@@ -113,7 +113,7 @@ def stack_of(
         array["assume_clean"] = True
     return StackSpec(
         array=ArraySpec(**array),
-        filesystem=filesystem or XfsSpec(),
+        filesystem=filesystem or usual(),
         export=export or ExportSpec(sync=sync, delegations=False),
         mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),
     )

@@ -28,7 +28,7 @@ class Layer(StrEnum):
     """The software that has a defect. The order is that of the document about findings."""
 
     MD = "md"
-    EXT4 = "ext4"
+    FILESYSTEM = "file systems"
     NFSD = "nfsd, nfs-utils"
     NFS_CLIENT = "NFS client"
     APPLICATION = "applications"

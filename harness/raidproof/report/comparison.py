@@ -28,9 +28,10 @@ from raidproof.report.known import tell_known
 from raidproof.report.matching import tell_matching
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
+from raidproof.storage.filesystem import FILESYSTEMS
 
-LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm", "xfsprogs", "e2fsprogs", "fio")
-"""Components at the head of a list of versions, in this order; other components follow."""
+LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm")
+"""Components at the head of a list of versions, in this order; then tools of file systems, fio, and the others."""
 IDLE = (
     "The two labs run side by side on one host. While one lab measures, the other is idle, but its machines still "
     "use memory and a little CPU time."
@@ -146,7 +147,9 @@ def by_versions(versions: Sequence[Version]) -> list[tuple[str, str, str, str]]:
             one.machine
         )
     rows = [(*what, ", ".join(on)) for what, on in machines.items()]
-    return sorted(rows, key=lambda row: LEADING.index(row[0]) if row[0] in LEADING else len(LEADING))
+    tools = (package for _, kind in FILESYSTEMS.items() for package in kind.packages)
+    order = (*LEADING, *tools, "fio")
+    return sorted(rows, key=lambda row: order.index(row[0]) if row[0] in order else len(order))
 
 
 def kernels(comparison: ComparisonRecord) -> list[Version]:

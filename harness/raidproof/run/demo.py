@@ -13,6 +13,7 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.run import Run
 from raidproof.storage.array import ArraySpec
+from raidproof.storage.filesystem import FilesystemSpec, usual
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
@@ -33,9 +34,10 @@ def demo_topology(platform: Platform | None = None) -> Topology:
     return server_and_clients(clients=2, disks=4, platform=platform)
 
 
-def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
-    """Return the demo's stack: RAID5 with chunks of 64 KiB, XFS, NFSv4.2."""
+def demo_stack(*, sync: bool, tuning: TuningSpec | None = None, filesystem: FilesystemSpec | None = None) -> StackSpec:
+    """Return the demo's stack: RAID5 with chunks of 64 KiB, NFSv4.2, and the default file system or another one."""
     return StackSpec(
+        filesystem=filesystem or usual(),
         array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
         # No delegations: under a delegation, `close` promises nothing. And when both clients return to a shared file,
         # the server delegates the file to the first and then waits for the end of its grace period (docs/findings.md).
@@ -45,19 +47,20 @@ def demo_stack(*, sync: bool, tuning: TuningSpec | None = None) -> StackSpec:
     )
 
 
-def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
+def demo_cycles(seed: int = 1, filesystem: FilesystemSpec | None = None) -> tuple[CrashTestSpec, ...]:
     """Return the demo's four crash tests: a sync and an async export, whose speed is measured, and two controls."""
     fio = FioSpec(size=64 * MIB)
-    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK)
+    safe = demo_stack(sync=True, filesystem=filesystem)
+    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK, filesystem=filesystem)
     return (
-        CrashTestSpec(name="sync", title="sync export", stack=demo_stack(sync=True), fio=fio, seed=seed),
+        CrashTestSpec(name="sync", title="sync export", stack=safe, fio=fio, seed=seed),
         CrashTestSpec(
             name="async", title="async export", stack=early, ledger_seconds=ASYNC_LEDGER_S, fio=fio, seed=seed
         ),
         CrashTestSpec(
             name="lying-disks",
             title="control: lying disks",
-            stack=demo_stack(sync=True),
+            stack=safe,
             cache_mode=CacheMode.LYING,
             ledger_seconds=CONTROL_LEDGER_S,
             seed=seed,
@@ -66,7 +69,7 @@ def demo_cycles(seed: int = 1) -> tuple[CrashTestSpec, ...]:
         CrashTestSpec(
             name="clean-reboot",
             title="control: clean reboot",
-            stack=demo_stack(sync=True),
+            stack=safe,
             fault="clean-reboot",
             ledger_seconds=CONTROL_LEDGER_S,
             seed=seed,
@@ -79,6 +82,7 @@ def run_demo(
     results: Path,
     *,
     platform: Platform | None = None,
+    filesystem: FilesystemSpec | None = None,
     seed: int = 1,
     keep: bool = False,
 ) -> tuple[RunRecord, Path | None]:
@@ -94,6 +98,6 @@ def run_demo(
         topology = demo_topology(platform)
         prepare(topology)
         with Run("demo", results, topology, keep=keep) as current_run:
-            for spec in demo_cycles(seed):
+            for spec in demo_cycles(seed, filesystem):
                 current_run.cycle(spec)
     return current_run.record, current_run.report

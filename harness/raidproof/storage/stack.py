@@ -12,7 +12,7 @@ from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
 from raidproof.storage.array import Array, ArraySpec, ArrayState, capacity, disk_path
 from raidproof.storage.array.level import listed
-from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemState, XfsSpec
+from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemState, usual
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
@@ -23,7 +23,7 @@ class StackSpec(Spec):
     """The requested configuration of every layer. Combinations of layers that cannot work are refused."""
 
     array: ArraySpec
-    filesystem: AnyFilesystem = XfsSpec()
+    filesystem: AnyFilesystem = Field(default_factory=usual)
     export: AnyServer = ExportSpec()
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()
@@ -271,7 +271,12 @@ class Stack:
     def caveats(self) -> tuple[str, ...]:
         """Return the differences from a deployed server that affect the meaning of a verdict on this stack."""
         array = ("the first resync of the array was skipped (assume_clean)",) if self.spec.array.assume_clean else ()
-        return (*self.spec.export.caveats(), *self.spec.tuning.caveats(), *array)
+        return (
+            *self.spec.export.caveats(),
+            *self.spec.filesystem.caveats(),
+            *self.spec.tuning.caveats(),
+            *array,
+        )
 
 
 def _all_at_once(actions: Sequence[Callable[[], object]], failure: str) -> None:

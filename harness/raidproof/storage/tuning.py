@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State, Value, read_files, require_effective, whole_number
 from raidproof.core.units import KIB, Size, format_size
+from raidproof.storage.filesystem import FILESYSTEMS
 
 USUAL_WRITE_BACK = {"dirty_expire": 30, "dirty_writeback": 5, "xfs_sync": 30}
 """Linux's default age and intervals of write-back, in seconds."""
@@ -381,8 +382,11 @@ class ServerTuning:
         if not values and not queue_values(self.spec, self.disks):
             return None
         if self.spec.server_xfs_sync_s is not None:
-            # The file with the setting exists as soon as XFS is loaded. modprobe fails if XFS is built in.
-            self.machine.run(["modprobe", "--quiet", "xfs"])
+            # The file with the setting exists as soon as the module of its file system is loaded. modprobe fails if
+            # the file system is built in.
+            for name, kind in FILESYSTEMS.items():
+                if WRITE_BACK["xfs_sync_s"] in kind.commit_files:
+                    self.machine.run(["modprobe", "--quiet", name])
         names = self._names()
         if self._before is None:
             self._before = self._state(names)

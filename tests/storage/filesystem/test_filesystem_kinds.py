@@ -136,6 +136,25 @@ def test_the_message_of_a_too_old_kernel_is_recognised(toy: type[FilesystemSpec]
         ).activate()
 
 
+def test_a_kernel_without_the_file_system_is_reported(toy: type[FilesystemSpec]) -> None:
+    server = ToyServer(dmesg="", cat="nodev\tproc\n\text4\n")
+    with pytest.raises(RequirementMissing, match="server: the kernel does not support toy, by /proc/filesystems"):
+        Filesystem(toy.model_validate({}), server, "/dev/md0").activate()
+    server = ToyServer(dmesg="", cat="nodev\tproc\n\ttoy\n")
+    with pytest.raises(CommandFailed):
+        Filesystem(toy.model_validate({}), server, "/dev/md0").activate()
+
+
+def test_an_image_without_the_program_is_reported(toy: type[FilesystemSpec], monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ToyServer()
+    ends = iter((127, 1))
+    monkeypatch.setattr(server, "run", lambda argv, **_: Completed(tuple(argv), next(ends), "", "", "server"))
+    with pytest.raises(RequirementMissing, match=r"server: the image has no program mkfs\.toy"):
+        Filesystem(toy.model_validate({}), server, "/dev/md0").create()
+    with pytest.raises(CommandFailed):
+        Filesystem(toy.model_validate({}), server, "/dev/md0").create()
+
+
 def test_a_record_of_it_is_read_as_it_was_written(toy: type[FilesystemSpec]) -> None:
     stack = stack_of(packing="tight", extent_size="1MiB")
     record = CellRecord(
@@ -193,13 +212,13 @@ def test_a_plan_varies_it_and_what_only_it_has(toy: type[FilesystemSpec]) -> Non
     assert "packing is left out where filesystem is not toy" in plan.without
     assert plan.cells[2].stack.filesystem == toy.model_validate({"packing": "tight", "extent_size": "1MiB"})
     assert cell_table(plan).row_count == 3
-    assert axes()["filesystem"].help == "type of the file system: ext4 or toy or xfs"
+    assert axes()["filesystem"].help == f"type of the file system: {' or '.join(FILESYSTEMS)}"
 
 
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"filesystem": ["toi"]}, r"unknown value 'toi'; did you mean 'toy'\? valid: ext4, toy, xfs"),
+        ({"filesystem": ["toi"]}, r"unknown value 'toi'; did you mean 'toy'\? valid: .*ext4, .*toy, .*xfs"),
         ({"filesystem": ["toy"], "packing": ["tigt"]}, "unknown value 'tigt'; did you mean 'tight'"),
         ({"filesystem": ["toy"], "extent_size": [True]}, "extent_size: not a size"),
     ],

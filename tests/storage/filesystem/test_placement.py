@@ -7,7 +7,8 @@ from raidproof.core.errors import RigError
 from raidproof.core.units import KIB
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem import Ext4Spec, Extent, XfsSpec, ext4
-from raidproof.storage.filesystem.placement import files_command, parse_files, parse_xfs_log
+from raidproof.storage.filesystem.placement import files_command, parse_files
+from raidproof.storage.filesystem.xfs import parse_log
 
 TEXTS = Path(__file__).parents[2] / "data"
 FILEFRAG = (TEXTS / "e2fsprogs" / "filefrag-1.47.0.txt").read_text()
@@ -51,10 +52,10 @@ def test_place_of_the_journal_of_ext4() -> None:
 def test_place_of_the_log_of_xfs() -> None:
     # agblklog is 16: the log begins with block 7 of allocation group 2.
     log = Extent(offset=(2 * 65408 + 7) * BLOCK, length=16384 * BLOCK)
-    assert parse_xfs_log(XFS_LOG) == log
-    assert parse_xfs_log(XFS_LOG.replace("logstart = 131079", "logstart = 0")) is None
+    assert parse_log(XFS_LOG) == log
+    assert parse_log(XFS_LOG.replace("logstart = 131079", "logstart = 0")) is None
     with pytest.raises(RigError, match="agblklog"):
-        parse_xfs_log(XFS_LOG.partition("agblklog")[0])
+        parse_log(XFS_LOG.partition("agblklog")[0])
     machine = Mock(succeed=Mock(return_value=XFS_LOG))
     assert XfsSpec().log_place(machine, "/dev/md0") == log
 

@@ -1,9 +1,12 @@
 """The file system on the array: its request, its effective state, its check, and the kinds of file system."""
 
+from raidproof.storage.filesystem.btrfs import BtrfsSpec
 from raidproof.storage.filesystem.ext4 import Ext4Spec
+from raidproof.storage.filesystem.f2fs import F2fsSpec
 from raidproof.storage.filesystem.filesystem import (
     DIRECTORY,
     FILESYSTEMS,
+    USUAL,
     Alignment,
     AnyFilesystem,
     Filesystem,
@@ -14,6 +17,7 @@ from raidproof.storage.filesystem.filesystem import (
     mount_command,
     parse_check,
     read_write_back,
+    usual,
 )
 from raidproof.storage.filesystem.placement import Extent, Placement
 from raidproof.storage.filesystem.state import (
@@ -29,10 +33,13 @@ from raidproof.storage.filesystem.xfs import XfsSpec
 __all__ = [
     "DIRECTORY",
     "FILESYSTEMS",
+    "USUAL",
     "Alignment",
     "AnyFilesystem",
+    "BtrfsSpec",
     "Ext4Spec",
     "Extent",
+    "F2fsSpec",
     "Filesystem",
     "FilesystemCheck",
     "FilesystemSpec",
@@ -49,4 +56,5 @@ __all__ = [
     "parse_findmnt",
     "read_write_back",
     "state_of",
+    "usual",
 ]

@@ -11,7 +11,7 @@ from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, Value, power_of_two, require_effective
 from raidproof.core.registry import OneOf, Registry
-from raidproof.core.units import Size, format_size
+from raidproof.core.units import KIB, Size, format_size
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem.placement import FILES_DEADLINE_S, Extent, Placement, files_command, parse_files
 from raidproof.storage.filesystem.state import (
@@ -28,6 +28,8 @@ from raidproof.storage.filesystem.state import (
 DIRECTORY = "/srv/raidproof"
 """The mount point on the server of the exported file system."""
 MKFS_DEADLINE_S = 300.0
+NO_PROGRAM = 127
+"""Exit status of a shell that does not find the program (sh(1))."""
 
 FILESYSTEMS: Registry[type["FilesystemSpec"]] = Registry(
     "filesystem", "raidproof.storage.filesystem", "raidproof.filesystems"
@@ -110,6 +112,11 @@ class FilesystemSpec(Spec):
     """Paths of the kernel's files that `commit_s` needs, each of which contains a number in 1/100 s."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Prefixes of the names of the packages with the file system's tools. The record has their versions."""
+    in_place: ClassVar[bool] = True
+    """Whether an overwrite goes to the same place on the device, as the model of random and of synchronous writes
+    assumes."""
+    unsupported: ClassVar[frozenset[str]] = frozenset()
+    """Common fields without a meaning for this kind. A value other than the kind's default is refused."""
 
     block_size: Size = PAGE_SIZE
     """Block size in bytes."""
@@ -151,7 +158,11 @@ class FilesystemSpec(Spec):
         if block > PAGE_SIZE:
             raise RequestError(f"block size {format_size(block)}: {self.page_size_reason}")
         if block < self.least_block_size or not power_of_two(block):
-            raise RequestError(f"block size {format_size(block)} is not 1KiB, 2KiB or 4KiB")
+            valid = [size for size in (KIB, 2 * KIB, 4 * KIB) if size >= self.least_block_size]
+            words = ", ".join(map(format_size, valid[:-1]))
+            last = format_size(valid[-1])
+            raise RequestError(f"block size {format_size(block)} is not {f'{words} or {last}' if words else last}")
+        self._refuse_lacking()
         self._refuse_stripe()
         if self.log_size is not None and (self.log_size % block or self.log_size < block):
             raise RequestError(
@@ -164,6 +175,12 @@ class FilesystemSpec(Spec):
                     "request it there"
                 )
         return self
+
+    def _refuse_lacking(self) -> None:
+        for name in sorted(self.unsupported):
+            value, usual = getattr(self, name), type(self).model_fields[name].default
+            if value != usual:
+                raise RequestError(f"{name} = {value}: {self.type} has no such setting")
 
     def _refuse_stripe(self) -> None:
         if (self.su is None) != (self.sw is None):
@@ -286,6 +303,14 @@ class FilesystemSpec(Spec):
         """
         return (self.block_size,)
 
+    def file_extents(self, machine: Machine, device: str, listed: Sequence[Extent]) -> tuple[Extent, ...]:  # noqa: ARG002
+        """Return the extents of files on the device; ``listed`` are the extents that filefrag printed."""
+        return tuple(listed)
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return sentences: promises that a file system with these settings does not keep, and why."""
+        return ()
+
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
         """Return the owner of the byte at an offset of the device, as the file system's tools report it.
 
@@ -294,8 +319,34 @@ class FilesystemSpec(Spec):
         return Owner(UNKNOWN)
 
 
-AnyFilesystem = Annotated[FilesystemSpec, OneOf(FILESYSTEMS, default="xfs")]
-"""The type of a field with a request for any kind of file system; without ``type``, XFS."""
+def named(machine: Machine, directory: str, found: Owner) -> Owner:
+    """Return the owner with the path of its inode below the mount point ``directory``, as find(1) reports it."""
+    if found.inode is None:
+        return found
+    options = ["-xdev", "-inum", str(found.inode), "-printf", r"%y %P\n", "-quit"]
+    ended = machine.run(["find", directory, *options], deadline_s=OWNER_DEADLINE_S)
+    kind, _, path = ended.stdout.partition("\n")[0].partition(" ")
+    if not kind:
+        return found
+    if kind == "d":
+        return Owner(found.what, found.inode, f"directory /{path}")
+    return found._replace(path=f"/{path}")
+
+
+def drop_pages(machine: Machine, device: str) -> None:
+    """Remove the pages of a device from the page cache, which a mounted file system does not update."""
+    machine.run(["blockdev", "--flushbufs", device], deadline_s=OWNER_DEADLINE_S)
+
+
+USUAL = "xfs"
+"""The kind of a stack that names none."""
+AnyFilesystem = Annotated[FilesystemSpec, OneOf(FILESYSTEMS, default=USUAL)]
+"""The type of a field with a request for any kind of file system; without ``type``, that of `USUAL`."""
+
+
+def usual() -> FilesystemSpec:
+    """Return the request of a stack that names no file system."""
+    return FILESYSTEMS[USUAL].model_validate({})
 
 
 def mount_command(spec: FilesystemSpec, device: str, directory: str = DIRECTORY) -> list[str]:
@@ -365,16 +416,30 @@ class Filesystem:
         self.directory = directory
 
     def create(self) -> None:
-        """Create the file system, without mounting it."""
+        """Create the file system, without mounting it.
+
+        Raises:
+            RequirementMissing: the machine lacks the program that creates the file system.
+            CommandFailed: the program failed.
+        """
         for command in self.spec.create_commands(self.machine, self.device, self.geometry):
-            self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
+            try:
+                self.machine.succeed(command, deadline_s=MKFS_DEADLINE_S)
+            except CommandFailed as error:
+                if error.completed.status != NO_PROGRAM:
+                    raise
+                raise RequirementMissing(
+                    f"{self.machine.name}: the image has no program {command[0]}, which creates {self.spec.type}",
+                    remedy=f"add {' or '.join(self.spec.packages) or 'its package'} to the recipe of the image",
+                ) from error
 
     def activate(self) -> FilesystemState:
         """Mount the file system, replaying its log, and verify that the effective state is as requested.
 
         Raises:
             NotEffective: an effective value differs from the requested one.
-            RequirementMissing: the machine's kernel does not support a feature that the machine's mkfs enabled.
+            RequirementMissing: the machine's kernel does not support the file system, or a feature that the machine's
+                mkfs enabled.
             CommandFailed: the mount failed for another reason.
         """
         command = mount_command(self.spec, self.device, self.directory)
@@ -385,6 +450,13 @@ class Filesystem:
                     f"{self.machine.name}: the kernel does not support a feature of the {self.spec.type} on "
                     f"{self.device} that mkfs enabled: {message}",
                     remedy="choose a newer kernel or an older image",
+                )
+            # After the mount, as the mount loads the module of the file system.
+            known = self.machine.run(["cat", "/proc/filesystems"]).stdout.split()
+            if known and self.spec.type not in known:
+                raise RequirementMissing(
+                    f"{self.machine.name}: the kernel does not support {self.spec.type}, by /proc/filesystems",
+                    remedy=f"choose a kernel with {self.spec.type}",
                 )
             raise CommandFailed(mounted)
         return self.require_effective()
@@ -430,7 +502,7 @@ class Filesystem:
         """
         listed = self.machine.succeed(files_command(self.directory), deadline_s=FILES_DEADLINE_S)
         return Placement(
-            files=parse_files(listed),
+            files=self.spec.file_extents(self.machine, self.device, parse_files(listed)),
             log=None if self.spec.log else self.spec.log_place(self.machine, self.device),
             log_writes=self.spec.log_writes(self.state(), self.geometry),
         )

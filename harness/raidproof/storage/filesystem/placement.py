@@ -4,7 +4,7 @@ import re
 from typing import Self
 
 from raidproof.core.errors import RigError
-from raidproof.core.layer import State, found_in
+from raidproof.core.layer import State
 
 FILES_DEADLINE_S = 60.0
 """Time limit in seconds of the command that prints the extents of all files."""
@@ -62,21 +62,3 @@ def parse_files(text: str) -> tuple[Extent, ...]:
     if block:
         raise RigError(f"the output of filefrag is truncated: {text.strip()[-200:]!r}")
     return tuple(extents)
-
-
-def parse_xfs_log(text: str) -> Extent | None:
-    """Return the place of the internal log of XFS, from the superblock that xfs_db prints; None if it is external.
-
-    A block's number in XFS has the number of its allocation group in the high bits (fs/xfs/libxfs/xfs_format.h).
-
-    Raises:
-        RigError: a value is missing.
-    """
-    names = ("blocksize", "logstart", "agblocks", "logblocks", "agblklog")
-    block, start, group, blocks, bits = (
-        int(found_in(rf"^{name} = (\d+)$", text, f"xfs_db: {name} of the superblock")) for name in names
-    )
-    if start == 0:
-        return None
-    number, inside = start >> bits, start & ((1 << bits) - 1)
-    return Extent(offset=(number * group + inside) * block, length=blocks * block)

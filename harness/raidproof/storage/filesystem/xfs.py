@@ -18,8 +18,9 @@ from raidproof.storage.filesystem.filesystem import (
     UNKNOWN,
     FilesystemSpec,
     Owner,
+    named,
 )
-from raidproof.storage.filesystem.placement import Extent, parse_xfs_log
+from raidproof.storage.filesystem.placement import Extent
 from raidproof.storage.filesystem.state import (
     FilesystemCheck,
     FilesystemState,
@@ -204,7 +205,7 @@ class XfsSpec(FilesystemSpec):
     def log_place(self, machine: Machine, device: str) -> Extent | None:
         """Return the place of the internal log, which the superblock has."""
         fields = "blocksize logstart agblocks logblocks agblklog"
-        return parse_xfs_log(machine.succeed(["xfs_db", "-r", "-c", "sb 0", "-c", f"print {fields}", device]))
+        return parse_log(machine.succeed(["xfs_db", "-r", "-c", "sb 0", "-c", f"print {fields}", device]))
 
     def log_writes(self, state: FilesystemState | None, geometry: Geometry | None) -> tuple[int, ...]:
         """Return the bytes of the one write to the log: a record's header and one sector, or the log's stripe unit.
@@ -229,7 +230,7 @@ class XfsSpec(FilesystemSpec):
             ended = machine.run(command, deadline_s=OWNER_DEADLINE_S)
             found = parse_fsmap(ended.stdout, offset)
             if found is not None and found.what != "unknown":
-                return _named(machine, directory, found)
+                return named(machine, directory, found)
         commands = ["-c", "blockget -n", "-c", f"daddr {sector}", "-c", "blockuse -n"]
         ended = machine.run(["xfs_db", "-r", *commands, device], deadline_s=OWNER_DEADLINE_S)
         return parse_blockuse(ended.stdout) or Owner(UNKNOWN)
@@ -301,6 +302,24 @@ def parse_info(text: str) -> Superblock:
     )
 
 
+def parse_log(text: str) -> Extent | None:
+    """Return the place of the internal log of XFS, from the superblock that xfs_db prints; None if it is external.
+
+    A block's number in XFS has the number of its allocation group in the high bits (fs/xfs/libxfs/xfs_format.h).
+
+    Raises:
+        RigError: a value is missing.
+    """
+    names = ("blocksize", "logstart", "agblocks", "logblocks", "agblklog")
+    block, start, group, blocks, bits = (
+        int(found_in(rf"^{name} = (\d+)$", text, f"xfs_db: {name} of the superblock")) for name in names
+    )
+    if start == 0:
+        return None
+    number, inside = start >> bits, start & ((1 << bits) - 1)
+    return Extent(offset=(number * group + inside) * block, length=blocks * block)
+
+
 def parse_fsmap(text: str, offset: int) -> Owner | None:
     """Return the owner of the byte at an offset, from the output of ``fsmap`` of xfs_io; None if it is not listed."""
     sector = offset // SECTOR
@@ -328,16 +347,3 @@ def parse_blockuse(text: str) -> Owner | None:
         return Owner(_WORDS.get(what, what))
     name = f"/{path}" if path else None
     return Owner("data", int(inode), f"directory {name or '/'}" if what == "dir" else name)
-
-
-def _named(machine: Machine, directory: str, found: Owner) -> Owner:
-    if found.inode is None:
-        return found
-    options = ["-xdev", "-inum", str(found.inode), "-printf", r"%y %P\n", "-quit"]
-    ended = machine.run(["find", directory, *options], deadline_s=OWNER_DEADLINE_S)
-    kind, _, path = ended.stdout.partition("\n")[0].partition(" ")
-    if not kind:
-        return found
-    if kind == "d":
-        return Owner(found.what, found.inode, f"directory /{path}")
-    return found._replace(path=f"/{path}")
