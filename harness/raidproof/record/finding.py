@@ -29,6 +29,7 @@ class Layer(StrEnum):
 
     MD = "md"
     EXT4 = "ext4"
+    XFS = "XFS"
     NFSD = "nfsd, nfs-utils"
     NFS_CLIENT = "NFS client"
     APPLICATION = "applications"
