@@ -19,8 +19,10 @@ MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
 STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
-MACHINES_CLOCK = {f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter")}
-"""Programs that run in a machine and stamp with the machine's own clock."""
+MACHINES_CLOCK = {
+    f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter", "check_agent")
+}
+"""Programs that run in a machine, and stamp or wait by the machine's own clock."""
 
 
 def too_long(path: str, source: str) -> Iterator[str]:

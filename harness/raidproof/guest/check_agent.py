@@ -18,9 +18,9 @@ import os
 import select
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from time import monotonic
 from typing import Any
 
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
@@ -153,9 +153,9 @@ class CheckAgent:
     def _settled(self, most_s: float) -> bool:
         """Wait until all arrays are in sync and clean, at most ``most_s`` seconds; return whether they are."""
         names = [os.path.basename(device) for device, _ in self.config["assemble"]]
-        end = time.monotonic() + most_s
+        end = monotonic() + most_s
         while not all(map(settled, names)):
-            if time.monotonic() >= end:
+            if monotonic() >= end:
                 return False
             select.select([], [], [], POLL_S)
         return True
