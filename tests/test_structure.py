@@ -35,8 +35,10 @@ NOT_A_KIND = (
     "harness/raidproof/cli/import_server.py",
 )
 """Modules whose words for file systems are of machines' system disks or of an existing server."""
-MACHINES_CLOCK = {f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter")}
-"""Programs that run in a machine and stamp with the machine's own clock."""
+MACHINES_CLOCK = {
+    f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter", "check_agent")
+}
+"""Programs that run in a machine, and stamp or wait by the machine's own clock."""
 
 
 def too_long(path: str, source: str) -> Iterator[str]:

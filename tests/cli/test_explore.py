@@ -80,11 +80,13 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
     assert explore("--at-replies") == 0
     assert explore("--uniform") == 0
     assert explore("--all-losses", "2", "--epochs", "3-40") == 0
+    assert explore("--second-cuts", "4", "--second-states", "7", "--all-losses", "0", "--seed", "2") == 0
     assert asked == [
         Options(Budget(1000), seed=3, tear=4096, checkers=4, resume=True),
         Options(Budget(1000), at_replies=True),
         Options(Budget(1000), uniform=True),
         Options(Budget(None), all_losses=2, epochs=(3, 40)),
+        Options(Budget(None), seed=2, all_losses=0, second_cuts=4, second_states=7),
     ]
 
 
@@ -98,6 +100,7 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
         (("--resume",), "made-up has not been explored yet (leave --resume out)"),
         (("--states", "0"), "--states"),
         (("--epochs", "1-2"), "--epochs requires --all-losses"),
+        (("--second-states", "5"), "--second-states requires --second-cuts"),
         (("--all-losses", "2", "--epochs", "few"), "--epochs must be a range like 1-40, not 'few'"),
         (
             ("--all-losses", "2", "--epochs", "1-400"),
@@ -125,6 +128,7 @@ def test_what_cannot_be_done_says_what_can(
         ["--resume"],
         ["--at-replies"],
         ["--all-losses", "1"],
+        ["--second-cuts", "1"],
         ["--dry-run"],
     ],
 )
@@ -140,6 +144,8 @@ def test_a_dry_run_counts_the_states(explore: Explore, capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert "5 flush epochs; chosen: 1 to 5" in said
     assert "crash states with up to 1 lost requests: " in said
+    assert explore("--second-cuts", "3", "--dry-run") == 0
+    assert "second power cuts: 3 recoveries, with at most 30 crash states" in capsys.readouterr().out
     assert explore("--dry-run", "--json") == 0
     record = json.loads(capsys.readouterr().out)
     schema = json.loads((SCHEMAS / "exploration-dry-run.schema.json").read_text())

@@ -28,10 +28,17 @@ class Did(NamedTuple):
     """Which a change of mode names."""
 
 
-def write_log(path: Path, done: Sequence[Did], members: int = 2, mode: CacheMode = CacheMode.VOLATILE) -> WriteLog:
+def write_log(
+    path: Path,
+    done: Sequence[Did],
+    members: int = 2,
+    mode: CacheMode = CacheMode.VOLATILE,
+    *,
+    blank: bool = True,
+) -> WriteLog:
     """Write a log whose requests complete at 1000, 2000, ... ns."""
     infos = [MemberInfo(f"disk{number}", SIZE, mode, mode) for number in range(members)]
-    log = LogWriter(path, infos, 0)
+    log = LogWriter(path, infos, 0, blank=blank)
     for place, one in enumerate(done, 1):
         at = place * 1000
         times = (at - 500 - 1000 * one.took, 0 if one.flags & Flag.IN_FLIGHT else at)

@@ -4,10 +4,11 @@ Block ``i`` of the ledger is block ``i`` of member 0; its generation is the byte
 block 0 of member 1 holds 7 and block 1 of it does not hold 8.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from raidproof.crash.checker import Recovered
 from raidproof.crash.checker_worker import Factory
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exploration import Budget, Exploration
@@ -16,6 +17,7 @@ from raidproof.crash.sampler import Choices
 from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import Patch, Recording
 from raidproof.crash.stats import ExplorationStats
+from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
@@ -49,6 +51,16 @@ def told(rounds: int = ROUNDS) -> History:
     )
 
 
+def rewriting(generation: int) -> list[Did]:
+    """Return the requests of a recovery that writes the first block of the ledger with its content again."""
+    return [Did(Kind.WRITE, 0, 0, byte=generation), FLUSH, Did(Kind.WRITE, 1, 65536), FLUSH]
+
+
+def careless(generation: int) -> list[Did]:
+    """Return the requests of a recovery that first erases the block: only a power cut in between shows it."""
+    return [Did(Kind.WRITE, 0, 0, byte=0), FLUSH, *rewriting(generation)]
+
+
 class FakeChecker:
     """Knows what its disks hold, and reads the ledger from it."""
 
@@ -62,6 +74,9 @@ class FakeChecker:
         self.degraded: Callable[[int], dict[str, int]] = lambda _: {}
         self.fsck: Callable[[int], FilesystemCheck] = lambda _: CLEAN
         self.silent: tuple[int, ...] = ()
+        self.recovery: Callable[[int], list[Did]] = rewriting
+        self.recoveries = 0
+        self.after_recovery: Callable[[Observation], Observation] = lambda seen: seen
 
     def advance(self, patch: Patch) -> None:
         self.base |= patch.blocks
@@ -84,6 +99,13 @@ class FakeChecker:
             filesystem=self.fsck(blocks[0]) if fsck else None,
             ms={"verify": 2.0},
         )
+
+    def recover(self, patch: Patch, modes: Sequence[CacheMode], log: Path, *, resync_first_s: float) -> Recovered:
+        first = (self.base | patch.blocks).get((0, 0), b"\0")[0]
+        write_log(log, self.recovery(first), len(modes), modes[0], blank=False)
+        self.recoveries += 1
+        stages = (("assemble", 0), ("resync", 1500), ("mount", 2500), ("verify", 4500), ("settle", 4500))
+        return Recovered(self.after_recovery(self.check(patch)), stages, settled=not resync_first_s)
 
     def cold(self, patch: Patch) -> Observation:
         seen = self.check(patch, nfsd=True)

@@ -20,8 +20,10 @@ CYCLE = "made-up"
 LIES_FROM = 4
 
 
-def store_run(path: Path, *names: str, of_cycle: dict[str, Any] | None = None, **changes: Any) -> RunStore:
-    """Store a run whose disk lies from its fourth flush on, with a cycle of each name.
+def store_run(
+    path: Path, *names: str, of_cycle: dict[str, Any] | None = None, lies_from: int = LIES_FROM, **changes: Any
+) -> RunStore:
+    """Store a run whose disk lies from its fourth flush on (``lies_from``), with a cycle of each name.
 
     ``changes``: fields of the run's record if it has them, else of each cycle, as is ``of_cycle``.
     """
@@ -38,7 +40,7 @@ def store_run(path: Path, *names: str, of_cycle: dict[str, Any] | None = None, *
     )
     for name in names or (CYCLE,):
         folder = store.directory(name)
-        write_log(folder / "write.log", written(lies_from=LIES_FROM))
+        write_log(folder / "write.log", written(lies_from=lies_from))
         _write_history(folder / "history")
         asked = stack_of("1").model_dump(mode="json")
         fields = {

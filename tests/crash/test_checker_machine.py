@@ -11,7 +11,8 @@ import pytest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import Topology, server_and_clients
 from raidproof.crash import checker as module
-from raidproof.crash.checker import MOST_CONTENT, Checker, Lost, Silent
+from raidproof.crash.agent_connection import Lost, Silent
+from raidproof.crash.checker import MOST_CONTENT, Checker
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import WriteLog
@@ -75,6 +76,9 @@ class Line:
             self.sent.append((request["verb"], request["runs"], list(data)))
             return {}
         self.asked.append(request)
+        if request["verb"] == "recover":
+            _begun("assemble")
+            _begun("mount")
         answer = self.answers.pop(0)
         if isinstance(answer, Lost):
             raise answer
@@ -82,6 +86,12 @@ class Line:
 
     def close(self) -> None:
         self.closed = True
+
+    def __enter__(self) -> "Line":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Rig:
@@ -100,6 +110,8 @@ class Rig:
         self.labs: list[Topology] = []
         self.primed: list[tuple[Path, bool]] = []
         self.cold_orders: list[dict[str, Any]] = []
+        self.recorded: list[tuple[list[CacheMode], Path]] = []
+        self.engine: list[str] = []
 
         class Lab:
             """One lab, with members in the machine's memory or on the engine's disks."""
@@ -125,6 +137,14 @@ class Rig:
             rig.primed.append((state, keep))
             return Lab(topology, logs=logs)
 
+        def recorded(topology: Topology, state: Path, *, logs: Path, modes: list[CacheMode], log: Path) -> Lab:
+            assert list(WriteLog(state)) == []
+            rig.recorded.append((modes, log))
+            lab = Lab(topology, logs=logs)
+            did = rig.engine.append
+            lab.disks = SimpleNamespace(freeze=lambda: did("freeze"), log_stop=lambda: did("log_stop"))
+            return lab
+
         def start(_machine: object, _listener: object, _lab: object, config: dict[str, Any]) -> Line:
             rig.lines.append(Line(rig.answers, rig.asked, config))
             return rig.lines[-1]
@@ -134,7 +154,8 @@ class Rig:
             return Observation(end=End.READ)
 
         for name, stand_in in {
-            "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "check_after_boot": check_after_boot,
+            "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "RecordedLab": recorded,
+            "check_after_boot": check_after_boot,
             "AgentConnection": SimpleNamespace(start=start), "start_nfsd": lambda _: None,
         }.items():  # fmt: skip
             monkeypatch.setattr(module, name, stand_in)
@@ -270,3 +291,29 @@ def test_a_machine_that_does_not_get_the_content_of_a_state_is_an_error_of_the_r
         for action in (checker.check, checker.show, checker.advance):
             with pytest.raises(RigError, match=f"content of the member disks: {lost}"):
                 action(Patch({(0, 0): b"1" * 4096}))
+
+
+RECOVERED = {**READ, "settled": True}
+
+
+def test_a_recovery_is_executed_on_recording_disks_that_stop_at_its_end(rig: Rig) -> None:
+    rig.answers = [dict(RECOVERED)]
+    log, modes = rig.folder / "recovery.log", [CacheMode.VOLATILE] * 3
+    with rig.checker() as checker:
+        recovered = checker.recover(Patch(), modes, log, resync_first_s=4.0)
+    assert rig.recorded == [(modes, log)]
+    assert rig.engine == ["freeze", "log_stop"]
+    assert [stage for stage, _ in recovered.stages] == ["assemble", "mount"]
+    assert recovered.stages[0][1] <= recovered.stages[1][1]
+    assert (recovered.observation.end, recovered.settled) == (End.READ, True)
+    (request,) = rig.asked
+    assert (request["verb"], request["resync_first_s"]) == ("recover", 4.0)
+
+
+def test_a_machine_that_is_lost_during_a_recovery_is_an_observation(rig: Rig) -> None:
+    rig.answers = [Lost("kernel panic")]
+    with rig.checker() as checker:
+        recovered = checker.recover(Patch(), [CacheMode.NONE] * 3, rig.folder / "log", resync_first_s=0.0)
+    assert (recovered.observation.end, recovered.observation.said) == (End.WEDGED, "mount: kernel panic")
+    assert not recovered.settled
+    assert rig.engine == ["freeze", "log_stop"], "the log has what the machine wrote until then"

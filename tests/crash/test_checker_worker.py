@@ -9,8 +9,10 @@ import pytest
 from raidproof.core.errors import RigError
 from raidproof.crash.checker_worker import CheckerWorker, Job, RecordingCursor
 from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
-from tests.crash.conftest import write_log
+from tests.crash.conftest import Did, write_log
 from tests.crash.made_up import CLEAN, FakeChecker, written
 
 
@@ -99,3 +101,46 @@ def test_nobody_is_asked_before_it_has_booted(worker: CheckerWorker) -> None:
         worker.use(lambda checker: checker).result()
     worker.boot().result()
     assert isinstance(worker.use(lambda checker: checker).result(), FakeChecker)
+
+
+def test_a_checker_gets_the_content_of_another_recording_and_nothing_of_the_first(
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker], tmp_path: Path
+) -> None:
+    cursor.go(18)
+    worker.submit(cursor.job(CrashState(18))).result()
+    other = Recording(write_log(tmp_path / "other.log", [Did(Kind.WRITE, 0, 4096, byte=9), Did(Kind.FLUSH)]))
+    cursor.read(other)
+    cursor.go(2)
+    seen = worker.submit(cursor.job(CrashState(2))).result().observation
+    assert seen.found == {"f@0": {"blocks": [0, 9, 0, 0], "names": ["f"]}}
+    assert {place for place, data in made[0].base.items() if any(data)} == {(0, 1)}
+    assert len(made) == 1
+
+
+def test_a_recovery_is_repeated_on_a_new_machine_after_an_error_of_the_rig(
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker], tmp_path: Path
+) -> None:
+    cursor.go(6)
+
+    def failing(_number: int) -> None:
+        raise RigError("no disk engine")
+
+    worker.boot().result()
+    made[0].before_check = failing
+    log = tmp_path / "recovery.log"
+    recovered = worker.recover(cursor.job(CrashState(6)), [CacheMode.VOLATILE] * 2, log, 0.0).result()
+    assert (recovered.observation.end, len(made)) == (End.READ, 2)
+    assert log.is_file()
+
+
+def test_a_recovery_that_hangs_is_repeated_once(
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker], tmp_path: Path
+) -> None:
+    cursor.go(6)
+    worker.boot().result()
+    made[0].silent = (1,)
+    job, modes = cursor.job(CrashState(6)), [CacheMode.VOLATILE] * 2
+    assert worker.recover(job, modes, tmp_path / "recovery.log", 0.0).result().observation.end is End.READ
+    assert made[0].recoveries == 2
+    made[0].silent = (3, 4)
+    assert worker.recover(job, modes, tmp_path / "recovery.log", 0.0).result().observation.end is End.WEDGED

@@ -299,3 +299,57 @@ def test_a_kernel_without_a_helper_program_runs_the_command_too(
     # /sys/kernel/uevent_helper exists only with CONFIG_UEVENT_HELPER.
     monkeypatch.setattr(check_agent, "HELPERS", {str(tmp_path / "missing" / "uevent_helper"): ""})
     assert Runner(calls={"echo": call}).run(["echo", "fails"]) == (0, "fails")
+
+
+def in_sync(folder: Path, name: str = "md0", **files: str) -> Path:
+    """Write md's files of an array below ``folder``: by default the array is in sync and clean."""
+    md = folder / name / "md"
+    md.mkdir(parents=True, exist_ok=True)
+    for file, text in {"sync_action": "idle", "resync_start": "none", "array_state": "clean", **files}.items():
+        (md / file).write_text(f"{text}\n")
+    return md
+
+
+@pytest.mark.parametrize(
+    ("files", "settled"),
+    [
+        ({}, True),
+        ({"sync_action": "resync"}, False),
+        ({"resync_start": "0"}, False),
+        ({"array_state": "active"}, False),
+        ({"array_state": "read-auto"}, False),
+    ],
+)
+def test_an_array_has_settled_when_it_is_in_sync_and_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], settled: bool
+) -> None:
+    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
+    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
+    in_sync(tmp_path, **files)
+    assert check_agent.settled("md0") is settled
+    assert check_agent.settled("md7"), "an array without redundancy has no file sync_action"
+
+
+def test_a_recovery_resyncs_reads_and_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
+    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
+    waits, modes = in_sync(tmp_path, "md1", array_state="read-auto"), in_sync(tmp_path)
+    machine = Machine()
+    answer = machine.agent.recover(resync_first_s=0.01, most_s=0.01)
+    # The file of a real array would become "clean"; this one keeps what the agent has written.
+    assert (waits / "array_state").read_text() == "active"
+    assert (modes / "array_state").read_text() == "clean\n"
+    assert (waits / "sync_action").read_text() == "idle\n", "a frozen array would not resync"
+    assert answer == {"end": READ, "said": "", "found": FOUND, "left": "", "settled": False}
+    assert machine.ran == ["assemble 1", "assemble 0", "mount"]
+    assert machine.stages == ["assemble", "resync", "mount", "verify", "settle"]
+    in_sync(tmp_path, "md1")
+    assert machine.agent.recover(resync_first_s=0, most_s=0)["settled"]
+
+
+@pytest.mark.parametrize(("fails", "end"), [("assemble 1", NOT_ASSEMBLED), ("mount", NOT_MOUNTED)])
+def test_a_recovery_that_fails_ends_at_that_stage(fails: str, end: str) -> None:
+    machine = Machine(fails)
+    answer = machine.agent.recover(resync_first_s=0, most_s=0)
+    assert (answer["end"], answer["settled"], answer["left"]) == (end, False, "")
+    assert "settle" not in machine.stages

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,16 +8,19 @@ from raidproof.core.blame import Culprit
 from raidproof.core.waiting import wall_clock
 from raidproof.record.exploration import (
     AllLossesRecord,
+    ColdRecord,
     ExplorationRecord,
     FailureRecord,
     LossRecord,
     Possible,
+    SecondCutsRecord,
     StageTime,
     StoppedBy,
     UndecidedRecord,
     stage_times,
 )
 from raidproof.record.outcome import Outcome
+from raidproof.record.recovery import RecoveryRecord
 from raidproof.record.run import ControlSpec
 from raidproof.verdict.exploration import conclude_exploration
 
@@ -218,3 +223,46 @@ def test_a_statement_about_all_states_needs_all_of_them() -> None:
     assert conclude_exploration(record(all_losses=every)) == (Outcome.PASS, said)
     part = every.model_copy(update={"judged": [5, 10, 4]})
     assert conclude_exploration(record(all_losses=part))[1] == "every promise held in 20 crash states (15 different)"
+
+
+def second_cuts(**changes: Any) -> SecondCutsRecord:
+    recovery = RecoveryRecord(
+        state="1-0", log="log", log_digest="", requests=5, seconds=1.0, resync_first_s=0.0, settled=True
+    )
+    fields = {"asked": 1, "states_each": 10, "judged": 10, "distinct": 8, "recoveries": [recovery], **changes}
+    return SecondCutsRecord.model_validate(fields)
+
+
+def test_states_of_a_second_cut_are_counted_apart() -> None:
+    assert conclude_exploration(record(second_cuts=second_cuts())) == (
+        Outcome.PASS,
+        "every promise held in 20 crash states (15 different), and 10 (8 different) of a second cut during 1 recovery",
+    )
+
+
+def test_a_failure_of_a_second_cut_is_a_failure() -> None:
+    failures = [failure().model_copy(update={"recovery": "1-0"})]
+    one = record(second_cuts=second_cuts(broken=4), failures=failures)
+    outcome, reason = conclude_exploration(one)
+    assert outcome is Outcome.FAIL
+    assert reason.startswith("0 and 4 of 20 crash states (15 different), and 10 (8 different) of a second cut")
+    assert one.loses
+
+
+def test_requested_second_cuts_that_were_not_tried_prove_nothing() -> None:
+    outcome, reason = conclude_exploration(record(second_cuts=second_cuts(judged=0, recoveries=[])))
+    assert outcome is Outcome.INCONCLUSIVE
+    assert reason.startswith("no state of a second power cut was checked")
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"undecided": UndecidedRecord(states=1, state="1-0+2-0", reason="why")}, Outcome.INCONCLUSIVE),
+        ({"unchecked": UndecidedRecord(states=1, state="1-0+2-0", reason="why")}, Outcome.ERROR),
+        ({"cold": ColdRecord(checked=1, differing=["1-0+2-0"])}, Outcome.ERROR),
+    ],
+)
+def test_what_is_unknown_of_a_second_cut_is_not_passed(changes: dict[str, Any], outcome: Outcome) -> None:
+    seen, reason = conclude_exploration(record(second_cuts=second_cuts(**changes)))
+    assert (seen, "1-0+2-0" in reason) == (outcome, True)

@@ -17,6 +17,7 @@ from raidproof.record.exploration import (
     MissingRecord,
     Possible,
     RedundancyRecord,
+    SecondCutsRecord,
     ShortestRecord,
     ShrunkRecord,
     StageTime,
@@ -24,6 +25,7 @@ from raidproof.record.exploration import (
     WriteRecord,
 )
 from raidproof.record.outcome import Outcome
+from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
 from raidproof.report import exploration as words
 from raidproof.report.charts.drawing import script
 from raidproof.report.exploration import show_exploration
@@ -390,6 +392,51 @@ def test_what_is_left_of_the_states_with_few_losses() -> None:
         "300 of 300 with 0 lost, 1,000 of 4,000 with 1 lost, 0 of 20,000 with 2 lost"
     )
     assert words.exhaustive(exploration()) is None
+
+
+def second_cuts(**changes: object) -> SecondCutsRecord:
+    recovery = RecoveryRecord(
+        state="17-00c0ffee", log="recoveries-sync/17-00c0ffee/write.log", log_digest="beef", requests=764,
+        seconds=2.5, resync_first_s=10.0, settled=True, judged=10, distinct=9, states_broken=1,
+    )  # fmt: skip
+    phases = [PhaseCount(phase=Phase.RESYNC, judged=4), PhaseCount(phase=Phase.LOG_RECOVERY, judged=6, broken=1)]
+    fields = {"asked": 2, "states_each": 10, "recoveries": [recovery], "judged": 10, "distinct": 9, "broken": 1}
+    return SecondCutsRecord.model_validate({**fields, "phases": phases, **changes})
+
+
+def test_second_cuts_are_told_by_phase_and_by_recovery() -> None:
+    second = {"recovery": "17-00c0ffee", "state": "17-00c0ffee+5-1", "shrunk": None}
+    later = failure().model_copy(update={**second, "phase": Phase.LOG_RECOVERY})
+    whole = failure().model_copy(update={**second, "damage": "other", "state": "17-00c0ffee"})
+    record = exploration(failures=[failure(), later, whole], second_cuts=second_cuts())
+    said = words.second_cuts(record)
+    assert said is not None
+    assert "second power cut during the recovery of 1 crash state of 2 requested: 10 states judged" in said
+    assert "4 resync (0 broken), 6 log recovery (1 broken)" in said
+    page = render_exploration(record)
+    assert said in page
+    assert "Second power cuts during recoveries" in page
+    assert "Shown by: second cut, log recovery" in page
+    terminal = Console(file=StringIO(), width=200)
+    show_exploration(record, terminal)
+    shown = terminal.file.getvalue()  # type: ignore[attr-defined]
+    for words_of in ("first cut", "second cut, log recovery", "after the recovery", "4 resync (0 broken)"):
+        assert words_of in shown
+
+
+def test_what_a_recovery_did_not_reach_is_told() -> None:
+    recoveries = second_cuts().recoveries
+    recovery = recoveries[0].model_copy(update={"settled": False, "broken": True})
+    said = words.second_cuts(exploration(second_cuts=second_cuts(recoveries=[recovery]))) or ""
+    assert "a promise is broken after 1 of the recoveries without a second cut" in said
+    assert "the log of 1 recovery ended before md had ended its resync" in said
+
+
+def test_without_second_cuts_nothing_is_said_of_them() -> None:
+    assert words.second_cuts(exploration()) is None
+    page = render_exploration(exploration())
+    assert "Second power cuts" not in page
+    assert "first cut" not in page
 
 
 def test_words_of_a_dry_run() -> None:

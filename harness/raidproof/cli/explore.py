@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 TEARS = (512, 4096)
 """Bytes that a disk can write atomically: the sector sizes of drives."""
+SECOND_STATES = 10
+"""Number of states of a second power cut that are checked for each recovery without the option ``--second-states``."""
 DEFAULT_STATES = 1000
 """Number of crash states that an exploration checks without the options ``--states`` and ``--minutes``."""
 SAMPLING = (
@@ -28,6 +30,8 @@ SAMPLING = (
     "all_losses",
     "epochs",
     "uniform",
+    "second_cuts",
+    "second_states",
     "dry_run",
 )
 """Options that select the crash states of an exploration; with ``--state`` they have no effect."""
@@ -71,6 +75,18 @@ def explore(
             metavar="A-B", help="With --all-losses: only the flush epochs A to B; --dry-run shows the number."
         ),
     ] = None,
+    second_cuts: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="Recover N crash states, and cut the power a second time during each recovery."
+        ),
+    ] = 0,
+    second_states: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="M", help="With --second-cuts: crash states of a second cut to check for each recovery."
+        ),
+    ] = SECOND_STATES,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the number of crash states that would be checked, and check none.")
     ] = False,
@@ -116,7 +132,9 @@ def explore(
     given = given_of(asked, SAMPLING)
     if all_losses is None and epochs is not None:
         raise RequestError("--epochs requires --all-losses", remedy="give --all-losses with a number of lost requests")
-    if all_losses is not None and (useless := given_of(asked, OF_A_SAMPLE)):
+    # Seed and unit of atomic writes select the states of second cuts, which are a sample in any case.
+    sampling = tuple(one for one in OF_A_SAMPLE if not (second_cuts and one in {"seed", "tear"}))
+    if all_losses is not None and (useless := given_of(asked, sampling)):
         raise RequestError(
             f"with --all-losses, which draws no state at random, {', '.join(useless)} would have no effect",
             remedy=f"omit --all-losses, or omit {', '.join(useless)}",
@@ -125,6 +143,10 @@ def explore(
         raise RequestError(
             f"with --state, which checks one given crash state, {', '.join(given)} would have no effect",
             remedy=f"omit --state, or omit {', '.join(given)}",
+        )
+    if not second_cuts and given_of(asked, ("second_states",)):
+        raise RequestError(
+            "--second-states requires --second-cuts", remedy="give --second-cuts with a number of crash states"
         )
     source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
     unlimited = all_losses is not None or minutes is not None
@@ -138,6 +160,8 @@ def explore(
         all_losses=all_losses,
         uniform=uniform,
         epochs=None if epochs is None else range_of(epochs),
+        second_cuts=second_cuts,
+        second_states=second_states,
     )
     if dry_run:
         show_dry_run(source, options, as_json=json)
@@ -194,9 +218,10 @@ def show_dry_run(source: "Source", options: "Options", *, as_json: bool) -> None
 def show_state(source: "Source", name: str, *, keep: bool, as_json: bool) -> "Outcome":
     """Check one crash state again, print the result and commands for its inspection, and return the outcome."""
     from raidproof.record.exploration import StateRecord  # noqa: PLC0415
-    from raidproof.run.exploration import find, replay  # noqa: PLC0415
+    from raidproof.run.exploration import locate, replay  # noqa: PLC0415
 
-    shown = replay(source, find(source, name), source.store.directory(f"explore-{source.cycle.name}"), keep=keep)
+    found, crash = locate(source, name)
+    shown = replay(found, crash, source.store.directory(f"explore-{source.cycle.name}"), keep=keep)
     judged = shown.judgements[0]
     record = StateRecord(
         run=source.run.run,

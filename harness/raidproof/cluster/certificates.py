@@ -5,7 +5,7 @@ Whoever has the key may execute programs on all workers.
 """
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory
+from raidproof.core.waiting import wall_clock
 
 if TYPE_CHECKING:
     from distributed.security import Security
@@ -45,7 +46,7 @@ def create(folder: Path, days: int = DAYS) -> None:
         )
     make_directory(folder, exist_ok=True)
     folder.chmod(0o700)
-    now = datetime.now(UTC)
+    now = wall_clock()
     authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = _name("raidproof certificate authority")
     dates = (now - timedelta(minutes=5), now + timedelta(days=days))

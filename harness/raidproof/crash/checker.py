@@ -1,31 +1,27 @@
 """Checkers: machines that assemble, mount and read crash states; an agent in the machine executes the steps."""
 
-import json
 import re
-import select
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from raidproof.core import layer
 from raidproof.core.command import CommandFailed, Completed
-from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
+from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import logger
 from raidproof.core.topology import NO_MECHANICS, Topology
 from raidproof.core.units import GIB, MIB
-from raidproof.core.waiting import Deadline, now_ns
+from raidproof.core.waiting import now_ns
+from raidproof.crash.agent_connection import AgentConnection, Lost, Silent
 from raidproof.crash.member_disks import Ask, MemberEngine, MemberMemory
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
-from raidproof.guest import application, check_agent, ledger_reader, ledger_writer, member_disks, storage_calls
 from raidproof.guest.check_agent import differing
-from raidproof.lab.lab import Lab
-from raidproof.machine.agent import RemoteCommand
-from raidproof.machine.kernel_log import cause_of_death, keep_tasks, moment, said_since
+from raidproof.machine.kernel_log import keep_tasks, moment, said_since
 from raidproof.machine.machine import Machine
 from raidproof.provider import qemu, uml
 from raidproof.provider.namespace_lab import NamespaceLab
@@ -46,18 +42,12 @@ SHOW = (uml.NAME, qemu.NAME)
 
 DEADLINE_S = 20.0
 """Time limit in seconds of each request to the agent; the replay of a full file system log takes seconds."""
-FOLDER = "/run/raidproof"
-KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
-"""Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
-
-On User-mode Linux each page fault is a stop of ptrace: to fetch memory again costs more than to use it."""
-START_DEADLINE_S = 20.0
+SETTLE_S = 10.0
+"""Time in seconds that md's resync has to end after the mount, while a recovery is recorded."""
 MOST_CONTENT = 2 * GIB
 """Limit in bytes of the members' content in the memory of a checker's machine."""
 WRITTEN = 256 * MIB
 """Memory in bytes for what one check writes to the members: mostly, what the file system's log has logged."""
-_POLL_S = 0.5
-"""Interval in seconds of the test whether a machine still runs: a machine whose kernel dies closes no connection."""
 _BROKEN = {"oops", "panic", "hung task"}
 """Kinds of kernel log findings after which the kernel is unusable."""
 _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *")
@@ -80,118 +70,6 @@ def not_shown(provider: str) -> RequestError:
         f"provider {provider}: crash states need the disk engine, and machines that boot within seconds",
         remedy=f"use provider {' or '.join(SHOW)}",
     )
-
-
-class Lost(Exception):
-    """The checker machine gave no answer: its kernel died, or the deadline passed. The crash state may be why."""
-
-
-class Silent(Lost):
-    """The checker machine gave no answer before the deadline, and is still running."""
-
-
-class AgentConnection:
-    """A TCP connection to the agent (`raidproof.guest.check_agent`) in a checker machine."""
-
-    def __init__(self, machine: Machine, command: RemoteCommand, connection: socket.socket) -> None:
-        self._machine = machine
-        self._command = command
-        self._connection = connection
-        self._received = b""
-
-    @classmethod
-    def start(cls, machine: Machine, listener: socket.socket, lab: Lab, config: dict[str, Any]) -> Self:
-        """Copy the agent to a machine, start the agent, and wait until it connects.
-
-        Raises:
-            RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
-        """
-        host, port = lab.callback_address(listener, machine)
-        machine.put(Path(application.__file__).read_bytes(), f"{FOLDER}/application.py")
-        machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
-        machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
-        machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
-        machine.put(Path(member_disks.__file__).read_bytes(), f"{FOLDER}/member_disks.py")
-        machine.put(Path(storage_calls.__file__).read_bytes(), f"{FOLDER}/storage_calls.py")
-        machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
-        command = machine.start_command(
-            [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
-        )
-        deadline = Deadline.after(START_DEADLINE_S)
-        while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
-            if command.ended:
-                said = command.wait(Deadline.after(2)).stderr
-                raise RigError(f"{machine.name}: the check agent ended before it connected: {said}")
-            if deadline.passed:
-                raise DeadlineExceeded(
-                    f"{machine.name}: the check agent did not connect to {host}:{port} within {START_DEADLINE_S:g} s"
-                )
-        connection, _ = listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(machine, command, connection)
-
-    def ask(
-        self, request: Mapping[str, Any], deadline_s: float, begun: Callable[[str], None], data: Sequence[bytes] = ()
-    ) -> dict[str, Any]:
-        """Send a request to the agent, followed by raw bytes, and return the answer.
-
-        ``begun`` is called with the name of each stage that the agent begins.
-
-        Raises:
-            Lost: the machine's kernel died, a signal killed the agent, or no answer came within ``deadline_s``.
-            RigError: the agent ended with an error, and the machine is still running.
-        """
-        deadline = Deadline.after(deadline_s)
-        try:
-            self._connection.settimeout(deadline_s)
-            for part in (json.dumps(request).encode() + b"\n", *data):
-                self._connection.sendall(part)
-            self._connection.settimeout(None)
-            while True:
-                reply: dict[str, Any] = json.loads(self._line(deadline))
-                if "answer" in reply:
-                    answer: dict[str, Any] = reply["answer"]
-                    return answer
-                begun(reply["stage"])
-        except TimeoutError as error:
-            self._require_machine()
-            raise Silent("the request was not received in time") from error
-        except ConnectionError as error:
-            self._require_machine()
-            ended = self._command.wait(Deadline.after(2))
-            if ended.status < 0 or ended.status > 128:
-                raise Lost(f"the check agent was killed, exit status {ended.status}") from error
-            raise RigError(f"{self._machine.name}: the check agent failed: {ended.stderr}") from error
-
-    def _line(self, deadline: Deadline) -> bytes:
-        while b"\n" not in self._received:
-            if not select.select([self._connection], [], [], min(_POLL_S, deadline.remaining_s))[0]:
-                self._require_machine()
-                if deadline.passed:
-                    raise Silent("no answer in time")
-                continue
-            received = self._connection.recv(1 << 20)
-            if not received:
-                raise ConnectionResetError("the check agent closed the connection")
-            self._received += received
-        line, _, self._received = self._received.partition(b"\n")
-        return line
-
-    def _require_machine(self) -> None:
-        try:
-            self._machine.power.require_on()
-        except RigError as error:
-            raise Lost(cause_of_death(self._machine.console.read_text(errors="replace"))) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection, which ends the agent."""
-        self._connection.close()
 
 
 class Check:
@@ -281,6 +159,36 @@ class PreloadedLab(NamespaceLab):
         return engine
 
 
+class RecordedLab(PreloadedLab):
+    """A preloaded lab whose disks record a write log from the boot of the machines on, for the log of a recovery.
+
+    ``modes``: the cache mode of each disk. ``log``: path of the write log, which must not exist.
+    """
+
+    def __init__(self, topology: Topology, state: Path, *, logs: Path, modes: Sequence[CacheMode], log: Path) -> None:
+        super().__init__(topology, state, logs=logs)
+        self._modes = modes
+        self._log = log
+
+    def _start_engine(self, undo: ExitStack) -> EngineClient:
+        engine = super()._start_engine(undo)
+        for disk, mode in zip(self.topology.disks, self._modes, strict=True):
+            engine.set_mode(mode, [disk.serial])
+        engine.log_start(self._log)
+        return engine
+
+
+class Recovered(NamedTuple):
+    """The recovery of a crash state, which a newly booted machine executed on recording disks."""
+
+    observation: Observation
+    """What the machine observed after the recovery."""
+    stages: tuple[tuple[str, int], ...]
+    """The name of each stage, and the instant in ns at which it began (CLOCK_MONOTONIC)."""
+    settled: bool
+    """Whether md ended its resync, and marked all arrays clean, before the log ended."""
+
+
 def start_nfsd(export: Server) -> None:
     """Start the NFS server with the export of the recorded run, and end the grace period of nfsd at once.
 
@@ -330,6 +238,39 @@ def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any]
         except Lost as lost:
             return check.lost(lost)
         return check.seen(answer)
+
+
+def recover_after_boot(
+    lab: NamespaceLab, config: dict[str, Any], deadline_s: float, resync_first_s: float
+) -> Recovered:
+    """Recover the crash state that the disks of a newly booted lab hold, and then stop the disks and their write log.
+
+    ``resync_first_s``: time in seconds that md's resync has before the mount of the file system.
+
+    Raises:
+        RigError: the recovery failed for a reason other than the state.
+    """
+    stages: list[tuple[str, int]] = []
+    settled = False
+    with lab.listen() as listener, AgentConnection.start(lab.server, listener, lab, config) as agent:
+        check = Check(lab.server, deadline_s)
+
+        def begun(stage: str) -> None:
+            stages.append((stage, now_ns()))
+            check.stage(stage)
+
+        request = {"verb": "recover", "resync_first_s": resync_first_s, "most_s": SETTLE_S}
+        try:
+            answer = agent.ask(request, deadline_s + resync_first_s + SETTLE_S, begun)
+            check.stage("")
+            settled = answer.pop("settled")
+            seen = check.seen(answer)
+        except Lost as lost:
+            seen = check.lost(lost)
+        # The log ends here, so that it has no request of the end of the machine.
+        lab.disks.freeze()
+        lab.disks.log_stop()
+    return Recovered(seen, tuple(stages), settled)
 
 
 def _through_nfsd(
@@ -543,17 +484,33 @@ class Checker:
         Raises:
             RigError: the check failed for a reason other than the state.
         """
-        with self._preloaded_lab(patch) as lab:
+        state, folder = self._saved(patch)
+        with PreloadedLab(self.topology, state, logs=folder, keep=False) as lab:
             return check_after_boot(lab, self.stack, self.config, self.deadline_s)
+
+    def recover(self, patch: Patch, modes: Sequence[CacheMode], log: Path, *, resync_first_s: float) -> Recovered:
+        """Recover the state that a patch makes of the base, on a newly booted machine whose disks record a write log.
+
+        ``modes``: the cache mode of each disk. ``log``: path of the write log, which must not exist.
+        ``resync_first_s``: time in seconds that md's resync has before the mount.
+
+        Raises:
+            RigError: the recovery failed for a reason other than the state.
+        """
+        state, folder = self._saved(patch)
+        with RecordedLab(self.topology, state, logs=folder, modes=modes, log=log) as lab:
+            return recover_after_boot(lab, self.config, self.deadline_s, resync_first_s)
 
     def hold(self, patch: Patch) -> Held:
         """Boot a lab with a state on its disks, and leave the lab running; the array is not assembled."""
-        with self._preloaded_lab(patch, keep=True) as lab:
+        state, folder = self._saved(patch)
+        with PreloadedLab(self.topology, state, logs=folder, keep=True) as lab:
             for path, value in self.config["parameters"]:
                 lab.server.put(value, path)
             return Held(lab.directory.name, (*(argv for _, argv in self.config["assemble"]), self.config["mount"]))
 
-    def _preloaded_lab(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
+    def _saved(self, patch: Patch) -> tuple[Path, Path]:
+        """Write a state as a write log; return its path, and the new folder for the logs of a lab with this state."""
         self._lab_count += 1
         # A folder of this name may be left from an earlier checker.
         while (folder := self._logs / f"cold{self._lab_count}").exists():
@@ -561,7 +518,7 @@ class Checker:
         folder.mkdir(parents=True)
         state = folder / "state.log"
         self._members.save(patch, state)
-        return PreloadedLab(self.topology, state, logs=folder, keep=keep)
+        return state, folder
 
     def _boot(self) -> AgentConnection:
         self.reboots += 1

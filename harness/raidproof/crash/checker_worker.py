@@ -1,14 +1,17 @@
 """Checker workers: threads, each with its own checker machine, that check crash states in parallel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger
+from raidproof.crash.checker import Recovered
 from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recording
+from raidproof.disk.cache import CacheMode
 from raidproof.record.exploration import End, Observation, Rows
 
 _BLANK = bytes(BLOCK)
@@ -32,6 +35,9 @@ class Checks(Protocol):
 
     def cold(self, patch: Patch) -> Observation:
         """Check the state that a patch makes of the base, on a newly booted machine."""
+
+    def recover(self, patch: Patch, modes: Sequence[CacheMode], log: Path, *, resync_first_s: float) -> Recovered:
+        """Recover the state that a patch makes of the base, on a machine whose disks record the write log ``log``."""
 
 
 Factory = Callable[[int], AbstractContextManager[Checks]]
@@ -91,6 +97,7 @@ class RecordingCursor:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self._rewound = False
         self._begin()
         self.bases: list[Patch] = []
         """Patches that lead, applied in order, to the durable content at the current cut."""
@@ -102,6 +109,12 @@ class RecordingCursor:
         self.window = DiskStates(self.recording)
         self.redundancy = Redundancy(self.window)
 
+    def read(self, recording: Recording) -> None:
+        """Read another recording of the same disks, from its beginning; the caller then moves to a cut of it."""
+        self.recording = recording
+        self._rewound = True
+        self._begin()
+
     def _move(self, cut: int) -> Patch:
         patch = self.window.move(cut)
         self.redundancy.moved(patch)
@@ -109,8 +122,9 @@ class RecordingCursor:
 
     def go(self, cut: int) -> None:
         """Move to a power cut; for a cut before the current one, read the recording again from its beginning."""
-        if cut < self.window.cut:
+        if cut < self.window.cut or self._rewound:
             self._begin()
+            self._rewound = False
             # The checkers' disks hold writes of later cuts: the new base first blanks the blocks of these writes.
             self.bases = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
             self.epoch += 1
@@ -163,6 +177,11 @@ class CheckerWorker:
         finally:
             self._thread.shutdown(cancel_futures=True)
 
+    @property
+    def booted(self) -> bool:
+        """Whether the checker machine has booted."""
+        return self._checker is not None
+
     def boot(self) -> "Future[None]":
         """Boot the checker machine in the background."""
         return self._thread.submit(self._ensure)
@@ -170,6 +189,25 @@ class CheckerWorker:
     def submit(self, job: Job) -> "Future[CheckResult]":
         """Execute a job in the background, after the jobs that were submitted earlier."""
         return self._thread.submit(self._check, job, self._cursor.epoch)
+
+    def recover(self, job: Job, modes: Sequence[CacheMode], log: Path, resync_first_s: float) -> "Future[Recovered]":
+        """Recover the state of a job in the background, on a machine whose disks record the write log ``log``."""
+        epoch = self._cursor.epoch
+
+        def recorded() -> Recovered:
+            def once() -> Recovered:
+                log.unlink(missing_ok=True)
+                return self._at_base(job, epoch).recover(job.patch, modes, log, resync_first_s=resync_first_s)
+
+            try:
+                recovered = once()
+            except RigError:
+                logger.exception("checker %d: the recovery is repeated on a new machine", self.number)
+                self._end()
+                recovered = once()
+            return once() if recovered.observation.silent else recovered
+
+        return self._thread.submit(recorded)
 
     def use(self, action: Callable[[Checks], T]) -> "Future[T]":
         """Call a function with the checker in the background; the checker's disks hold the state of the last job."""
@@ -195,7 +233,8 @@ class CheckerWorker:
             self._end()
             return self._try(job, epoch)
 
-    def _try(self, job: Job, epoch: int) -> CheckResult:
+    def _at_base(self, job: Job, epoch: int) -> Checks:
+        """Return the checker, booted and with the base content of a job."""
         self._ensure()
         checker = self._checker
         assert checker is not None  # noqa: S101  `_ensure` has booted the checker
@@ -203,6 +242,10 @@ class CheckerWorker:
         if (self._at[0] != epoch) or job.base > applied:
             checker.advance(self._cursor.between(applied, job.base))
             self._at = (epoch, job.base)
+        return checker
+
+    def _try(self, job: Job, epoch: int) -> CheckResult:
+        checker = self._at_base(job, epoch)
         observation = job.seen(repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=job.fsck)))
         if not job.fsck and observation.end is End.READ and job.breaks(observation):
             again = repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))

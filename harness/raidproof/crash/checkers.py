@@ -145,9 +145,15 @@ class LocalCheckers:
         self.cancel()
         self._undo.close()
 
+    def read(self, recording: Recording, stats: ExplorationStats) -> None:
+        """Check states of another recording of the same disks from now on, judged by ``stats``; no request is open."""
+        self.cursor.read(recording)
+        self._stats = stats
+
     def boot(self) -> None:
         """See `Checkers.boot`."""
-        step(f"booting {len(self.seats)} checker machines")
+        if not all(seat.booted for seat in self.seats):
+            step(f"booting {len(self.seats)} checker machines")
         for booted in [seat.boot() for seat in self.seats]:
             booted.result()
 

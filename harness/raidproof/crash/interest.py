@@ -6,7 +6,8 @@ The weights were chosen by the stored explorations of planted defects (`benchmar
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from raidproof.crash.states import Caches, Recording, carried
+from raidproof.crash.states import Caches, Recording
+from raidproof.crash.torn import carried
 from raidproof.disk.writelog import Flag, Kind
 
 AT_RISK = 8

@@ -42,6 +42,8 @@ class Begun(BaseModel):
     """Whether all orders of the states are equally likely; False: cuts of greater interest tend to come first.
 
     Journals without this field have the uniform order."""
+    recovery: str | None = None
+    """Name of the crash state whose recovery was recorded, for states of a second power cut during this recovery."""
     epochs: tuple[int, int] | None = None
     """First and last flush epoch of an exhaustive exploration; None: a sample, or all flush epochs."""
 
@@ -122,6 +124,7 @@ class Journal:
             return 0
         for name, was, now in (
             ("cycle", before.cycle, begun.cycle),
+            ("recovery", before.recovery, begun.recovery),
             ("write log", before.log_digest, begun.log_digest),
             ("seed", before.seed, begun.seed),
             ("tear", before.tear, begun.tear),

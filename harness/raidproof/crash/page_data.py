@@ -93,7 +93,7 @@ class _Builder:
         self.owners = {
             write.request: write.owner
             for failure in explored.record.failures
-            if failure.shrunk is not None
+            if failure.shrunk is not None and failure.recovery is None
             for write in (*failure.shrunk.survivors, *failure.shrunk.lost)
             if write.owner is not None
         }
@@ -120,6 +120,8 @@ class _Builder:
                 judged = stats.judge(state, observation)
                 found[state.name] = _Found(state, line.policy.value, observation, judged)
         for number, failure in enumerate(self.explored.record.failures, start=1):
+            if failure.recovery is not None:
+                continue  # a state of the log of a recovery
             for dump, smallest in _dumps(failure):
                 state = CrashState.load(dump)
                 one = found.setdefault(state.name, _Found(state, failure=failure))

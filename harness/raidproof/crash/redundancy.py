@@ -61,8 +61,11 @@ def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int
 
 
 def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the number and issue time in ns of each request that changes the page at ``begin`` of a member."""
-    for number in range(len(recording.records) + len(recording.caught)):
+    """Yield the number and issue time in ns of each request that changes the page at ``begin`` of a member.
+
+    The content with which the log of a recovery begins was not written by md, and does not count.
+    """
+    for number in range(recording.first_cut, len(recording.records) + len(recording.caught)):
         record = recording.request(number)
         if (
             record.member == member

@@ -261,6 +261,8 @@ def shorten(
     acknowledged_ns = (missing[0].operation.promised_ns or 0) if missing else None
     # An acknowledgement counts at a cut if it precedes the cut's latest instant, 1 ns before the next completion.
     first = recording.place(stats.oracle.created_ns if acknowledged_ns is None else acknowledged_ns + 2)
+    if recording.origin is not None:
+        first = recording.first_cut  # all acknowledgements precede the recovery
     between = (cut for cut in recording.cuts if first < cut < fullest.cut)
     cuts = sorted({min(first, fullest.cut), *between, fullest.cut})
     before = trials.checks
@@ -277,7 +279,7 @@ def shorten(
         state = few if trials(few) else state
     judgement = replayer.judge(state)
     replied = [one.operation.promised_ns for one in judgement.missing if one.damage == damage]
-    instant_ns = recording.instant_ns(cut)
+    instant_ns = recording.acknowledged_ns(cut)
     return ShortestRecord(
         state=state.name,
         dump=state.dump(),
@@ -288,7 +290,9 @@ def shorten(
         earlier_s=stats.at_s(smallest.cut) - stats.at_s(cut),
         after_word_s=(instant_ns - replied[0]) / 1e9 if replied and replied[0] is not None else None,
         acknowledged=judgement.acknowledged,
-        of_acknowledged=sum(1 for _ in stats.oracle.history.acknowledged(recording.end_ns)),
+        of_acknowledged=sum(
+            1 for _ in stats.oracle.history.acknowledged(recording.acknowledged_ns(len(recording.records)))
+        ),
         not_at=not_at,
         tried=trials.checks - before,
     )
@@ -378,7 +382,7 @@ def plain(group: Group, stats: ExplorationStats, replay: Callable[[str], list[st
         reason=judgement.reason,
         blame=judgement.blame,
         said=list(judgement.lines(group.damage)[:SAID]),
-        missing=named_missing(group, judgement, stats.recording.instant_ns(state.cut)),
+        missing=named_missing(group, judgement, stats.recording.acknowledged_ns(state.cut)),
         missing_total=len(judgement.missing),
         acknowledged=judgement.acknowledged,
         replay=replay(state.name),
@@ -408,7 +412,7 @@ class Shrinker:
             return  # the state did not show the failure in this check; `confirmed` counts the checks that showed it
         judgement, recording = self.replayer.judge(smallest), self.replayer.stats.recording
         record.shrunk = shrunk
-        record.missing = named_missing(group, judgement, recording.instant_ns(smallest.cut)) or record.missing
+        record.missing = named_missing(group, judgement, recording.acknowledged_ns(smallest.cut)) or record.missing
         record.missing_total = len(judgement.missing)
         record.replay = self.replay(smallest.name)
         if record.shrunk.whole and not trials.spent:

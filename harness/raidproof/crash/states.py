@@ -16,7 +16,6 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.sparse_image import OLD_DATA, SparseImage
 from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, LogWriter, MemberInfo, Record, WriteLog, kept_by
-from raidproof.guest.ledger_writer import HEADER, MAGIC
 
 Spans = tuple[tuple[int, int], ...]
 """Byte ranges (start, end) on a member, sorted."""
@@ -36,13 +35,17 @@ class Recording:
     A *cut* is a number of records: the power fails when the records before index ``cut`` have completed, and no
     others. The *number* of a request is its index in ``records`` followed by ``caught``.
 
+    ``origin``: for the log of a recovery, the crash state that the disks held when the log began. The first
+    ``first_cut`` records then are durable writes of this content.
+
     Raises:
-        LogError: the log has no data, or its disks were not blank when it began.
+        LogError: the log has no data, or without an ``origin`` its disks were not blank when it began.
     """
 
-    def __init__(self, log: WriteLog) -> None:
-        log.require_content()
+    def __init__(self, log: WriteLog, origin: "Origin | None" = None) -> None:
+        log.require_content(blank=origin is None)
         self.log = log
+        self.origin = origin
         self.members: tuple[MemberInfo, ...] = log.members
         self.records: list[Record] = []
         """Writes, discards, flushes and changes of a cache mode, in the order in which they took effect."""
@@ -52,6 +55,12 @@ class Recording:
         """Instant of the run's own power cut, or of its last record (CLOCK_MONOTONIC, ns)."""
         self.corrupted_ns: int | None = None
         """Instant of the first MARK record, such as the setting of a disk fault; None: the log has no MARK record."""
+        if origin is not None:
+            # The content is durable: until it is written, no member has a volatile cache.
+            self.members = tuple(info._replace(mode=CacheMode.NONE, old=False) for info in log.members)
+            self.records += _content_of(origin.content, log)
+        self.first_cut = len(self.records)
+        """The first cut that is a power cut during the recording; not 0 only for the log of a recovery."""
         self._read()
 
     def _read(self) -> None:
@@ -91,6 +100,22 @@ class Recording:
         The later the instant, the more operations are acknowledged, and the more operations must have survived.
         """
         return self.records[cut].completed_ns - 1 if cut < len(self.records) else self.end_ns
+
+    def acknowledged_ns(self, cut: int) -> int:
+        """Return the instant in ns before which an acknowledgement obliges the states of a cut.
+
+        It is the instant of the cut. During a recovery no client works: then it is that of the first power cut.
+        """
+        return self.instant_ns(cut) if self.origin is None else self.origin.acknowledged_ns
+
+    def modes(self, cut: int) -> tuple[CacheMode, ...]:
+        """Return the cache mode of each member at a cut."""
+        modes = [info.mode for info in self.members]
+        for record in self.records[:cut]:
+            if record.kind is Kind.MODE:
+                for member in self.whose(record):
+                    modes[member] = CacheMode(bytes(record.data).decode())
+        return tuple(modes)
 
     def place(self, instant_ns: int) -> int:
         """Return the first cut whose next request took effect at or after ``instant_ns``."""
@@ -219,6 +244,37 @@ class Patch:
         return cls({place: bytes(data) for place, data in blocks.items()})
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The crash state whose recovery a recording contains."""
+
+    content: Patch
+    """The content of all disks, without blank blocks."""
+    acknowledged_ns: int
+    """The instant in ns before which an acknowledgement obliges the crash state (`Recording.acknowledged_ns`)."""
+    torn: bool = False
+    """Whether a request survived in part."""
+    torn_blocks: frozenset[tuple[int, int]] = frozenset()
+    """File number and offset of each block of the ledger in a request that survived in part."""
+
+
+def _content_of(content: Patch, log: WriteLog) -> Iterator[Record]:
+    """Yield writes of a content, followed by the changes to the cache modes that the members have in the log.
+
+    The sequence numbers are negative: those of the log begin with 0.
+    """
+    at_ns = log.opened_ns
+    runs, modes = list(content.runs()), [info.mode for info in log.members]
+    first = -len(runs) - len(modes)
+    for sequence, (member, offset, data) in enumerate(runs, start=first):
+        # The last block of a disk may be shorter than BLOCK.
+        view = memoryview(data)[: log.members[member].size - offset]
+        yield Record(sequence, Kind.WRITE, Flag(0), member, offset, len(view), at_ns, at_ns, view)
+    for member, mode in enumerate(modes):
+        name = memoryview(mode.value.encode())
+        yield Record(member - len(modes), Kind.MODE, Flag(0), member, 0, 0, at_ns, at_ns, name)
+
+
 @contextmanager
 def new_log(path: Path, members: Sequence[MemberInfo], *, blank: bool = True) -> Iterator[LogWriter]:
     """Create a write log; the end of the context adds the END record, unless an exception ends the context.
@@ -235,34 +291,6 @@ def new_log(path: Path, members: Sequence[MemberInfo], *, blank: bool = True) ->
     except BaseException:
         log.abandon()
         raise
-
-
-class Torn:
-    """Finds the ledger blocks in torn requests of a recording; the result for each request is cached."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._known: dict[int, frozenset[tuple[int, int]]] = {}
-
-    def blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
-        """Return (file number, offset) of each ledger block in the torn requests of a state."""
-        torn = [one.request for one in state.survivors if one.spans is not None]
-        return frozenset().union(*map(self._carried, torn))
-
-    def _carried(self, request: int) -> frozenset[tuple[int, int]]:
-        if request not in self._known:
-            self._known[request] = frozenset(carried(bytes(self._recording.request(request).data)))
-        return self._known[request]
-
-
-def carried(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (file number, offset) of each ledger block whose header is in the data of a request."""
-    at = data.find(MAGIC)
-    while at >= 0:
-        if at + HEADER.size <= len(data):
-            _, file, offset, _, _ = HEADER.unpack_from(data, at)
-            yield file, offset
-        at = data.find(MAGIC, at + 1)
 
 
 class Caches:
@@ -464,6 +492,18 @@ class DiskStates:
         first, last = offset // BLOCK, -(-(offset + length) // BLOCK)
         parts = [overlay.get((member, block)) or self._block(member, block) for block in range(first, last)]
         return b"".join(parts)[offset - first * BLOCK :][:length]
+
+    def content(self, state: CrashState) -> Patch:
+        """Return the content of all members in a crash state, without blank blocks.
+
+        Raises:
+            RigError: the state has another cut.
+        """
+        blocks = {
+            (member, block): self._block(member, block) for member, of in enumerate(self._hashes) for block in of
+        }
+        every = Patch(blocks).then(self.patch(state)).blocks
+        return Patch({place: data for place, data in every.items() if data != _BLANK})
 
     def image(self, serial: str) -> SparseImage:
         """Return the durable content of a member at the current cut; the caller must not change the image."""

@@ -6,7 +6,8 @@ from threading import Lock
 from typing import NamedTuple
 
 from raidproof.crash.sampler import Choice
-from raidproof.crash.states import CrashState, Recording, Torn
+from raidproof.crash.states import CrashState, Recording
+from raidproof.crash.torn import Torn
 from raidproof.record.exploration import (
     ColdRecord,
     End,
@@ -121,11 +122,12 @@ class ExplorationStats:
         seen, known = self._judged.pop(state, (None, None))
         if seen is observation and known is not None:
             return known
+        origin = self.recording.origin
         with self._lock:
             return self.oracle.judge(
                 observation,
-                self.recording.instant_ns(state.cut),
-                torn=any(one.spans is not None for one in state.survivors),
+                self.recording.acknowledged_ns(state.cut),
+                torn=any(one.spans is not None for one in state.survivors) or (origin is not None and origin.torn),
                 torn_blocks=self._torn.blocks(state),
                 lost=self._lost_by_lies(state),
             )
@@ -239,7 +241,7 @@ class ExplorationStats:
                 operations=lost,
                 of=judgement.acknowledged,
                 bytes=judgement.lost_bytes,
-                seconds=judgement.lost_s(self.recording.instant_ns(state.cut)),
+                seconds=judgement.lost_s(self.recording.acknowledged_ns(state.cut)),
                 state=state.name,
             )
 

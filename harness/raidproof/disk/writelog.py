@@ -273,15 +273,17 @@ class WriteLog:
         self.members = _members(path, self._map[_HEADER.size : self._start])
         self.ending: Ending | None = None
 
-    def require_content(self) -> None:
+    def require_content(self, *, blank: bool = True) -> None:
         """Check that the content of the disks can be computed from the log.
+
+        ``blank``: the disks must have been blank when the log began; False: their content is known otherwise.
 
         Raises:
             LogError: the log has no data, or its disks were not blank when it began.
         """
         if not self.with_data:
             raise LogError(f"{self.path}: the write log has no data, only the times and sizes of requests")
-        if not self.blank:
+        if blank and not self.blank:
             raise LogError(f"{self.path}: the disks were not blank when the write log began: their content is unknown")
 
     def number(self, serial: str) -> int:

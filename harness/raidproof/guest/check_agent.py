@@ -20,6 +20,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from time import monotonic
 from typing import Any
 
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
@@ -35,6 +36,8 @@ FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
 SECOND_NS = 1_000_000_000
 BUFFER = 1 << 20
 """Bytes that are received from the harness at once."""
+POLL_S = 0.02
+"""Interval in seconds at which the agent reads the state of an array while it waits for the end of a resync."""
 LONGEST = 4000
 """Maximum length of a command's output in an answer: half of the characters are its first, half its last ones."""
 
@@ -123,11 +126,48 @@ class CheckAgent:
 
     def up(self) -> dict[str, Any]:
         """Assemble the arrays, mount the file system and read the ledger; end after the first stage that fails."""
+        return self._up(freeze, lambda: None)
+
+    def recover(self, *, resync_first_s: float, most_s: float) -> dict[str, Any]:
+        """Assemble the arrays, mount the file system and read the ledger, while md resyncs; wait for its end.
+
+        ``resync_first_s``: greatest number of seconds of the resync before the mount; 0: md decides when the resync
+        begins, with md_mod.start_ro=1 at the first write. ``most_s``: greatest number of seconds to wait for its end
+        after the mount. ``settled`` in the answer: whether all arrays are in sync and clean. Nothing is unmounted or
+        stopped.
+        """
+
+        def resync_first() -> None:
+            if resync_first_s:
+                self.begun("resync")
+                for device, _ in self.config["assemble"]:
+                    write_enable(os.path.basename(device))
+                self._settled(resync_first_s)
+
+        answer = self._up(lambda _: None, resync_first)
+        if answer["end"] != READ:
+            return {**answer, "left": "", "settled": False}
+        self.begun("settle")
+        return {**answer, "left": "", "settled": self._settled(most_s)}
+
+    def _settled(self, most_s: float) -> bool:
+        """Wait until all arrays are in sync and clean, at most ``most_s`` seconds; return whether they are."""
+        names = [os.path.basename(device) for device, _ in self.config["assemble"]]
+        end = monotonic() + most_s
+        while not all(map(settled, names)):
+            if monotonic() >= end:
+                return False
+            select.select([], [], [], POLL_S)
+        return True
+
+    def _up(self, assembled: Callable[[str], None], before_mount: Callable[[], None]) -> dict[str, Any]:
+        """Carry out `up`; ``assembled`` gets the path of an assembled array's file ``sync_action``."""
         self.begun("assemble")
         for device, argv in self.config["assemble"]:
             if problem := self._failure(argv):
                 return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
-            freeze(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/sync_action")
+            assembled(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/sync_action")
+        before_mount()
         missing = {device: count for device, _ in self.config["assemble"] if (count := degraded(device))}
         seen = {"degraded": missing} if missing else {}
         self.begun("mount")
@@ -245,6 +285,38 @@ def degraded(device: str) -> int:
         return 0
 
 
+def write_enable(name: str) -> None:
+    """Make md resync an assembled array that waits for its first write, as with md_mod.start_ro=1 (md(4))."""
+    if state_of(name) == "read-auto":
+        with open(f"{BLOCK_DEVICES}/{name}/md/array_state", "w") as file:
+            file.write("active")
+
+
+def settled(name: str) -> bool:
+    """Return whether an array is in sync and marked clean, and md does nothing to it.
+
+    The resync begins some time after the assembly: until its end, the file ``resync_start`` has a number (md(4)). An
+    array without redundancy has neither file, and is never marked clean.
+    """
+    folder = f"{BLOCK_DEVICES}/{name}/md"
+    if not os.path.exists(f"{folder}/sync_action"):
+        return True
+    return (
+        text_of(f"{folder}/sync_action") == "idle"
+        and text_of(f"{folder}/resync_start") == "none"
+        and state_of(name) in ("clean", "readonly")
+    )
+
+
+def text_of(path: str) -> str:
+    """Return the content of a file of the kernel without its end of line; empty if the file cannot be read."""
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def set_helpers(helpers: Mapping[str, str]) -> None:
     """Set the programs that the kernel starts; an empty text: none. A kernel need not have all of these files."""
     for path, program in helpers.items():
@@ -260,11 +332,7 @@ def remains(config: dict[str, Any]) -> bool:
 
 def state_of(name: str) -> str:
     """Return the content of md/array_state of an md device (md(4)); empty if the device does not exist."""
-    try:
-        with open(f"{BLOCK_DEVICES}/{name}/md/array_state") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return text_of(f"{BLOCK_DEVICES}/{name}/md/array_state")
 
 
 def members_of(config: dict[str, Any]) -> Any:
@@ -300,6 +368,7 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
     agent = CheckAgent(config, Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, forget)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,
+        "recover": agent.recover,
         "up": agent.up,
         "look": agent.scan_below,
         "down": agent.down,

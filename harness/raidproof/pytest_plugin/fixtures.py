@@ -39,7 +39,7 @@ from raidproof.record.results.names import JOURNAL
 from raidproof.run import doctor
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import STEM, Source, explore_cycle, replay, source_of
+from raidproof.run.exploration import STEM, Source, explore_cycle, locate, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
@@ -484,9 +484,9 @@ class Explored:
 
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:
         """Check the smallest crash state of a failure again, ``times`` times, and return the judgements."""
-        dump = failure.shrunk.dump if failure.shrunk is not None else failure.dump
+        source, state = locate(self.source, failure.shrunk.state if failure.shrunk is not None else failure.state)
         logs = self.source.store.directory(f"{STEM}{self.record.cycle}")
-        return replay(self.source, CrashState.load(dump), logs, times=times).judgements
+        return replay(source, state, logs, times=times).judgements
 
     def _error(self, kind: type[RaidproofError], why: str = "") -> RaidproofError:
         return kind(f"{self.record.title}: {why}{self.record.reason}", remedy=f"see {self.page}")
@@ -509,12 +509,14 @@ class Explore:
         checkers: int = 2,
         at_replies: bool = False,
         starts_dirty: bool = False,
+        second_cuts: int = 0,
     ) -> Explored:
         """Check a number of crash states of a crash test, or as many as possible in ``minutes``.
 
         ``tear`` is the bytes that a disk writes atomically.
         ``at_replies``: cut only at the instants of acknowledgements, and lose all unflushed data.
         ``starts_dirty``: start arrays that are dirty and degraded, which md refuses by default (md(4)).
+        ``second_cuts``: number of crash states during whose recovery the power is cut a second time.
 
         Raises:
             RequirementMissing: the provider of the lab cannot give its disks the content of a crash state.
@@ -523,7 +525,14 @@ class Explore:
         if (provider := self._run.topology.provider) not in SHOW:
             raise RequirementMissing(str(not_shown(provider)))
         source = source_of(self._run.store, record.name, starts_dirty=starts_dirty)
-        options = Options(Budget(states, minutes), seed=seed, tear=tear, checkers=checkers, at_replies=at_replies)
+        options = Options(
+            Budget(states, minutes),
+            seed=seed,
+            tear=tear,
+            checkers=checkers,
+            at_replies=at_replies,
+            second_cuts=second_cuts,
+        )
         explored, page = explore_cycle(source, options)
         self._run.store.read_explorations(self._run.record)
         return Explored(explored, source, page)

@@ -12,6 +12,7 @@ from raidproof.core.blame import Blame
 from raidproof.guest import check_agent
 from raidproof.record.cell import Strict
 from raidproof.record.outcome import Outcome
+from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
 from raidproof.record.run import ControlSpec
 from raidproof.record.worker import WorkerRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
@@ -283,6 +284,13 @@ class FailureRecord(Strict):
     """Number of operations acknowledged before the cut of ``state``."""
     replay: list[str] = Field(default_factory=list)
     """The command that shows the failure in a kept lab, in the smallest state with the earliest cut."""
+    recovery: str | None = None
+    """Name of the crash state in whose recovery the failure shows; None: the failure shows without a second cut.
+
+    Then ``cut`` and ``at_s`` count from the beginning of the write log of this recovery.
+    """
+    phase: Phase | None = None
+    """Phase of the recovery at the second power cut; None: no second cut, and with ``recovery``: after all of it."""
 
 
 class StateMark(Strict):
@@ -332,6 +340,33 @@ class ColdRecord(Strict):
     """Number of cold checks."""
     differing: list[str] = Field(default_factory=list)
     """Names of the states whose cold check has another result: the result of the reused checker was wrong."""
+
+
+class SecondCutsRecord(Strict):
+    """The second power cuts of an exploration, each during the recovery of one crash state."""
+
+    asked: int
+    """Requested number of crash states with a recorded recovery."""
+    states_each: int
+    """Requested number of states of a second cut during each recovery."""
+    recoveries: list[RecoveryRecord] = Field(default_factory=list)
+    judged: int = 0
+    """Number of judged states of a second cut."""
+    distinct: int = 0
+    """Number of them with different disk contents."""
+    checked: int = 0
+    """Number of them that a machine checked."""
+    broken: int = 0
+    """Number of judged states of a second cut in which a promise is broken."""
+    phases: list[PhaseCount] = Field(default_factory=list)
+    """Numbers of states by the phase of the recovery."""
+    cold: ColdRecord = Field(default_factory=ColdRecord)
+    undecided: UndecidedRecord | None = None
+    """The states of a second cut without a verdict."""
+    unchecked: UndecidedRecord | None = None
+    """The states of a second cut in which the check command of an application gave no result."""
+    seconds: float = 0.0
+    """Time spent on recoveries and on checks of states of a second cut, in seconds."""
 
 
 class RedundancyRecord(Strict):
@@ -414,6 +449,10 @@ class ExplorationDryRun(Strict):
     """Requested number of states; None: as many states as the time budget permits, or all."""
     all_losses: AllLossesRecord | None = None
     """The states of an exhaustive exploration; None: the exploration is a sample."""
+    second_cuts: int = 0
+    """Requested number of crash states whose recovery gets a second power cut."""
+    second_states: int = 0
+    """Requested number of states of a second cut during each recovery."""
     refused: str | None = None
     """What to choose instead if there are too many states for one exploration; None if there are not."""
 
@@ -455,6 +494,8 @@ class ExplorationRecord(Strict):
     """Number of crash states that the exploration would check without limits of time and number."""
     all_losses: AllLossesRecord | None = None
     """The states of an exhaustive exploration; None: the exploration is a sample."""
+    second_cuts: SecondCutsRecord | None = None
+    """The second power cuts; None: none was requested. The numbers of states below do not include theirs."""
     judged: int = 0
     """Number of judged states."""
     distinct: int = 0
@@ -509,7 +550,7 @@ class ExplorationRecord(Strict):
     @property
     def loses(self) -> bool:
         """Whether an acknowledged operation is lost in any crash state, by design or not."""
-        return self.loss is not None or self.broken > 0
+        return self.loss is not None or self.broken > 0 or any(one.recovery is not None for one in self.failures)
 
 
 class StateRecord(Strict):

@@ -16,6 +16,7 @@ from raidproof.record.exploration import (
     StageTime,
     WriteRecord,
 )
+from raidproof.record.recovery import RecoveryRecord
 from raidproof.report.charts import Chart, Figures, states
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural
@@ -57,18 +58,79 @@ def exhaustive(record: ExplorationRecord) -> str | None:
     return f"judged: {all_losses(every)}: {', '.join(done)}"
 
 
+def second_cuts(record: ExplorationRecord) -> str | None:
+    """Return a sentence on the states of second power cuts, by phase; None if no second cut was requested."""
+    second = record.second_cuts
+    if second is None:
+        return None
+    of = f" of {second.asked:,} requested" if len(second.recoveries) < second.asked else ""
+    phases = ", ".join(f"{one.judged:,} {one.phase} ({one.broken:,} broken)" for one in second.phases)
+    unsettled = sum(not one.settled for one in second.recoveries)
+    said = (
+        f"second power cut during the recovery of {plural(len(second.recoveries), 'crash state')}{of}: "
+        f"{plural(second.judged, 'state')} judged, with {second.distinct:,} different disk contents; "
+        f"a promise is broken in {plural(second.broken, 'state')}"
+    )
+    if phases:
+        said += f"; by the phase of the recovery at the second cut: {phases}"
+    if broken := sum(one.broken for one in second.recoveries):
+        said += f"; a promise is broken after {broken:,} of the recoveries without a second cut"
+    if second.cold.checked:
+        said += f"; {plural(second.cold.checked, 'state')} checked again on a freshly booted machine"
+    if unsettled:
+        said += f"; the log of {plural(unsettled, 'recovery', 'recoveries')} ended before md had ended its resync"
+    return said
+
+
+def recovery_table(record: ExplorationRecord) -> Table[RecoveryRecord]:
+    """Return the table of the recorded recoveries."""
+    return Table(
+        [
+            Field("recovered state", lambda one: one.state, names_row=True),
+            Field("requests", lambda one: count(one.requests), "number"),
+            Field("time", lambda one: number(one.seconds), "number", "s"),
+            Field("resync first", lambda one: "yes" if one.resync_first_s else "no", "word"),
+            Field("resync ended", lambda one: "yes" if one.settled else "no", "word"),
+            Field("states of a second cut", lambda one: count(one.judged), "number"),
+            Field("different", lambda one: count(one.distinct), "number"),
+            Field("broken", lambda one: Cell(count(one.states_broken), loss=one.states_broken > 0), "number"),
+            Field(
+                "broken after the recovery", lambda one: Cell("yes" if one.broken else "no", loss=one.broken), "word"
+            ),
+        ],
+        record.second_cuts.recoveries if record.second_cuts is not None else [],
+        note="Resync first: before the file system was mounted, md had time to resync the arrays.",
+    )
+
+
+def during(failure: FailureRecord) -> str:
+    """Return whether a failure shows after the first or the second power cut, with the phase of the recovery."""
+    if failure.recovery is None:
+        return "first cut"
+    return "after the recovery" if failure.phase is None else f"second cut, {failure.phase}"
+
+
 def dry_run(record: ExplorationDryRun) -> list[str]:
     """Return lines on the crash states that an exploration would check."""
     lines = [f"{record.requests:,} requests of the write log allow {possible(record.possible)} crash states"]
     if record.all_losses is None:
-        return [*lines, f"the policies propose {plural(record.candidates, 'state')}"]
+        return [*lines, f"the policies propose {plural(record.candidates, 'state')}", *second_dry_run(record)]
     every = record.all_losses
     by_number = ", ".join(f"{states:,} with {lost} lost" for lost, states in enumerate(every.states))
     lines.append(f"{plural(every.of_epochs, 'flush epoch')}; chosen: {every.first_epoch:,} to {every.last_epoch:,}")
     lines.append(f"{plural(every.total, 'crash state')} with up to {every.most} lost requests: {by_number}")
     if record.refused is not None:
         lines.append(f"too many for one exploration: {record.refused}")
-    return lines
+    return [*lines, *second_dry_run(record)]
+
+
+def second_dry_run(record: ExplorationDryRun) -> list[str]:
+    """Return a line on the requested second power cuts; none if no second cut is requested."""
+    if not record.second_cuts:
+        return []
+    states = record.second_cuts * record.second_states
+    recoveries = plural(record.second_cuts, "recovery", "recoveries")
+    return [f"second power cuts: {recoveries}, with at most {states:,} crash states"]
 
 
 def tested(record: ExplorationRecord) -> str:
@@ -212,6 +274,8 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
     say(console, summary(record))
     if (every := exhaustive(record)) is not None:
         say(console, every)
+    if (second := second_cuts(record)) is not None:
+        say(console, second)
     say(console, tested(record))
     say(console, cold(record))
     say(console, filesystems(record))
@@ -242,11 +306,16 @@ def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]
     def again(one: FailureRecord) -> str:
         return f"{one.confirmed} of {one.repeated}" if one.repeated else UNKNOWN
 
+    # The column exists only if second cuts were requested.
+    second: list[Field[tuple[int, FailureRecord]]] = []
+    if record.second_cuts is not None:
+        second = [Field("shown by", lambda row: during(row[1]))]
     return Table(
         [
             Field("#", lambda row: str(row[0]), "number"),
             Field("promise", lambda row: Cell(row[1].promise, link=f"#failure-{row[0]}"), names_row=True),
             Field("damage", lambda row: row[1].damage),
+            *second,
             Field("states", lambda row: Cell(count(row[1].states), loss=True), "number"),
             Field("cut at", lambda row: number(row[1].at_s), "number", "s"),
             Field("reproduced", lambda row: again(row[1]), "number"),
@@ -301,6 +370,8 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
     if other is not None:
         return [f"{place} {failure.promise}: {failure.damage}: {together(failure, other)}{blame}"]
     lines = [f"{place} {failure.promise}: {failure.damage} ({smallest(failure)}){blame}"]
+    if failure.recovery is not None:
+        lines.append(f"  {during(failure)}: recovery of crash state {failure.recovery}")
     if failure.shrunk is not None:
         survivors = failure.shrunk.survivors
         lines += [f"  {write(one)}" for one in survivors[:MOST_WRITES]]

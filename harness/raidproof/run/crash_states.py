@@ -9,12 +9,15 @@ from raidproof.core.log import step
 from raidproof.crash.exhaustive import MOST_STATES, AllLosses
 from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget
 from raidproof.crash.journal import Begun, read
+from raidproof.crash.recovery import journal_of
 from raidproof.crash.sampler import Choices, Chosen
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
 
 if TYPE_CHECKING:
     from raidproof.run.exploration import Source
 
+SECOND_STATES = 10
+"""Default number of states of a second power cut during each recorded recovery."""
 EXACT_BELOW = 10**9
 """Number of possible states below which the record stores the exact number."""
 SAMPLE = "Only a random sample (by the seed) of the possible subsets of surviving requests is checked."
@@ -23,6 +26,11 @@ ALL_LOSSES = (
     "Each state is judged at the last instant at which it is possible; earlier instants promise less.",
 )
 ONE_CUT = "Each state is one power cut at one instant; a second power cut during the recovery is not tried."
+TWO_CUTS = (
+    "A second power cut is tried during the recovery of a few states only, each recovery executed once: another "
+    "recovery of the same state may write in another order. A third power cut is not tried.",
+    "During a recorded recovery no client works. The disks have the cache modes of the run, but not its disk faults.",
+)
 OF_ALL = (
     "Other orders or speeds of the clients' operations are not tried; another run has other orders and speeds.",
     "A disk keeps or loses unflushed requests, whole or torn at multiples of --tear bytes; it corrupts no content.",
@@ -54,10 +62,23 @@ class Options:
     epochs: tuple[int, int] | None = None
     """With ``all_losses``: first and last flush epoch; None: all epochs."""
 
+    second_cuts: int = 0
+    """Number of crash states during whose recovery the power is cut a second time."""
+    second_states: int = SECOND_STATES
+    """Number of states of a second cut that are checked for each recovery."""
+
+    @property
+    def first_budget(self) -> Budget:
+        """The limits of the exploration without second cuts, for which half of a limited time is reserved."""
+        if not self.second_cuts or self.budget.minutes is None:
+            return self.budget
+        return replace(self.budget, minutes=self.budget.minutes / 2)
+
     @property
     def limits(self) -> tuple[str, ...]:
         """What an exploration with these options cannot prove."""
-        return (ONE_CUT, *((SAMPLE,) if self.all_losses is None else ALL_LOSSES), *OF_ALL)
+        cuts = TWO_CUTS if self.second_cuts else (ONE_CUT,)
+        return (*cuts, *((SAMPLE,) if self.all_losses is None else ALL_LOSSES), *OF_ALL)
 
 
 def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:
@@ -75,9 +96,15 @@ def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:
 
 
 def resumed(options: Options, journal: Path) -> Options:
-    """Return the options with the order of the journal that is resumed, if the journal has the uniform order."""
+    """Return the options with the order of the journal that is resumed, if the journal has the uniform order.
+
+    The second cuts that the exploration has tried before are part of its result, even if no more are requested.
+    """
     before = read(journal)[0] if options.resume else None
-    return options if before is None else replace(options, uniform=options.uniform or before.uniform)
+    if before is None:
+        return options
+    tried = len(list(journal.parent.glob(journal_of("*"))))
+    return replace(options, uniform=options.uniform or before.uniform, second_cuts=max(options.second_cuts, tried))
 
 
 def chosen(source: "Source", options: Options) -> Chosen:
@@ -160,5 +187,7 @@ def dry_run(source: "Source", options: Options) -> ExplorationDryRun:
         candidates=candidates,
         asked=options.budget.states,
         all_losses=all_losses_of(states),
+        second_cuts=options.second_cuts,
+        second_states=options.second_states if options.second_cuts else 0,
         refused=refused,
     )

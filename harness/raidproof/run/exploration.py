@@ -23,6 +23,7 @@ from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal, digest_of, find_state
 from raidproof.crash.owner import pieces_of
+from raidproof.crash.recovery import SECOND, journal_of, second_name
 from raidproof.crash.sampler import Chosen
 from raidproof.crash.shrink import plain
 from raidproof.crash.states import CrashState, Recording
@@ -41,6 +42,7 @@ from raidproof.run.crash_page import try_write_page
 from raidproof.run.crash_states import Options, acknowledged_at, all_losses_of, begun_of, chosen, possible_of, resumed
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.run.run import command_line, count_explorations
+from raidproof.run.second_cuts import SecondCuts, source_of_recovery
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
@@ -77,6 +79,8 @@ class Source:
     stack: StackSpec
     starts_dirty: bool = False
     """Whether checkers make md start arrays that are dirty and degraded, which md refuses by default."""
+    recovery: str | None = None
+    """Name of the crash state whose recovery ``recording`` contains; None: it is the recording of the run."""
 
     @property
     def log(self) -> Path:
@@ -86,6 +90,9 @@ class Source:
     @property
     def first(self) -> int:
         """The first cut to explore: at that time array and file system exist, and the clients begin."""
+        if self.recording.origin is not None:
+            # The clock of the recovery's log may be another one: the host may have been rebooted since the run.
+            return self.recording.first_cut
         return self.recording.place(self.oracle.created_ns)
 
     @property
@@ -256,14 +263,16 @@ def explore_cycle(
             else checkers_of(source)
         )
         exploration = Exploration(choices, stats, journal, checkers)
+        second = SecondCuts(source, exploration, options, replay_of)
         # The time that a killed attempt spent on its states is unknown.
         untimed = stats.judged - timed
         try:
             with exploration:
-                look(exploration, options.budget, record)
+                look(exploration, options.first_budget, record)
                 step("the checks of crash states have ended")
                 if options.shrinks:
                     checkers.explain(record.failures, stats, replay_of(source), exploration.deadline)
+                second.run()
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
             record.stopped_by, record.ended_early = StoppedBy.RIG, f"the rig failed: {error}"
@@ -273,6 +282,8 @@ def explore_cycle(
         finally:
             record.seconds, record.timed = seconds + exploration.seconds, stats.judged - untimed
             finish(record, exploration, source)
+            second.enter(record)
+            record.outcome, record.reason = conclude_exploration(record)
             page = write_exploration(record, source.store, stem)
             count_explorations(source.store)
             end_progress(source.store.path)
@@ -322,12 +333,15 @@ def replay_of(source: Source) -> Callable[[str], list[str]]:
     run = source.run.run if path.parent == RESULTS else str(path)
     words = ["./raidproof", "explore", run, "--cycle", source.cycle.name]
     words += ["--starts-dirty"] if source.starts_dirty else []
-    return partial(replay_command, words)
+    return partial(replay_command, words, source.recovery)
 
 
-def replay_command(words: Sequence[str], name: str) -> list[str]:
-    """Return the words of the command that replays the state with a name; ``words``: begin of the command."""
-    return [*words, "--state", name, "--keep"]
+def replay_command(words: Sequence[str], recovery: str | None, name: str) -> list[str]:
+    """Return the words of the command that replays the state with a name.
+
+    ``words``: begin of the command. ``recovery``: name of the recovered state, for a state of a second cut.
+    """
+    return [*words, "--state", second_name(recovery, name), "--keep"]
 
 
 def stem_of(source: Source, *, resume: bool) -> str:
@@ -420,7 +434,6 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
         record.checked_per_minute = record.states_per_minute * stats.checked / stats.judged
     if not record.failures:
         record.failures = [plain(group, stats, replay_of(source)) for group in stats.failures()]
-    record.outcome, record.reason = conclude_exploration(record)
 
 
 class Replayed(NamedTuple):
@@ -439,16 +452,28 @@ def find(source: Source, name: str) -> CrashState:
         RequestError: no exploration of the crash test has a state of this name.
     """
     run, stem = source.store.path, f"{STEM}{source.cycle.name}"
-    paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{JOURNAL}"))]
+    paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{journal_of(source.recovery)}"))]
     found = find_state(iter(paths), name)
     if found is None:
         raise RequestError(
-            f"no exploration of crash test {source.cycle.name} has a state {name!r}",
+            f"no exploration of crash test {source.cycle.name} has a state {second_name(source.recovery, name)!r}",
             remedy=f"names of states are in the HTML report {run / stem}.html"
             if paths
             else "explore the crash test first: the same command without --state",
         )
     return found
+
+
+def locate(source: Source, name: str) -> tuple[Source, CrashState]:
+    """Return the crash state of this name with its recording, which is that of a recovery after a second cut.
+
+    Raises:
+        RequestError: no exploration of the crash test has a state of this name, or the log of the recovery is missing.
+    """
+    *recovered, last = name.split(SECOND)
+    for first in recovered:
+        source = source_of_recovery(source, find(source, first))
+    return source, find(source, last)
 
 
 def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, keep: bool = False) -> Replayed:
@@ -482,9 +507,10 @@ def description(
     first = judgements[0]
     alike = sum((one.outcome, one.damages) == (first.outcome, first.damages) for one in judgements)
     again = f", {alike} of {len(judgements)} times" if len(judgements) > 1 else ""
+    log = "the log" if source.recovery is None else f"the log of the recovery of {source.recovery}"
     lines = [
-        f"state {state.name}: power cut {stats.at_s(state.cut):.3f} s after the log began, at request {state.cut:,}; "
-        f"{len(state.survivors):,} unflushed requests survived"
+        f"state {second_name(source.recovery, state.name)}: power cut {stats.at_s(state.cut):.3f} s after {log} "
+        f"began, at request {state.cut:,}; {len(state.survivors):,} unflushed requests survived"
     ]
     lines += [
         f"  {write(piece.record(source.recording, {}))}" for piece in pieces_of(source.recording, state)[:MOST_WRITES]

@@ -9,7 +9,15 @@ from typing import NamedTuple
 
 from raidproof.core.blame import Blame, blamed_as
 from raidproof.core.errors import RigError
-from raidproof.record.exploration import AllLossesRecord, End, ExplorationRecord, Observation, StoppedBy, ThroughNfsd
+from raidproof.record.exploration import (
+    AllLossesRecord,
+    End,
+    ExplorationRecord,
+    Observation,
+    SecondCutsRecord,
+    StoppedBy,
+    ThroughNfsd,
+)
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.blame import Lost, blamed
@@ -408,38 +416,24 @@ def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
 
 def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
     """Return the outcome and the reason of an exploration as if its crash test were no control."""
-    seen = f"{record.judged:,} crash states ({record.distinct:,} different)"
+    second, seen = record.second_cuts or SecondCutsRecord(asked=0, states_each=0), judged_states(record)
     unreliable = ""
-    if record.cold.differing:
-        names = ", ".join(record.cold.differing[:3])
+    if differing := [*record.cold.differing, *second.cold.differing]:
+        names = ", ".join(differing[:3])
         unreliable = f"a reused checker gave wrong results: a freshly booted machine gave other results for {names}"
         if record.control is not None or not any(one.confirmed for one in record.failures):
             return Outcome.ERROR, unreliable
     if record.failures:
-        first = next((one for one in record.failures if one.confirmed), record.failures[0])
-        if all(one.repeated and not one.confirmed for one in record.failures):
-            return (
-                Outcome.INCONCLUSIVE,
-                f"{first.promise}: {first.damage}; seen in crash state {first.state}, not reproduced",
-            )
-        kinds = f"{len(record.failures)} distinct failures, one of them is " if len(record.failures) > 1 else ""
-        blame = f"; blamed on {first.blame}" if first.blame else ""
-        return (
-            Outcome.FAIL,
-            f"{record.broken:,} of {seen} break a promise; {kinds}{first.promise}: {first.damage}{blame}"
-            f"{f'; also, {unreliable}' if unreliable else ''}",
-        )
+        return _failed(record, unreliable)
     if record.stopped_by is StoppedBy.RIG:
         return Outcome.ERROR, record.ended_early or "the rig failed"
     if not record.judged:
         return Outcome.INCONCLUSIVE, record.ended_early or "no crash state was checked"
-    if record.unchecked is not None:
+    if (unchecked := record.unchecked or second.unchecked) is not None:
         return Outcome.ERROR, (
-            f"in {record.unchecked.states:,} of {seen}, the first is {record.unchecked.state}: "
-            f"{record.unchecked.reason}"
+            f"in {unchecked.states:,} of {seen}, the first is {unchecked.state}: {unchecked.reason}"
         )
-    if record.undecided is not None:
-        undecided = record.undecided
+    if (undecided := record.undecided or second.undecided) is not None:
         return Outcome.INCONCLUSIVE, (
             f"in {undecided.states:,} of {seen} a loss may or may not break a promise, the first is "
             f"{undecided.state}: {undecided.reason}"
@@ -447,7 +441,54 @@ def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:
     early = f"; {record.ended_early}" if record.ended_early else ""
     if not any(record.tested.values()):
         return Outcome.INCONCLUSIVE, f"no operation was acknowledged before the cut in any of {seen}{early}"
+    if second.asked and not second.judged:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"no state of a second power cut was checked; no promise was broken in {seen}{early}",
+        )
     return _held(record, seen, early)
+
+
+def judged_states(record: ExplorationRecord) -> str:
+    """Return the numbers of judged states of an exploration as text."""
+    return f"{record.judged:,} crash states ({record.distinct:,} different){after_second_cuts(record.second_cuts)}"
+
+
+def after_second_cuts(second: SecondCutsRecord | None) -> str:
+    """Return the numbers of judged states of a second cut as a suffix; empty if none was requested."""
+    if second is None:
+        return ""
+    recoveries = "1 recovery" if len(second.recoveries) == 1 else f"{len(second.recoveries):,} recoveries"
+    return f", and {second.judged:,} ({second.distinct:,} different) of a second cut during {recoveries}"
+
+
+def _failed(record: ExplorationRecord, unreliable: str) -> tuple[Outcome, str]:
+    """Return the outcome and the reason of an exploration with failures.
+
+    ``unreliable``: why the results are not reliable; empty if they are.
+    """
+    first = next((one for one in record.failures if one.confirmed), record.failures[0])
+    if all(one.repeated and not one.confirmed for one in record.failures):
+        return (
+            Outcome.INCONCLUSIVE,
+            f"{first.promise}: {first.damage}; seen in crash state {first.state}, not reproduced",
+        )
+    kinds = f"{len(record.failures)} distinct failures, one of them is " if len(record.failures) > 1 else ""
+    blame = f"; blamed on {first.blame}" if first.blame else ""
+    broken = f"{record.broken:,}"
+    if (second := record.second_cuts) is not None:
+        broken += f" and {second.broken:,}"
+    return (
+        Outcome.FAIL,
+        f"{broken} of {judged_states(record)} break a promise{unrecovered(second)}; "
+        f"{kinds}{first.promise}: {first.damage}{blame}{f'; also, {unreliable}' if unreliable else ''}",
+    )
+
+
+def unrecovered(second: SecondCutsRecord | None) -> str:
+    """Return the number of states that break a promise after their recovery as a suffix; empty if there are none."""
+    count = sum(one.broken for one in second.recoveries) if second is not None else 0
+    return f", and {count:,} after the whole recovery" if count else ""
 
 
 def all_losses(record: AllLossesRecord) -> str:
@@ -478,5 +519,6 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
         return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {counted}{early}"
     if (every := record.all_losses) is not None and every.complete:
         # A statement about all states needs no second statement about their number.
-        return Outcome.PASS, f"every promise held in {all_losses(every)} ({record.distinct:,} different)"
+        during = after_second_cuts(record.second_cuts)
+        return Outcome.PASS, f"every promise held in {all_losses(every)} ({record.distinct:,} different){during}"
     return Outcome.PASS, f"every promise held in {seen}{early}"

@@ -1,6 +1,7 @@
 """A torn request excuses the blocks that it carries, and no other."""
 
-from raidproof.crash.states import CrashState, Survivor, Torn, carried
+from raidproof.crash.states import CrashState, Survivor
+from raidproof.crash.torn import Torn, carried
 from raidproof.disk.writelog import Kind
 from raidproof.guest.ledger_writer import BLOCK, block
 from tests.crash.conftest import Did, Record
