@@ -19,7 +19,9 @@ MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
 STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
-MACHINES_CLOCK = {f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter")}
+MACHINES_CLOCK = {
+    f"harness/raidproof/guest/{name}.py" for name in ("ledger_writer", "application_meter", "nfsd_threads")
+}
 """Programs that run in a machine and stamp with the machine's own clock."""
 
 
