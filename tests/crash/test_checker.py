@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 
 from raidproof.core.topology import ControllerSpec, server_and_clients
-from raidproof.crash.checker import Check, Lost, Silent, alarming, checker_topology, config_of
+from raidproof.crash.agent_connection import Lost, Silent
+from raidproof.crash.checker import Check, alarming, checker_topology, config_of
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd

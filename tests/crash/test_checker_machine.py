@@ -11,7 +11,8 @@ import pytest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import Topology, server_and_clients
 from raidproof.crash import checker as module
-from raidproof.crash.checker import MOST_CONTENT, Checker, Lost, Silent
+from raidproof.crash.agent_connection import Lost, Silent
+from raidproof.crash.checker import MOST_CONTENT, Checker
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import WriteLog

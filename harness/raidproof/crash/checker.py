@@ -1,39 +1,27 @@
-"""Checkers: machines that assemble, mount and read crash states; an agent in the machine executes the steps."""
+"""Checkers: machines that assemble, mount and read crash states."""
 
-import json
 import re
-import select
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from raidproof.core import layer
 from raidproof.core.command import CommandFailed, Completed
-from raidproof.core.errors import DeadlineExceeded, RequestError, RigError
+from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import logger
 from raidproof.core.topology import NO_MECHANICS, Topology
 from raidproof.core.units import GIB, MIB
-from raidproof.core.waiting import Deadline, now_ns
+from raidproof.core.waiting import now_ns
+from raidproof.crash.agent_connection import AgentConnection, Lost, Silent
 from raidproof.crash.member_disks import Ask, MemberEngine, MemberMemory
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
-from raidproof.guest import (
-    application,
-    check_agent,
-    ledger_reader,
-    ledger_writer,
-    member_disks,
-    nfsd_threads,
-    storage_calls,
-)
 from raidproof.guest.check_agent import differing
-from raidproof.lab.lab import Lab
-from raidproof.machine.agent import RemoteCommand
-from raidproof.machine.kernel_log import cause_of_death, keep_tasks, moment, said_since
+from raidproof.machine.kernel_log import keep_tasks, moment, said_since
 from raidproof.machine.machine import Machine
 from raidproof.provider import qemu, uml
 from raidproof.provider.namespace_lab import NamespaceLab
@@ -54,20 +42,10 @@ SHOW = (uml.NAME, qemu.NAME)
 
 DEADLINE_S = 20.0
 """Time limit in seconds of each request to the agent; the replay of a full file system log takes seconds."""
-FOLDER = "/run/raidproof"
-PROGRAMS = (application, ledger_writer, ledger_reader, check_agent, member_disks, nfsd_threads, storage_calls)
-"""The agent, and the modules that it imports in the machine."""
-KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
-"""Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
-
-On User-mode Linux each page fault is a stop of ptrace: to fetch memory again costs more than to use it."""
-START_DEADLINE_S = 20.0
 MOST_CONTENT = 2 * GIB
 """Limit in bytes of the members' content in the memory of a checker's machine."""
 WRITTEN = 256 * MIB
 """Memory in bytes for what one check writes to the members: mostly, what the file system's log has logged."""
-_POLL_S = 0.5
-"""Interval in seconds of the test whether a machine still runs: a machine whose kernel dies closes no connection."""
 _BROKEN = {"oops", "panic", "hung task"}
 """Kinds of kernel log findings after which the kernel is unusable."""
 _STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *")
@@ -90,115 +68,6 @@ def not_shown(provider: str) -> RequestError:
         f"provider {provider}: crash states need the disk engine, and machines that boot within seconds",
         remedy=f"use provider {' or '.join(SHOW)}",
     )
-
-
-class Lost(Exception):
-    """The checker machine gave no answer: its kernel died, or the deadline passed. The crash state may be why."""
-
-
-class Silent(Lost):
-    """The checker machine gave no answer before the deadline, and is still running."""
-
-
-class AgentConnection:
-    """A TCP connection to the agent (`raidproof.guest.check_agent`) in a checker machine."""
-
-    def __init__(self, machine: Machine, command: RemoteCommand, connection: socket.socket) -> None:
-        self._machine = machine
-        self._command = command
-        self._connection = connection
-        self._received = b""
-
-    @classmethod
-    def start(cls, machine: Machine, listener: socket.socket, lab: Lab, config: dict[str, Any]) -> Self:
-        """Copy the agent to a machine, start the agent, and wait until it connects.
-
-        Raises:
-            RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
-        """
-        host, port = lab.callback_address(listener, machine)
-        for module in PROGRAMS:
-            path = Path(str(module.__file__))
-            machine.put(path.read_bytes(), f"{FOLDER}/{path.name}")
-        machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
-        command = machine.start_command(
-            [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
-        )
-        deadline = Deadline.after(START_DEADLINE_S)
-        while not select.select([listener], [], [], min(_POLL_S, deadline.remaining_s))[0]:
-            if command.ended:
-                said = command.wait(Deadline.after(2)).stderr
-                raise RigError(f"{machine.name}: the check agent ended before it connected: {said}")
-            if deadline.passed:
-                raise DeadlineExceeded(
-                    f"{machine.name}: the check agent did not connect to {host}:{port} within {START_DEADLINE_S:g} s"
-                )
-        connection, _ = listener.accept()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return cls(machine, command, connection)
-
-    def ask(
-        self, request: Mapping[str, Any], deadline_s: float, begun: Callable[[str], None], data: Sequence[bytes] = ()
-    ) -> dict[str, Any]:
-        """Send a request to the agent, followed by raw bytes, and return the answer.
-
-        ``begun`` is called with the name of each stage that the agent begins.
-
-        Raises:
-            Lost: the machine's kernel died, a signal killed the agent, or no answer came within ``deadline_s``.
-            RigError: the agent ended with an error, and the machine is still running.
-        """
-        deadline = Deadline.after(deadline_s)
-        try:
-            self._connection.settimeout(deadline_s)
-            for part in (json.dumps(request).encode() + b"\n", *data):
-                self._connection.sendall(part)
-            self._connection.settimeout(None)
-            while True:
-                reply: dict[str, Any] = json.loads(self._line(deadline))
-                if "answer" in reply:
-                    answer: dict[str, Any] = reply["answer"]
-                    return answer
-                begun(reply["stage"])
-        except TimeoutError as error:
-            self._require_machine()
-            raise Silent("the request was not received in time") from error
-        except ConnectionError as error:
-            self._require_machine()
-            ended = self._command.wait(Deadline.after(2))
-            if ended.status < 0 or ended.status > 128:
-                raise Lost(f"the check agent was killed, exit status {ended.status}") from error
-            raise RigError(f"{self._machine.name}: the check agent failed: {ended.stderr}") from error
-
-    def _line(self, deadline: Deadline) -> bytes:
-        while b"\n" not in self._received:
-            if not select.select([self._connection], [], [], min(_POLL_S, deadline.remaining_s))[0]:
-                self._require_machine()
-                if deadline.passed:
-                    raise Silent("no answer in time")
-                continue
-            received = self._connection.recv(1 << 20)
-            if not received:
-                raise ConnectionResetError("the check agent closed the connection")
-            self._received += received
-        line, _, self._received = self._received.partition(b"\n")
-        return line
-
-    def _require_machine(self) -> None:
-        try:
-            self._machine.power.require_on()
-        except RigError as error:
-            raise Lost(cause_of_death(self._machine.console.read_text(errors="replace"))) from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection, which ends the agent."""
-        self._connection.close()
 
 
 class Check:

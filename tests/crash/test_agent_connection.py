@@ -11,7 +11,7 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
-from raidproof.crash.checker import FOLDER, KEEPS_MEMORY, AgentConnection, Lost, Silent
+from raidproof.crash.agent_connection import FOLDER, KEEPS_MEMORY, AgentConnection, Lost, Silent
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
@@ -149,7 +149,7 @@ def test_an_answer_may_come_in_pieces(make: Callable[..., Rig], monkeypatch: pyt
             rig.agent.sendall(next(pieces))
         return read, [], []
 
-    monkeypatch.setattr("raidproof.crash.checker.select.select", select)
+    monkeypatch.setattr("raidproof.crash.agent_connection.select.select", select)
     assert rig.ask() == {"a": 1}
 
 
@@ -176,7 +176,7 @@ def test_a_machine_that_died_is_told_with_the_cause_that_its_console_names(make:
 def test_a_machine_that_dies_without_hanging_up_is_not_waited_for(
     make: Callable[..., Rig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raidproof.crash.checker._POLL_S", 0.001)
+    monkeypatch.setattr("raidproof.crash.agent_connection._POLL_S", 0.001)
     rig = make()
     rig.guest.dead = True
     with pytest.raises(Lost, match="Kernel panic") as lost:
