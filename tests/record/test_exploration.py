@@ -7,7 +7,6 @@ from raidproof.core.waiting import wall_clock
 from raidproof.record.exploration import (
     AllLossesRecord,
     ExplorationRecord,
-    FailureRecord,
     LossRecord,
     Possible,
     StageTime,
@@ -15,6 +14,7 @@ from raidproof.record.exploration import (
     UndecidedRecord,
     stage_times,
 )
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec
 from raidproof.verdict.exploration import conclude_exploration

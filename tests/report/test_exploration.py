@@ -12,17 +12,13 @@ from raidproof.record.exploration import (
     AllLossesRecord,
     ExplorationDryRun,
     ExplorationRecord,
-    FailureRecord,
     LossRecord,
-    MissingRecord,
     Possible,
     RedundancyRecord,
-    ShortestRecord,
-    ShrunkRecord,
     StageTime,
     StateMark,
-    WriteRecord,
 )
+from raidproof.record.failure import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord, WriteRecord
 from raidproof.record.outcome import Outcome
 from raidproof.report import exploration as words
 from raidproof.report.charts.drawing import script

@@ -200,7 +200,8 @@ class Seats:
             stats.groups = dict(groups)
             failures: list[FailureRecord] = []
             replayer, owners = Replayer(seat.worker, seat.cursor, stats), WriteOwners(seat.worker, seat.cursor)
-            explain(failures, replayer, owners, replay, until=None if until_s is None else Deadline.after(until_s))
+            until = None if until_s is None else Deadline.after(until_s)
+            explain(failures, replayer, owners, replay, until=until, structure_of=owners.structure_of)
             return Explained(failures, stats.groups, stats.cold, stats.hung, stats.broken)
 
 

@@ -202,7 +202,8 @@ class LocalCheckers:
     ) -> None:
         """See `Checkers.explain`."""
         seat = self.seats[0]
-        explain(failures, Replayer(seat, self.cursor, stats), WriteOwners(seat, self.cursor), replay, until=until)
+        replayer, owners = Replayer(seat, self.cursor, stats), WriteOwners(seat, self.cursor)
+        explain(failures, replayer, owners, replay, until=until, structure_of=owners.structure_of)
 
 
 def job_of(request: Request, cursor: RecordingCursor, stats: ExplorationStats) -> Job:
