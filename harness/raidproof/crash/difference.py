@@ -133,7 +133,8 @@ def difference(judge: Judge, recording: Recording, damage: Damage, found: Extrem
     for number, parts in groupby(writes[:MOST_REQUESTS], lambda one: one.request):
         other = with_request(state, number) if lost else without_request(state, number)
         good = is_good(judge.judged_for(damage, other))
-        requests.append(differing(window, next(iter(parts)), other if good else None))
+        torn = any(one.request == number for one in state.survivors if one.spans is not None)
+        requests.append(differing(window, next(iter(parts)), other if good else None, torn=torn))
     return DifferenceRecord(
         state=state.name,
         dump=state.dump(),
@@ -159,14 +160,18 @@ def without_request(state: CrashState, number: int) -> CrashState:
     return CrashState(state.cut, tuple(one for one in state.survivors if one.request != number))
 
 
-def differing(window: Window, write: WriteRecord, good: CrashState | None) -> DifferingRequest:
-    """Return a request in which a failing state differs from the state ``good``, with its times and flushes."""
+def differing(window: Window, write: WriteRecord, good: CrashState | None, *, torn: bool = False) -> DifferingRequest:
+    """Return a request in which a failing state differs from the state ``good``, with its times and flushes.
+
+    ``torn``: whether only a part of the request survives in the failing state.
+    """
     request, done_ns = window.recording.request(write.request), window.completed_ns(write.request)
     gap = window.gap(write.request)
     since_ns = request.issued_ns if gap is Gap.LATER else done_ns
     acknowledged_ns = window.acknowledged_ns
     return DifferingRequest(
         write=write,
+        torn=torn,
         good_state=good.name if good else None,
         good_dump=good.dump() if good else None,
         issued_before_cut_s=(window.cut_ns - request.issued_ns) / 1e9,

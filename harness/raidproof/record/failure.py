@@ -72,6 +72,8 @@ class DifferingRequest(Strict):
     """A request in which a failing state and a state without the failure differ."""
 
     write: WriteRecord
+    torn: bool = False
+    """Whether only a part of the request survives in the failing state."""
     good_state: str | None = None
     """Name of the state without any failure that differs from the failing state in this request; None if the state
     was not checked, or shows another failure."""

@@ -33,9 +33,10 @@ def _differs(record: DifferenceRecord, one: DifferingRequest) -> str:
     end = "shows another failure or has no verdict"
     if one.good_state:
         end = f"is good (state {one.good_state})"
-    said = (
-        f"State {record.state} {verb} {content(one.write)} ({place(one.write)}); {other} this request the state {end}"
-    )
+    part = ("a part of " if record.lost else "only a part of ") if one.torn else ""
+    what = f"{part}{content(one.write)} ({place(one.write)})"
+    whole = "the whole request" if one.torn and record.lost else "this request"
+    said = f"State {record.state} {verb} {what}; {other} {whole} the state {end}"
     if rest := len(record.requests) - 1:
         good = sum(1 for another in record.requests if another.good_state)
         said += (
@@ -50,17 +51,13 @@ def _volatile(record: DifferenceRecord, one: DifferingRequest) -> str:
     if not record.lost:
         if done_s is None:
             return "This request was in flight at the cut: the disk may or may not have written it."
-        return (
-            f"This request completed {_ms(done_s)} before the cut and was volatile: the disk may keep it or lose it."
-        )
+        return f"This request completed {_ms(done_s)} before the cut, and was volatile: a disk may keep or lose it."
     if record.broken is None:
         return _volatile_at_cut(one)
     what, gap_s = f"the acknowledgement of {operation(record.broken)}", one.before_acknowledgement_s
     if one.gap is Gap.LATER:
         after = "" if gap_s is None else f"{_ms(-gap_s)} "
-        return (
-            f"This request was issued {after}after {what}, whose data a crash before its completion must not affect."
-        )
+        return f"This request was issued {after}after {what}, so that its loss destroys older, acknowledged data."
     if one.gap is Gap.IN_FLIGHT:
         if gap_s is None:
             return f"This request was in flight at {what}, and still at the cut."

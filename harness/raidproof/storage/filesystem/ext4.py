@@ -31,7 +31,7 @@ _GROUP_AREA = re.compile(
 _FREE_BLOCKS = re.compile(r"^  Free blocks: (.+)$", re.MULTILINE)
 _INODES = {1: "list of bad blocks", 2: "root directory", 7: "reserved group descriptors", 8: "ext4 journal"}
 
-# Magic numbers in the kernel's include/linux/jbd2.h, fs/ext4/ext4.h and fs/ext4/ext4_extents.h.
+# Magic numbers in the kernel's include/linux/jbd2.h and fs/ext4/ext4.h.
 _JOURNAL = rb"\xc0\x3b\x39\x98\x00\x00\x00"
 _STRUCTURES = {
     _JOURNAL + rb"\x01": "ext4 journal descriptor block",
@@ -39,7 +39,6 @@ _STRUCTURES = {
     _JOURNAL + rb"[\x03\x04]": "ext4 journal superblock",
     _JOURNAL + rb"\x05": "ext4 journal revoke block",
     rb".{1080}\x53\xef": "ext4 superblock",
-    rb"\x0a\xf3": "ext4 extents of a file",
 }
 
 

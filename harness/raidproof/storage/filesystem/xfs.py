@@ -67,6 +67,7 @@ _FREE = frozenset({FREE, "free1", "free2"})
 
 # Magic numbers in the kernel's fs/xfs/libxfs: xfs_format.h, xfs_da_format.h and xfs_log_format.h.
 _STRUCTURES = {
+    rb"XFSB.{508}XAGF": "XFS superblock and headers of an allocation group (AGF, AGI, AGFL)",
     rb"XFSB": "XFS superblock",
     rb"XAGF": "XFS header of an allocation group's free space (AGF)",
     rb"XAGI": "XFS header of an allocation group's inodes (AGI)",
