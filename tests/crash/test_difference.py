@@ -7,7 +7,7 @@ import pytest
 
 from raidproof.crash.difference import Extremes, Window, broken_by, difference, is_good, with_request, without_request
 from raidproof.crash.exploration import Budget
-from raidproof.crash.shrink import Replayer, explain
+from raidproof.crash.shrink import explain
 from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.guest.ledger_writer import BLOCK, block
@@ -16,7 +16,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.verdict.exploration import Damage, Judgement, Missing
 from raidproof.workload.history import Ended, Operation
 from tests.crash.conftest import Did, Record
-from tests.crash.made_up import FLUSH, LIE, STALE, WORKER, MadeUp, half_written, told, written
+from tests.crash.made_up import FLUSH, LIE, STALE, WORKER, MadeUp, half_written, replayer_of, told, written
 from tests.crash.mirror import DATA, MirrorRun
 
 WRITE = Did(Kind.WRITE)
@@ -27,7 +27,7 @@ def explained(made_up: MadeUp) -> DifferenceRecord:
     exploration = made_up.begin()
     with closing(exploration.journal), exploration:
         exploration.run(Budget(None))
-        replayer = Replayer(exploration.workers[0], exploration.cursor, exploration.stats)
+        replayer = replayer_of(exploration)
         failures: list[FailureRecord] = []
         explain(failures, replayer, lambda _state, _pieces: {}, lambda name: [name])
     found = next(one for one in failures if one.shrunk is not None)

@@ -20,7 +20,8 @@ from raidproof.crash.checkers import QUEUE, Answer, Request, job_of
 from raidproof.crash.owner import WriteOwners
 from raidproof.crash.shrink import Replayer, explain
 from raidproof.crash.stats import ExplorationStats, Group
-from raidproof.record.exploration import ColdRecord, FailureRecord
+from raidproof.record.exploration import ColdRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.run.exploration import Source
 from raidproof.verdict.exploration import Damage
 

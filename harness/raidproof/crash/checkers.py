@@ -17,7 +17,7 @@ from raidproof.crash.sampler import Choice
 from raidproof.crash.shrink import Replayer, explain
 from raidproof.crash.states import CrashState, DiskStates, Recording
 from raidproof.crash.stats import ExplorationStats
-from raidproof.record.exploration import FailureRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
 from raidproof.verdict.exploration import Judgement
 
