@@ -6,6 +6,7 @@ from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, Explore, stack_of
 from raidproof.record import ControlSpec
+from raidproof.record.failure import Gap
 from raidproof.record.outcome import Outcome
 from raidproof.storage.filesystem import BtrfsSpec, Ext4Spec, F2fsSpec, FilesystemSpec, XfsSpec
 from raidproof.workload.ledger import LedgerSpec
@@ -71,6 +72,13 @@ def test_a_lying_disk_is_found_shrunk_blamed_and_reproduced(cycle: CrashTestRunn
     # The smallest state lacks only writes to the lying disk, and names their place in the array.
     assert {write.member for write in failure.shrunk.lost} <= {*liars}
     assert all(write.stripe is not None for write in failure.shrunk.lost)
+    # A good state differs from it in one such write, before whose acknowledgement the disk only claimed to flush.
+    assert failure.difference is not None
+    assert failure.difference.broken is not None
+    told = failure.difference.requests[0]
+    assert told.good_state is not None
+    assert (told.write.member, told.gap) == (*liars, Gap.FLUSH_LIED)
+    assert told.lying_flushes > 0
     again = explored.replay(failure, times=REPLAYS)
     assert {(one.outcome, one.damages) for one in again} == {(again[0].outcome, again[0].damages)}
     assert again[0].broken

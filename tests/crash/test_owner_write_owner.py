@@ -8,15 +8,18 @@ from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import RigError
 from raidproof.crash.checker import Checker, config_of
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
-from raidproof.crash.owner import MOST_OWNERS, Piece, WriteOwner, WriteOwners, owners_of
+from raidproof.crash.owner import MOST_OWNERS, Piece, WriteOwner, WriteOwners, filesystem_of, owners_of
 from raidproof.crash.states import CrashState
 from raidproof.pytest_plugin.fixtures import stack_of
+from raidproof.storage.array.state import Area
 from raidproof.storage.array.striping import ROW
 from tests.crash.made_up import FakeChecker
 from tests.crash.mirror import DATA, PAGE, MirrorRun
 from tests.guest_files import FilesByCommands
 
 LOG = "XFS log"
+UNNAMED = WriteOwner(0, "data", Area.DATA, role=0, chunk=0)
+"""The first block of the mirror's data, whose owner in the file system is not known."""
 FSMAP = "\t0: 9:0 [0..1000000]: journalling log 1000001\n"
 
 
@@ -106,9 +109,9 @@ def test_each_piece_has_its_stripe_and_its_owner(tmp_path: Path) -> None:
     mirrored = Mirrored(tmp_path, Server())
     with mirrored.asked() as belongs:
         known = belongs(mirrored.state, [Piece(0, DATA), Piece(0, DATA), Piece(0, 4096), Piece(1, DATA - 512)])
-    assert known[Piece(0, DATA)] == WriteOwner(0, LOG)
-    assert known[Piece(0, 4096)] == WriteOwner(None, "md superblock")
-    assert known[Piece(1, DATA - 512)] == WriteOwner(None, "not used by md")
+    assert known[Piece(0, DATA)] == WriteOwner(0, LOG, Area.DATA, role=0, chunk=0)
+    assert known[Piece(0, 4096)] == WriteOwner(None, "md superblock", Area.SUPERBLOCK, role=0)
+    assert known[Piece(1, DATA - 512)] == WriteOwner(None, "not used by md", Area.UNUSED, role=1)
 
 
 def test_not_more_owners_are_asked_for_than_there_is_time_for(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_not_more_owners_are_asked_for_than_there_is_time_for(tmp_path: Path) ->
 def test_where_nobody_can_be_asked_the_stripe_is_told_all_the_same(tmp_path: Path, refused: str) -> None:
     mirrored = Mirrored(tmp_path, Server(refused))
     with mirrored.asked() as belongs:
-        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): WriteOwner(0, "data")}
+        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): UNNAMED}
 
 
 def test_a_checker_that_fails_tells_the_stripe_all_the_same(tmp_path: Path) -> None:
@@ -134,10 +137,25 @@ def test_a_checker_that_fails_tells_the_stripe_all_the_same(tmp_path: Path) -> N
 
     mirrored.checker.before_check = fail
     with mirrored.asked() as belongs:
-        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): WriteOwner(0, "data")}
+        assert belongs(mirrored.state, [Piece(0, DATA)]) == {Piece(0, DATA): UNNAMED}
 
 
 def test_before_there_is_a_superblock_nothing_is_known(tmp_path: Path) -> None:
     mirrored = Mirrored(tmp_path, Server())
     with mirrored.asked() as belongs:
         assert belongs(CrashState(0), [Piece(0, DATA)]) == {Piece(0, DATA): WriteOwner()}
+
+
+def test_structures_are_those_of_the_checkers_file_system(tmp_path: Path) -> None:
+    mirrored = Mirrored(tmp_path, Server())
+    with mirrored.asked() as belongs:
+        belongs(mirrored.state, [])
+        assert belongs.structure_of(b"\xfe\xed\xba\xbe") == "XFS log record"
+        assert belongs.structure_of(PAGE) is None
+
+
+def test_a_checker_without_a_stack_names_no_structure(tmp_path: Path) -> None:
+    assert filesystem_of(FakeChecker()) is None
+    mirrored = Mirrored(tmp_path, Server())
+    with mirrored.asked() as belongs, pytest.raises(RigError, match="is not booted"):
+        belongs.structure_of(PAGE)

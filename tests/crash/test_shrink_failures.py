@@ -10,7 +10,7 @@ from raidproof.crash.owner import Piece, WriteOwner, pieces_of
 from raidproof.crash.shrink import diverse, explain
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import Group
-from raidproof.record.exploration import FailureRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.verdict.exploration import REDUNDANCY, Damage
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, replayer_of, told, written

@@ -3,7 +3,7 @@ from pathlib import Path
 from raidproof.crash.shrink import Trials, shorten
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Kind
-from raidproof.record.exploration import ShortestRecord
+from raidproof.record.failure import ShortestRecord
 from raidproof.verdict.exploration import RECOVERY, Damage
 from tests.crash.conftest import Did
 from tests.crash.made_up import MadeUp, half_written, replayer_of, told, written

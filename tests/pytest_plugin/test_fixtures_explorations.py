@@ -8,7 +8,7 @@ import pytest
 from raidproof.core.blame import Culprit
 from raidproof.core.errors import Inconclusive, ProductError, RigError
 from raidproof.pytest_plugin.fixtures import Explored
-from raidproof.record.exploration import FailureRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.exploration import Source
 from tests.report.test_exploration import exploration, failure

@@ -10,7 +10,6 @@ from raidproof.record.exploration import (
     AllLossesRecord,
     ColdRecord,
     ExplorationRecord,
-    FailureRecord,
     LossRecord,
     Possible,
     SecondCutsRecord,
@@ -19,6 +18,7 @@ from raidproof.record.exploration import (
     UndecidedRecord,
     stage_times,
 )
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import RecoveryRecord
 from raidproof.record.run import ControlSpec

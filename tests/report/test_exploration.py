@@ -12,18 +12,14 @@ from raidproof.record.exploration import (
     AllLossesRecord,
     ExplorationDryRun,
     ExplorationRecord,
-    FailureRecord,
     LossRecord,
-    MissingRecord,
     Possible,
     RedundancyRecord,
     SecondCutsRecord,
-    ShortestRecord,
-    ShrunkRecord,
     StageTime,
     StateMark,
-    WriteRecord,
 )
+from raidproof.record.failure import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord, WriteRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
 from raidproof.report import exploration as words

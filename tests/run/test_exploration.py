@@ -11,7 +11,8 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker
 from raidproof.crash.exploration import Budget
-from raidproof.record.exploration import ExplorationRecord, FailureRecord
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.index import Index
 from raidproof.record.run import Evidence

@@ -21,7 +21,7 @@ from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checkers import Answer, Request
 from raidproof.crash.states import DiskStates, Recording
 from raidproof.crash.stats import ExplorationStats
-from raidproof.record.exploration import FailureRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
 
 BATCH = 20_000

@@ -20,7 +20,8 @@ from raidproof.crash.checkers import QUEUE, Answer, Request, job_of
 from raidproof.crash.owner import WriteOwners
 from raidproof.crash.shrink import Replayer, explain
 from raidproof.crash.stats import ExplorationStats, Group
-from raidproof.record.exploration import ColdRecord, FailureRecord
+from raidproof.record.exploration import ColdRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.run.exploration import Source
 from raidproof.verdict.exploration import Damage
 
@@ -200,7 +201,8 @@ class Seats:
             stats.groups = dict(groups)
             failures: list[FailureRecord] = []
             replayer, owners = Replayer(seat.worker, seat.cursor, stats), WriteOwners(seat.worker, seat.cursor)
-            explain(failures, replayer, owners, replay, until=None if until_s is None else Deadline.after(until_s))
+            until = None if until_s is None else Deadline.after(until_s)
+            explain(failures, replayer, owners, replay, until=until, structure_of=owners.structure_of)
             return Explained(failures, stats.groups, stats.cold, stats.hung, stats.broken)
 
 

@@ -1,4 +1,4 @@
-"""The connection to the agent in a checker machine: start of the agent, requests, loss of the machine."""
+"""Connections to the agents of checkers: programs in the machines that execute the steps of a check."""
 
 import json
 import select
@@ -9,13 +9,23 @@ from typing import Any, Self
 
 from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline
-from raidproof.guest import application, check_agent, ledger_reader, ledger_writer, member_disks, storage_calls
+from raidproof.guest import (
+    application,
+    check_agent,
+    ledger_reader,
+    ledger_writer,
+    member_disks,
+    nfsd_threads,
+    storage_calls,
+)
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.kernel_log import cause_of_death
 from raidproof.machine.machine import Machine
 
 FOLDER = "/run/raidproof"
+PROGRAMS = (application, ledger_writer, ledger_reader, check_agent, member_disks, nfsd_threads, storage_calls)
+"""The agent, and the modules that it imports in the machine."""
 KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
 """Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
 
@@ -50,12 +60,9 @@ class AgentConnection:
             RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
-        machine.put(Path(application.__file__).read_bytes(), f"{FOLDER}/application.py")
-        machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
-        machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
-        machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
-        machine.put(Path(member_disks.__file__).read_bytes(), f"{FOLDER}/member_disks.py")
-        machine.put(Path(storage_calls.__file__).read_bytes(), f"{FOLDER}/storage_calls.py")
+        for module in PROGRAMS:
+            path = Path(str(module.__file__))
+            machine.put(path.read_bytes(), f"{FOLDER}/{path.name}")
         machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
         command = machine.start_command(
             [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]

@@ -1,4 +1,4 @@
-"""Checkers: machines that assemble, mount and read crash states; an agent in the machine executes the steps."""
+"""Checkers: machines that assemble, mount and read crash states."""
 
 import re
 import socket

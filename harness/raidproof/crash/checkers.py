@@ -17,7 +17,7 @@ from raidproof.crash.sampler import Choice
 from raidproof.crash.shrink import Replayer, explain
 from raidproof.crash.states import CrashState, DiskStates, Recording
 from raidproof.crash.stats import ExplorationStats
-from raidproof.record.exploration import FailureRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
 from raidproof.verdict.exploration import Judgement
 
@@ -208,7 +208,8 @@ class LocalCheckers:
     ) -> None:
         """See `Checkers.explain`."""
         seat = self.seats[0]
-        explain(failures, Replayer(seat, self.cursor, stats), WriteOwners(seat, self.cursor), replay, until=until)
+        replayer, owners = Replayer(seat, self.cursor, stats), WriteOwners(seat, self.cursor)
+        explain(failures, replayer, owners, replay, until=until, structure_of=owners.structure_of)
 
 
 def job_of(request: Request, cursor: RecordingCursor, stats: ExplorationStats) -> Job:

@@ -23,10 +23,7 @@ SEARCHING = 2 / 3
 COLD_EVERY = 100
 """Number of different disk contents of which one is also checked on a newly booted machine."""
 NFSD_EVERY = 5
-"""Number of different disk contents of which one is also scanned through nfsd.
-
-nfsd in a checker releases a file system at most once a second (`check_agent.forget`); with a smaller number the
-checkers would wait for nfsd."""
+"""Number of different disk contents of which one is also scanned through nfsd, which doubles the time of a check."""
 FSCK_EVERY = 10
 """Number of different disk contents of which one is also checked by fsck, besides each state that breaks a promise."""
 SHOWN_EVERY_S = (0.5, 10.0)

@@ -5,6 +5,7 @@ The owner of a byte is the file, directory or metadata structure of the file sys
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from raidproof.core.command import CommandFailed
@@ -15,8 +16,9 @@ from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
 from raidproof.crash.checker_worker import CheckerWorker, Checks, RecordingCursor
 from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
-from raidproof.record.exploration import WriteRecord
-from raidproof.storage.array.state import Place, place_of
+from raidproof.disk.writelog import Flag
+from raidproof.record.failure import WriteRecord
+from raidproof.storage.array.state import Area, Place, place_of
 from raidproof.storage.array.superblock import superblock_of
 from raidproof.storage.filesystem import DIRECTORY, FilesystemSpec
 
@@ -42,12 +44,18 @@ class Piece(NamedTuple):
 
 
 class WriteOwner(NamedTuple):
-    """The stripe of the array and the owner to which a piece of a write belongs; None if unknown."""
+    """The place in the array and the owner to which a piece of a write belongs; fields that are not known are None."""
 
     stripe: int | None = None
     """Number of the stripe in the array."""
     owner: str | None = None
     """Description of the file, directory or metadata."""
+    area: Area | None = None
+    """What md stores there."""
+    role: int | None = None
+    """The member's slot in the array."""
+    chunk: int | None = None
+    """Number of the chunk in the array."""
 
 
 OwnerLookup = Callable[[CrashState, Iterable[Piece]], Mapping[Piece, WriteOwner]]
@@ -64,6 +72,7 @@ class WriteOwners:
     def __init__(self, worker: CheckerWorker, cursor: RecordingCursor) -> None:
         self.worker = worker
         self.cursor = cursor
+        self._filesystem: FilesystemSpec | None = None
 
     def __call__(self, state: CrashState, pieces: Iterable[Piece]) -> Mapping[Piece, WriteOwner]:
         """Return the stripe and owner of each piece; a field that cannot be determined is None."""
@@ -80,25 +89,43 @@ class WriteOwners:
             owners = {}
         return {piece: write_owner(place, owners) for piece, place in places.items()}
 
+    def structure_of(self, data: bytes) -> str | None:
+        """Return the structure of the checker's file system that data begins with; None without one.
+
+        Raises:
+            RigError: the worker has no checker.
+        """
+        if self._filesystem is None:
+            self._filesystem = self.worker.use(filesystem_of).result()
+        return self._filesystem.structure_of(data) if self._filesystem else None
+
+
+def filesystem_of(checker: Checks) -> FilesystemSpec | None:
+    """Return the file system of a checker's stack; None if the checker has no stack."""
+    return checker.stack.filesystem if isinstance(checker, Checker) else None
+
 
 def array_place(window: DiskStates, state: CrashState, piece: Piece) -> Place | None:
-    """Return the stripe and array offset of a piece; None if no superblock of the member covers the piece."""
+    """Return the place of a piece in the array, for metadata with the slot of the member too.
+
+    None: no superblock of the member covers the piece.
+    """
     superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
     if superblock is None:
         return None
     try:
-        return place_of(superblock, piece.start)
+        place = place_of(superblock, piece.start)
     except RaidproofError:
         return None
+    return replace(place, role=superblock.role) if superblock.role < superblock.raid_disks else place
 
 
 def write_owner(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
-    """Return the stripe and owner of a piece at ``place``; ``owners``: the owners by offset in the array."""
+    """Return the place and owner of a piece at ``place``; ``owners``: the owners by offset in the array."""
     if place is None:
         return WriteOwner()
-    if place.array_offset is None:
-        return WriteOwner(place.stripe, place.area.value)
-    return WriteOwner(place.stripe, owners.get(place.array_offset, place.area.value))
+    owner = place.area.value if place.array_offset is None else owners.get(place.array_offset, place.area.value)
+    return WriteOwner(place.stripe, owner, place.area, place.role, place.chunk)
 
 
 def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
@@ -132,6 +159,15 @@ def _brought_up(checker: Checker) -> Iterator[None]:
         machine.succeed(config["stop"])
 
 
+StructureOf = Callable[[bytes], str | None]
+"""A function that names the structure of the file system that data begins with, as `FilesystemSpec.structure_of`."""
+
+
+def no_structure(_data: bytes) -> None:
+    """Return None: nothing is known about the structures of the file system."""
+    return
+
+
 class Part(NamedTuple):
     """A request, or a surviving part of a request, as a byte range on a member."""
 
@@ -149,17 +185,29 @@ class Part(NamedTuple):
         """The first byte of the range."""
         return Piece(self.member, self.start)
 
-    def record(self, recording: Recording, known: Mapping[Piece, WriteOwner]) -> WriteRecord:
-        """Return the part as a record for the report, with its stripe and owner if ``known`` has them."""
-        found = known.get(self.at, WriteOwner())
+    def record(
+        self, recording: Recording, known: Mapping[Piece, WriteOwner], structure_of: StructureOf = no_structure
+    ) -> WriteRecord:
+        """Return the part as a record for the report, with its place and owner if ``known`` has them.
+
+        ``structure_of``: names the structure of the file system that data begins with.
+        """
+        found, request = known.get(self.at, WriteOwner()), recording.request(self.request)
+        data = bytes(request.data[self.start - request.offset : self.end - request.offset])
+        holds_files = found.area in {None, Area.DATA}
         return WriteRecord(
             request=self.request,
-            kind=recording.request(self.request).kind.name.lower(),
+            kind=request.kind.name.lower(),
             member=recording.members[self.member].serial,
             lba=self.start // SECTOR,
             sectors=(self.end - self.start) // SECTOR,
             stripe=found.stripe,
             owner=found.owner,
+            role=found.role,
+            area=found.area,
+            chunk=found.chunk,
+            structure=structure_of(data) if holds_files else None,
+            fua=bool(request.flags & Flag.FUA),
         )
 
 

@@ -25,7 +25,8 @@ from raidproof.record.crash_page import (
     PageRequest,
     PageState,
 )
-from raidproof.record.exploration import ExplorationRecord, FailureRecord, Observation
+from raidproof.record.exploration import ExplorationRecord, Observation
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array.striping import Assembled
 from raidproof.verdict.exploration import Judgement, Oracle

@@ -11,11 +11,13 @@ from raidproof.core.errors import RequestError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
-from raidproof.crash.owner import OwnerLookup, pieces_of, whole
+from raidproof.crash.difference import Extremes, difference, missing_record
+from raidproof.crash.owner import OwnerLookup, StructureOf, no_structure, pieces_of, whole
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
-from raidproof.record.exploration import End, FailureRecord, MissingRecord, Observation, ShortestRecord, ShrunkRecord
+from raidproof.record.exploration import End, Observation
+from raidproof.record.failure import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord
 from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Damage, Judgement, Missing
 
 T = TypeVar("T")
@@ -81,10 +83,18 @@ class Replayer:
         Raises:
             RigError: a check failed twice for a reason other than the state.
         """
+        return damage in self.judged_for(damage, state, anew=anew).damages
+
+    def judged_for(self, damage: Damage, state: CrashState, *, anew: bool = False) -> Judgement:
+        """Return the judgement of a state, with the checks that can show a damage; ``anew``: see `shows`.
+
+        Raises:
+            RigError: a check failed twice for a reason other than the state.
+        """
         # The scan through nfsd may have caused the hang of a check that ended WEDGED.
         nfsd = damage.promise == NFSD or damage.end == End.WEDGED
         fsck = damage.promise == FILESYSTEM
-        return damage in self.judge(state, anew=anew, nfsd=nfsd, fsck=fsck).damages
+        return self.judge(state, anew=anew, nfsd=nfsd, fsck=fsck)
 
 
 class Trials:
@@ -305,13 +315,15 @@ def explain(
     replay: Callable[[str], list[str]],
     *,
     until: Deadline | None = None,
+    structure_of: StructureOf = no_structure,
 ) -> None:
     """Append the record of each failure to ``failures``, the most frequent first; then repeat and shrink the failures.
 
     If shrinking raises an error, the records keep all earlier results. Failures with the same first state are repeated
     together. ``find_owners``: looks up the owners of writes. ``replay``: returns the command that shows the state with
     a name. ``until``: end of the time budget. Shrinking one state takes at most `SHRINK_S` seconds, and at most its
-    share of the remaining time. One state is repeated even if no time is left.
+    share of the remaining time. One state is repeated even if no time is left. ``structure_of``: names the structure
+    of the file system that data begins with.
 
     Raises:
         RigError: a check failed twice for a reason other than the state.
@@ -321,7 +333,7 @@ def explain(
     chosen = together(diverse(groups))[:EXPLAINED]
     records = {group.damage: plain(group, replayer.stats, replay) for group in groups}
     failures += records.values()
-    shrinker = Shrinker(replayer, find_owners, replay)
+    shrinker = Shrinker(replayer, find_owners, replay, structure_of)
     ends = until or Deadline.after(EVER_S)
     for number, alike in enumerate(chosen, start=1):
         mine = [records[group.damage] for group in alike]
@@ -396,6 +408,7 @@ class Shrinker:
     replayer: Replayer
     find_owners: OwnerLookup
     replay: Callable[[str], list[str]]
+    structure_of: StructureOf = no_structure
 
     def enter(self, record: FailureRecord, group: Group, known: Sequence[ShrunkRecord], deadline: Deadline) -> None:
         """Shrink one failure, and add the result to its record.
@@ -415,6 +428,9 @@ class Shrinker:
         record.missing = named_missing(group, judgement, recording.acknowledged_ns(smallest.cut)) or record.missing
         record.missing_total = len(judgement.missing)
         record.replay = self.replay(smallest.name)
+        if not deadline.passed:
+            found = Extremes(smallest, shrunk.survivors, fullest, shrunk.lost)
+            record.difference = difference(self.replayer, recording, group.damage, found)
         if record.shrunk.whole and not trials.spent:
             record.shortest = shorten(trials, group.damage, self.replayer, smallest, fullest)
             record.replay = self.replay(record.shortest.state)
@@ -441,11 +457,11 @@ class Shrinker:
         shrunk = ShrunkRecord(
             state=smallest.name,
             dump=smallest.dump(),
-            survivors=[piece.record(recording, owners) for piece in survivors],
+            survivors=[piece.record(recording, owners, self.structure_of) for piece in survivors],
             not_there=len(absent(smallest, every)),
             tried=trials.checks,
             whole=not trials.spent,
-            lost=[piece.record(recording, owners) for piece in lost],
+            lost=[piece.record(recording, owners, self.structure_of) for piece in lost],
             lost_state=fullest.name,
             lost_dump=fullest.dump(),
         )
@@ -458,13 +474,4 @@ def named_missing(group: Group, judgement: Judgement, instant_ns: int) -> Missin
     # Only failures of recovery and of blocks may name a missing operation that has another damage.
     if not (mine or (judgement.missing and group.damage.promise in {RECOVERY, BLOCKS})):
         return None
-    operation, worker, what = (mine or judgement.missing)[0]
-    return MissingRecord(
-        client=worker.client,
-        kind=operation.kind,
-        path=worker.path,
-        place=operation.place,
-        generation=operation.generation,
-        acknowledged_before_s=(instant_ns - (operation.promised_ns or instant_ns)) / 1e9,
-        instead=what,
-    )
+    return missing_record((mine or judgement.missing)[0], instant_ns)

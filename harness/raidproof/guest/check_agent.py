@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
 """The values of ``end`` in an answer: ledger read, an array not assembled, or the file system not mounted."""
@@ -31,9 +31,6 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 BLOCK_DEVICES = "/sys/block"
 HELPERS = {"/proc/sys/kernel/modprobe": "/sbin/modprobe", "/sys/kernel/uevent_helper": ""}
 """Files with the programs that the kernel starts to load a module and to report a device, and their content."""
-FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
-"""Files that flush nfsd's caches of exports and of file handles; the second file also closes nfsd's open files."""
-SECOND_NS = 1_000_000_000
 BUFFER = 1 << 20
 """Bytes that are received from the harness at once."""
 POLL_S = 0.02
@@ -48,8 +45,16 @@ Begun = Callable[[str], None]
 Scan = Callable[[dict[str, Any]], dict[str, Any]]
 """Reads the ledger with a configuration, as `ledger_reader.read_back`."""
 Calls = Mapping[str, Callable[[Sequence[str]], None]]
-Forget = Callable[[], None]
-"""Flushes the caches of nfsd."""
+
+
+class Nfsd(Protocol):
+    """The machine's nfsd, as `nfsd_threads.NfsdThreads`."""
+
+    def restart(self) -> None:
+        """Make nfsd release all file systems at once; it may serve again later."""
+
+    def require_ready(self) -> None:
+        """Wait until nfsd serves."""
 
 
 class Runner:
@@ -107,12 +112,12 @@ class CheckAgent:
     ``config``: the commands of the stages, as lists of words, and the configuration of the ledger reader.
     """
 
-    def __init__(self, config: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
+    def __init__(self, config: dict[str, Any], run: Run, begun: Begun, scan: Scan, nfsd: Nfsd) -> None:
         self.config = config
         self.run = run
         self.begun = begun
         self.scan = scan
-        self.forget = forget
+        self.nfsd = nfsd
         self.mounted = False
         self.left = ""
         """The failed umount command for the NFS mount, with its output; empty if the NFS mount does not remain."""
@@ -186,6 +191,7 @@ class CheckAgent:
         """Mount the file system by NFS, read the ledger there, and compare the result with the direct read."""
         config = self.config["nfsd"]
         self.begun("nfsd")
+        self.nfsd.require_ready()
         problem = next(filter(None, map(self._failure, config["mount"])), "")
         if not problem:
             differ = differing(direct, self.scan_below(config["root"])["found"])
@@ -193,7 +199,7 @@ class CheckAgent:
             self.begun("leave")
             self.left = self._failure(config["unmount"])
         self.begun("forget")
-        self.forget()
+        self.nfsd.restart()
         if problem:
             return {"through_nfsd": DIFFERENT, "said": f"through nfsd: {problem}"}
         return {"through_nfsd": SAME}
@@ -221,8 +227,7 @@ class CheckAgent:
     def _unmount(self) -> str:
         problem = self._failure(self.config["unmount"])
         if problem and "nfsd" in self.config:
-            # Requests that were running at the first flush have ended, so that a second flush closes their files.
-            self.forget()
+            self.nfsd.restart()
             problem = self._failure(self.config["unmount"])
         return problem
 
@@ -235,31 +240,6 @@ class CheckAgent:
 def differing(direct: dict[str, Any], seen: dict[str, Any]) -> list[str]:
     """Return the keys of the workers whose files differ between the direct read and the read by NFS."""
     return sorted(key for key in direct if direct[key] != seen.get(key))
-
-
-def forget(flushes: Sequence[str] = FLUSHES) -> None:
-    """Flush the caches of nfsd: while nfsd caches an export, the file system cannot be unmounted.
-
-    The kernel records the time of a flush in whole seconds, and a second flush within the same second has no effect
-    (write_flush and cache_clean in net/sunrpc/cache.c). Therefore wait until the second of the last flush has passed.
-    """
-    clock = os.memfd_create("clock")
-    try:
-        for path in flushes:
-            with open(path) as file:
-                last = int(file.read())
-            while (now := kernel_ns(clock)) // SECOND_NS <= last:
-                select.select([], [], [], 1 - now % SECOND_NS / SECOND_NS)
-            with open(path, "w") as file:
-                file.write("1\n")
-    finally:
-        os.close(clock)
-
-
-def kernel_ns(clock: int) -> int:
-    """Return the kernel's coarse clock in ns, by touching the file ``clock``: time() is up to one tick ahead of it."""
-    os.utime(clock)
-    return os.fstat(clock).st_mtime_ns
 
 
 def freeze(path: str) -> None:
@@ -364,8 +344,9 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
     def send(message: dict[str, Any]) -> None:
         connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
+    nfsd = import_module("nfsd_threads").NfsdThreads()
     calls = import_module("storage_calls").CALLS if members else None
-    agent = CheckAgent(config, Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, forget)
+    agent = CheckAgent(config, Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, nfsd)
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,
         "recover": agent.recover,

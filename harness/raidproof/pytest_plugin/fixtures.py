@@ -33,7 +33,8 @@ from raidproof.monitor.bottleneck import Limit
 from raidproof.plan.cell import PlannedCell
 from raidproof.record import CrashTestRecord
 from raidproof.record.cell import CellRecord
-from raidproof.record.exploration import ExplorationRecord, FailureRecord
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import JOURNAL
 from raidproof.run import doctor

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from raidproof.core.blame import Blame
 from raidproof.guest import check_agent
 from raidproof.record.cell import Strict
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
-from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
+from raidproof.record.recovery import PhaseCount, RecoveryRecord
 from raidproof.record.run import ControlSpec
 from raidproof.record.worker import WorkerRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
@@ -141,94 +142,6 @@ def stage_times(checks: Iterable[Mapping[str, float]]) -> list[StageTime]:
     return [StageTime.of(stage, values) for stage, values in by_stage.items()]
 
 
-class WriteRecord(Strict):
-    """An unflushed write request, or a part of one, that survived the cut or was lost in a crash state."""
-
-    request: int
-    """Index of the request in the write log, as in the names of crash states."""
-    kind: str
-    """Kind of the request: ``write``, ``zero`` or ``discard``."""
-    member: str
-    """Serial of the member disk."""
-    lba: int
-    """First sector on the member, in units of 512 bytes."""
-    sectors: int
-    """Length in sectors of 512 bytes."""
-    stripe: int | None = None
-    """Number of the array's stripe; None outside the data area, as in a superblock."""
-    owner: str | None = None
-    """The file or the metadata structure whose content the request writes; None if not known."""
-
-
-class MissingRecord(Strict):
-    """An acknowledged operation that is missing in a crash state."""
-
-    client: str
-    kind: str
-    path: str
-    """Path of the worker's files, relative to the ledger's directory."""
-    place: int
-    """Number of the block in the file, or number of the directory."""
-    generation: int
-    """How often the client had written the block, this operation included; in a directory: number of the change."""
-    acknowledged_before_s: float
-    """Seconds from the acknowledgement to the cut."""
-    instead: str
-    """What the scan found instead, as a clause."""
-
-
-class ShrunkRecord(Strict):
-    """The smallest crash state that shows a failure, as found by shrinking within a time budget."""
-
-    state: str
-    """Name of the state in which the fewest unflushed requests survive."""
-    dump: str
-    """The complete state as text; `CrashState.load` reads it."""
-    survivors: list[WriteRecord] = Field(default_factory=list)
-    """The unflushed requests that survive in this state."""
-    not_there: int
-    """Number of requests that were unflushed at the cut and are lost in the state."""
-    tried: int
-    """Number of states that shrinking checked."""
-    whole: bool = True
-    """Whether shrinking finished within its time budget."""
-    lost: list[WriteRecord] = Field(default_factory=list)
-    """The fewest requests whose loss shows the failure while all other requests survive."""
-    lost_state: str | None = None
-    """Name of the state in which only the requests in ``lost`` are lost; None if it was not searched for."""
-    lost_dump: str | None = None
-    """The complete state of ``lost_state`` as text."""
-
-
-class ShortestRecord(Strict):
-    """The earliest cut found that shows a failure, and its crash state; a time limit may have ended the search."""
-
-    state: str
-    """Name of the crash state."""
-    dump: str
-    """The complete state as text; `CrashState.load` reads it."""
-    cut: int
-    """Number of completed requests of the log at the cut."""
-    of: int
-    """Number of requests in the log."""
-    at_s: float
-    """Time of the cut, in seconds since the beginning of the write log."""
-    earlier: int
-    """Number of requests from this cut to the cut of the smallest state; 0: no earlier cut was found."""
-    earlier_s: float
-    """Time in seconds from this cut to the cut of the smallest state."""
-    after_word_s: float | None = None
-    """Time in seconds from the acknowledgement of the earliest missing operation to the cut; None without one."""
-    acknowledged: int
-    """Number of operations that were acknowledged before the cut."""
-    of_acknowledged: int
-    """Number of acknowledged operations in the whole recording."""
-    not_at: int | None = None
-    """The last earlier cut that was checked and does not show the failure; None if no earlier cut could show it."""
-    tried: int
-    """Number of states that the search checked."""
-
-
 class StoppedBy(StrEnum):
     """What ended an exploration before it used up its budget of states or time."""
 
@@ -238,59 +151,6 @@ class StoppedBy(StrEnum):
     """SIGINT or another signal."""
     TIME = "the time"
     """A time limit."""
-
-
-class FailureRecord(Strict):
-    """A distinct failure, and the crash state with the earliest cut that shows it."""
-
-    promise: str
-    """Name of the broken promise, or of the check that failed."""
-    damage: str
-    """The kind of damage, as a clause."""
-    end: str
-    """How the check of the state ended, a value of `End`."""
-    states: int
-    """Number of judged states that show the failure."""
-    examples: list[str] = Field(default_factory=list)
-    """Names of the states with the earliest cuts that show the failure."""
-    state: str
-    """Name of the state that the following fields describe."""
-    dump: str
-    """The complete state as text; `CrashState.load` reads it."""
-    policy: str
-    """The policy that chose which unflushed requests survive in this state."""
-    cut: int
-    """Number of completed requests of the log at the cut."""
-    at_s: float
-    """Time of the cut, in seconds since the beginning of the write log."""
-    reason: str
-    """The reason of the verdict on the state."""
-    blame: Blame | None = None
-    said: list[str] = Field(default_factory=list)
-    """Descriptions of the first missing operations and other findings that show the failure."""
-    repeated: int = 0
-    """Number of repeated checks of the state."""
-    confirmed: int = 0
-    """Number of repeated checks that showed the failure again."""
-    shrunk: ShrunkRecord | None = None
-    """The smallest state that shows the failure; None if shrinking was not possible."""
-    shortest: ShortestRecord | None = None
-    """The earliest cut at which the same losses show the failure; None if it was not searched for."""
-    missing: MissingRecord | None = None
-    """The earliest acknowledged operation that is missing, in the smallest state if there is one."""
-    missing_total: int = 0
-    """Number of missing acknowledged operations in the same state as ``missing``."""
-    acknowledged: int = 0
-    """Number of operations acknowledged before the cut of ``state``."""
-    replay: list[str] = Field(default_factory=list)
-    """The command that shows the failure in a kept lab, in the smallest state with the earliest cut."""
-    recovery: str | None = None
-    """Name of the crash state in whose recovery the failure shows; None: the failure shows without a second cut.
-
-    Then ``cut`` and ``at_s`` count from the beginning of the write log of this recovery.
-    """
-    phase: Phase | None = None
-    """Phase of the recovery at the second power cut; None: no second cut, and with ``recovery``: after all of it."""
 
 
 class StateMark(Strict):

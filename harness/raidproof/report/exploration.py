@@ -7,16 +7,10 @@ from pathlib import Path
 from rich.console import Console
 
 from raidproof.guest.ledger_writer import APPLICATION
-from raidproof.record.exploration import (
-    ExplorationDryRun,
-    ExplorationRecord,
-    FailureRecord,
-    MissingRecord,
-    Possible,
-    StageTime,
-    WriteRecord,
-)
+from raidproof.record.exploration import ExplorationDryRun, ExplorationRecord, Possible, StageTime
+from raidproof.record.failure import FailureRecord, MissingRecord, WriteRecord
 from raidproof.record.recovery import RecoveryRecord
+from raidproof.report import difference
 from raidproof.report.charts import Chart, Figures, states
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural
@@ -379,6 +373,8 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
             lines.append(f"  and {len(survivors) - MOST_WRITES:,} more")
         lost = failure.shrunk.lost[:MOST_WRITES]
         lines += [f"  lost, while all other requests survived: {write(one)}" for one in lost]
+    if failure.difference is not None:
+        lines += [f"  {sentence}" for sentence in difference.sentences(failure.difference)]
     if failure.missing is not None:
         lines.append(f"  {missing(failure.missing)}")
     if (part := shortest(failure)) is not None:

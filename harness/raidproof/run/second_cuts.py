@@ -35,12 +35,12 @@ from raidproof.crash.stats import ExplorationStats, Group, Judged
 from raidproof.disk.writelog import LogError
 from raidproof.record.exploration import (
     ExplorationRecord,
-    FailureRecord,
     LossRecord,
     SecondCutsRecord,
     StoppedBy,
     UndecidedRecord,
 )
+from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
 from raidproof.verdict.exploration import Damage

@@ -31,6 +31,16 @@ _GROUP_AREA = re.compile(
 _FREE_BLOCKS = re.compile(r"^  Free blocks: (.+)$", re.MULTILINE)
 _INODES = {1: "list of bad blocks", 2: "root directory", 7: "reserved group descriptors", 8: "ext4 journal"}
 
+# Magic numbers in the kernel's include/linux/jbd2.h and fs/ext4/ext4.h.
+_JOURNAL = rb"\xc0\x3b\x39\x98\x00\x00\x00"
+_STRUCTURES = {
+    _JOURNAL + rb"\x01": "ext4 journal descriptor block",
+    _JOURNAL + rb"\x02": "ext4 journal commit block",
+    _JOURNAL + rb"[\x03\x04]": "ext4 journal superblock",
+    _JOURNAL + rb"\x05": "ext4 journal revoke block",
+    rb".{1080}\x53\xef": "ext4 superblock",
+}
+
 
 class Ext4Spec(FilesystemSpec):
     """The requested ext4 file system. Its stride (mkfs.ext4 -E) is su, and its stripe width su * sw, in blocks."""
@@ -38,6 +48,7 @@ class Ext4Spec(FilesystemSpec):
     own_options: ClassVar[frozenset[str]] = frozenset(
         {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
     )
+    structures: ClassVar[Mapping[bytes, str]] = _STRUCTURES
     axes: ClassVar[Mapping[str, str]] = {
         "journal": "whether ext4 has a journal",
         "data": "data mode of ext4",

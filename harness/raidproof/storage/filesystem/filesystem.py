@@ -118,6 +118,9 @@ class FilesystemSpec(Spec):
     unsupported: ClassVar[frozenset[str]] = frozenset()
     """Common fields without a meaning for this kind. A value other than the kind's default is refused."""
 
+    structures: ClassVar[Mapping[bytes, str]] = {}
+    """The structures of the file system by the pattern with which their bytes begin (magic numbers)."""
+
     block_size: Size = PAGE_SIZE
     """Block size in bytes."""
     su: Size | None = None
@@ -198,6 +201,11 @@ class FilesystemSpec(Spec):
             raise RequestError(
                 f"su {format_size(unit)} is not a multiple of the block size, {format_size(self.block_size)}"
             )
+
+    def structure_of(self, data: bytes) -> str | None:
+        """Return the name of the structure that the data of a write request begins with; None without one."""
+        found = (name for pattern, name in self.structures.items() if re.match(pattern, data, re.DOTALL))
+        return next(found, None)
 
     def alignment(self, geometry: Geometry | None) -> Alignment | None:
         """Return the alignment of the file system on an array of this geometry; None without an alignment.

@@ -66,6 +66,26 @@ _BLOCKUSE = re.compile(r"^block \d+ \(\d+/\d+\) type (\S+)(?: inode (\d+)(?: (.*
 _WORDS = {"journalling log": "XFS log", "log": "XFS log", "sb": "XFS superblock", "inode": "inodes"}
 _FREE = frozenset({FREE, "free1", "free2"})
 
+# Magic numbers in the kernel's fs/xfs/libxfs: xfs_format.h, xfs_da_format.h and xfs_log_format.h.
+_STRUCTURES = {
+    rb"XFSB.{508}XAGF": "XFS superblock and headers of an allocation group (AGF, AGI, AGFL)",
+    rb"XFSB": "XFS superblock",
+    rb"XAGF": "XFS header of an allocation group's free space (AGF)",
+    rb"XAGI": "XFS header of an allocation group's inodes (AGI)",
+    rb"XAFL": "XFS free list of an allocation group (AGFL)",
+    rb"IN..\x03": "XFS inodes",
+    rb"AB3[BC]": "XFS btree of free space",
+    rb"(IAB3|FIB3)": "XFS btree of inodes",
+    rb"RMB3": "XFS reverse mapping btree",
+    rb"R3FC": "XFS reference count btree",
+    rb"BMA3": "XFS btree of a file's extents",
+    rb"XD[BDF]3": "XFS directory block",
+    rb".{8}(\x3d\xf1|\x3d\xff)": "XFS directory block",
+    rb".{8}\x3e\xbe": "XFS node of a directory or of extended attributes",
+    rb".{8}\x3b\xee": "XFS extended attributes",
+    rb"\xfe\xed\xba\xbe": "XFS log record",
+}
+
 
 class XfsSpec(FilesystemSpec):
     """The requested XFS file system."""
@@ -76,6 +96,7 @@ class XfsSpec(FilesystemSpec):
         "log_su": "stripe unit of the log of XFS",
     }
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
+    structures: ClassVar[Mapping[bytes, str]] = _STRUCTURES
     forcing: ClassVar[frozenset[str]] = frozenset({"-f"})
     # A message of xfs_sb_validate_mount in the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
