@@ -44,9 +44,8 @@ def test_the_speeds_of_the_workers_do_not_change_the_test(speeds: list[float], e
     base, new = ([math.exp(chance.gauss(0, 0.02)) for _ in range(sum(blocks))] for _ in range(2))
     of_worker = [speed for speed, count in zip(speeds, blocks, strict=False) for _ in range(count)]
     equal = shift(base, new, blocks)
-    unequal = shift(
-        *([value * speed for value, speed in zip(side, of_worker, strict=True)] for side in (base, new)), blocks
-    )
+    mine, theirs = ([value * speed for value, speed in zip(side, of_worker, strict=True)] for side in (base, new))
+    unequal = shift(mine, theirs, blocks)
     if len(blocks) > 1:
         assert unequal.p == pytest.approx(equal.p)
         assert unequal.estimate == pytest.approx(equal.estimate, abs=1e-9)
