@@ -11,7 +11,7 @@ from raidproof.cluster.campaign import require_portable
 from raidproof.cluster.connection import connected
 from raidproof.cluster.identity import software_digest
 from raidproof.cluster.round_pool import Done, RoundPool
-from raidproof.cluster.rounds import ALONE, CutRequest, PlanJob, RoundRequest, SideResult
+from raidproof.cluster.rounds import ALONE, CutRequest, PlanJob, Request, RoundRequest, SideResult
 from raidproof.cluster.spec import ClusterSpec
 from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory, write_durably
@@ -156,8 +156,15 @@ class OnWorkers:
 
     def take_turns(self, named: Mapping[str, PlanRunner], places: Iterable[Place]) -> None:
         """Make repetitions in whole rounds; both sides of a round are made by one worker in turn."""
-        for done in self._pool.results(self._rounds(named, places)):
-            self._merge(done)
+        self._take(self._rounds(named, places))
+
+    def _take(self, requests: Iterable[Request]) -> None:
+        try:
+            for done in self._pool.results(requests):
+                self._merge(done)
+        finally:
+            # Also those that refused a request, if that ended the run.
+            self._note_workers()
 
     def _rounds(self, named: Mapping[str, PlanRunner], places: Iterable[Place]) -> Iterator[RoundRequest]:
         for round_, group in groupby(places, key=lambda place: place[0]):
@@ -183,8 +190,7 @@ class OnWorkers:
                 execution.has_cut(cell, made[key])
             else:
                 groups.setdefault(key, []).append(cell)
-        for done in self._pool.results(self._cuts(execution, side, list(groups.values()))):
-            self._merge(done)
+        self._take(self._cuts(execution, side, list(groups.values())))
 
     def _cuts(self, execution: PlanRunner, side: str, groups: list[list[Cell]]) -> Iterator[CutRequest]:
         taken = frozenset(one.name for one in execution.current_run.store.path.iterdir())
@@ -207,7 +213,7 @@ class OnWorkers:
                 number = take_cuts(runner, done.request, result)
             mine = self._done.setdefault((side, done.session), done.worker.model_copy())
             mine.done += number
-        self._note_workers()
+            self._note_workers()
         self._tell(done)
 
     def _note_workers(self) -> None:

@@ -88,17 +88,24 @@ class Effort:
         return looks_of(matrix.plan.run.repeats, self.most_repeats or matrix.plan.run.repeats)
 
 
-def with_enough_repeats(matrix: Matrix, most: int | None = None) -> Matrix:
+def with_enough_repeats(matrix: Matrix, most: int | None = None, *, on_workers: bool = False) -> Matrix:
     """Return a matrix whose default number of repetitions lets the test find a change at all.
 
-    A number that the plan or the command line gives stays. ``most``: as `Effort.most_repeats`.
+    A number that the plan or the command line gives stays. ``most``: as `Effort.most_repeats`. ``on_workers``: as for
+    `foresee`.
     """
     run = matrix.plan.run
     if "repeats" in run.model_fields_set:
         return matrix
     repeats = run.repeats
     while (
-        found := foresee([cell.name for cell in matrix.cells], repeats, (), looks=len(looks_of(repeats, most or 0)))
+        found := foresee(
+            [cell.name for cell in matrix.cells],
+            repeats,
+            (),
+            looks=len(looks_of(repeats, most or 0)),
+            on_workers=on_workers,
+        )
     ).fewest > repeats:
         repeats = found.fewest
     say(f"{repeats} repetitions of each side: with fewer, the test can find no change in {len(matrix.cells)} cells")
@@ -117,13 +124,24 @@ def earlier_runs(name: str, results: Path) -> Iterator[RunRecord]:
 
 
 def announce(
-    matrix: Matrix, base: Platform, new: Platform, effort: Effort = Effort(), results: Path | None = None
+    matrix: Matrix,
+    base: Platform,
+    new: Platform,
+    effort: Effort = Effort(),
+    results: Path | None = None,
+    *,
+    on_workers: bool = False,
 ) -> list[str]:
-    """Return lines about the software of the two sides, the smallest change that can be found, time and memory."""
+    """Return lines about the software of the two sides, the smallest change that can be found, time and memory.
+
+    ``on_workers``: as for `foresee`.
+    """
     expected = expect(matrix)
     looks = effort.looks(matrix)
     stored = earlier_runs(matrix.plan.name, results) if results else ()
-    found = foresee([cell.name for cell in matrix.cells], matrix.plan.run.repeats, stored, looks=len(looks))
+    found = foresee(
+        [cell.name for cell in matrix.cells], matrix.plan.run.repeats, stored, looks=len(looks), on_workers=on_workers
+    )
     added = f"; undecided cells get up to {looks[-1]} repetitions" if len(looks) > 1 else ""
     alike = (
         ["both sides request the same software: an A/A run, whose differences are due to chance"]
@@ -135,7 +153,8 @@ def announce(
         *alike,
         f"{found}{added}",
         f"A/B: each repetition runs on one side, then on the other; about {in_words(2 * expected.total_s)} in total, "
-        f"with two labs at the same time ({2 * expected.memory / GIB:.1f} GiB of memory)",
+        f"with two labs at the same time ({2 * expected.memory / GIB:.1f} GiB of memory)"
+        f"{', divided by the number of workers' if on_workers else ''}",
     ]
 
 
