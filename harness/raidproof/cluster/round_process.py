@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import raidproof
 from raidproof.cluster.proof import Unsound
 from raidproof.cluster.rounds import Made, PlanJob, Request, carried_out
 from raidproof.core.errors import RaidproofError, RigError
@@ -42,7 +43,12 @@ def made_in_process(job: PlanJob, request: Request, wanted: Callable[[], bool]) 
         command = [sys.executable, "-P", "-m", __name__, name]
         with (folder / OUTPUT).open("wb") as output:
             process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                start_new_session=True,
             )
         try:
             while wanted():
@@ -59,6 +65,12 @@ def made_in_process(job: PlanJob, request: Request, wanted: Callable[[], bool]) 
     if isinstance(result, str):
         raise RigError(result)
     return result
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of the process of a request, which imports the same raidproof as this process."""
+    paths = [str(Path(raidproof.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def end(process: "subprocess.Popen[bytes]") -> None:
