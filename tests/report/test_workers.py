@@ -57,6 +57,7 @@ def test_the_variation_between_workers_is_in_the_ranking() -> None:
     page = render(run)
     assert "Workers of the cluster" in page
     assert "its kernel differs" in page
+    assert "<td>two</td>" in page
     assert "within rounds, which one worker makes" in page
 
 
