@@ -10,7 +10,7 @@ import pytest
 
 from raidproof.cluster.plans import LONGEST_ROUND_S, OnWorkers, job_of, require_movable, round_of
 from raidproof.cluster.round_pool import RoundPool
-from raidproof.cluster.round_process import made_in_process
+from raidproof.cluster.round_process import end, environment, made_in_process
 from raidproof.cluster.rounds import ALONE, PlanJob, RoundRequest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import Platform, SoftwareSpec
@@ -172,5 +172,29 @@ def test_without_the_option_dask_is_not_imported() -> None:
         "print([name for name in sys.modules if name.partition('.')[0] in {'dask', 'distributed'}"
         " or name.startswith('raidproof.cluster.round')])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment()
+    )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_end_of_the_worker_interrupts_the_process_of_a_request() -> None:
+    script = (
+        "import threading, time\n"
+        "from raidproof.cluster.round_process import end_with_worker\n"
+        "from raidproof.core.waiting import unwind_on_signals\n"
+        "unwind_on_signals()\n"
+        "threading.Thread(target=end_with_worker, daemon=True).start()\n"
+        "print('works', flush=True)\n"
+        "try:\n    time.sleep(600)\n"
+        "except KeyboardInterrupt as error:\n    print(error)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"works\n"
+        end(process)
+        assert process.stdout.read() == b"SIGTERM\n"
+    assert process.returncode == 0
