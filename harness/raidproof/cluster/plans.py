@@ -197,7 +197,7 @@ class OnWorkers:
         rest = iter(groups)
         for part, size in enumerate(evenly(len(groups), self._pool.slots), start=1):
             cells = [cell for _ in range(size) for cell in next(rest)]
-            step(f"power cuts of {len(cells)} cells on a worker of the cluster")
+            step(f"power cuts on a worker of the cluster: {'; '.join(cell.name for cell in cells)}")
             yield CutRequest(side, tuple(execution.records[cell.name] for cell in cells), part, taken)
 
     def _merge(self, done: Done) -> None:
