@@ -29,6 +29,7 @@ from raidproof.cli.config import split, use_defaults
 from raidproof.cli.options import (
     RESULTS,
     Base,
+    Cluster,
     DryRun,
     Image,
     Json,
@@ -266,6 +267,7 @@ def run(
     repeats: Repeats = None,
     against: cli_compare.Against = None,
     known: cli_compare.Known = None,
+    cluster: Cluster = None,
     results: Results = RESULTS,
     keep: Keep = False,
     json: Json = False,
@@ -288,8 +290,16 @@ def run(
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.plan_runner import run_plan  # noqa: PLC0415
 
+    if cluster is not None and keep:
+        raise RequestError("--keep has no effect with --cluster: the labs run on the workers", remedy="omit --keep")
     stored = RunStore.newest(results, matrix.plan.name) if resume else None
-    record, report = run_plan(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
+    carry_out = run_plan
+    if cluster is not None:
+        from raidproof.cluster.plans import run_plan_on  # noqa: PLC0415
+        from raidproof.cluster.spec import ClusterSpec  # noqa: PLC0415
+
+        carry_out = partial(run_plan_on, ClusterSpec.read(cluster))
+    record, report = carry_out(matrix, plan, results, platform=platform, resumed=stored, keep=keep, known=expected)
     emit(record, json, lambda console: show(record, console, report))
     outcome = cli_compare.show_against(base, record, results, expected, screen(json)) if base else record.outcome
     raise typer.Exit(Status[outcome.name])
@@ -317,6 +327,7 @@ def compare_sides(
     minutes: Annotated[
         float | None, typer.Option(help="With --until-decided: add no repetition after this time.", min=0)
     ] = None,
+    cluster: Cluster = None,
     results: Results = RESULTS,
     json: Json = False,
 ) -> None:
@@ -329,7 +340,8 @@ def compare_sides(
     from raidproof.run.platform import refuse_unknown  # noqa: PLC0415
 
     effort = Effort(margin / 100, max_repeats if until_decided else None, minutes)
-    enough = partial(with_enough_repeats, most=effort.most_repeats)
+    on_workers = cluster is not None
+    enough = partial(with_enough_repeats, most=effort.most_repeats, on_workers=on_workers)
     matrix = matrix_asked(asked, plan, select, screen(json), ready=enough, in_full=dry_run)
     common = platform_asked(asked, matrix.plan)
     if not (base or new):
@@ -340,7 +352,7 @@ def compare_sides(
     sides = side_of(base or (), common), side_of(new or (), common)
     for side in sides:
         refuse_unknown(side)
-    say(screen(json), announce(matrix, *sides, effort, results))
+    say(screen(json), announce(matrix, *sides, effort, results, on_workers=on_workers))
     from raidproof.record.known import load_known  # noqa: PLC0415
 
     expected = load_known(known)
@@ -351,7 +363,13 @@ def compare_sides(
         return
     from raidproof.report.comparison import show_comparison  # noqa: PLC0415
 
-    comparison, page = run_ab(matrix, plan, results, base=sides[0], new=sides[1], effort=effort, known=expected)
+    carry_out = run_ab
+    if cluster is not None:
+        from raidproof.cluster.plans import run_ab_on  # noqa: PLC0415
+        from raidproof.cluster.spec import ClusterSpec  # noqa: PLC0415
+
+        carry_out = partial(run_ab_on, ClusterSpec.read(cluster))
+    comparison, page = carry_out(matrix, plan, results, base=sides[0], new=sides[1], effort=effort, known=expected)
     emit(comparison, json, lambda console: show_comparison(comparison, console, page))
     raise typer.Exit(Status[comparison.outcome.name])
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raidproof.monitor.chart import Moment
 from raidproof.record.outcome import Outcome
+from raidproof.record.worker import WorkerRecord
 
 UNSTABLE = 0.2
 """Range of a cell's values divided by their median; above this limit the median is unreliable."""
@@ -25,6 +26,8 @@ class Repetition(Strict):
 
     round: int
     """Number of the round, from 1; each round has one repetition of every cell."""
+    worker: str | None = None
+    """Name of the worker that made the repetition; None: the host of the run, without a cluster."""
     value: float | None = None
     """The workload's primary value, in the unit of `CellRecord.unit`; None if the workload was not measured."""
     values: dict[str, float] = Field(default_factory=dict)
@@ -117,6 +120,10 @@ class CellRecord(Strict):
     """The resource that limited most repetitions."""
     cause: str = ""
     """The limit as a sentence."""
+    between_workers: float | None = None
+    """Standard deviation of the workers' levels, as a share of the value; None with one worker, or if not known."""
+    within_workers: float | None = None
+    """Standard deviation of the values of one worker, as a share of the value; None as above."""
     flag: str | None = None
     """Caveats about the value: far below the expected value, unstable, measures a cache; None without any."""
     lost: str | None = None
@@ -139,6 +146,15 @@ class CellRecord(Strict):
         return [repeat.value for repeat in self.repeats if repeat.value is not None]
 
     @property
+    def by_worker(self) -> dict[str | None, list[float]]:
+        """The primary values by the worker that measured them, in the order of the repetitions."""
+        found: dict[str | None, list[float]] = {}
+        for repeat in self.repeats:
+            if repeat.value is not None:
+                found.setdefault(repeat.worker, []).append(repeat.value)
+        return found
+
+    @property
     def lower_is_better(self) -> bool:
         """Whether a smaller value is faster, by the name of the value, which ends with its unit."""
         return self.unit.endswith(DURATIONS)
@@ -155,10 +171,11 @@ class CellRecord(Strict):
 
     @property
     def unstable(self) -> bool:
-        """Whether the repetitions vary so much that their median is unreliable."""
-        if len(self.measured) < 2 or not self.median:
-            return False
-        return (max(self.measured) - min(self.measured)) / self.median > UNSTABLE
+        """Whether the repetitions of a worker vary so much that their median is unreliable."""
+        return any(
+            len(values) > 1 and median(values) and (max(values) - min(values)) / median(values) > UNSTABLE
+            for values in self.by_worker.values()
+        )
 
     @property
     def ratio(self) -> float | None:
@@ -206,6 +223,8 @@ class PlanRecord(Strict):
     """Duration of the timed parts of all repetitions, in seconds."""
     visits_s: float = 0.0
     """Wall time of all repetitions in seconds, including the timed parts."""
+    workers: list[WorkerRecord] = Field(default_factory=list)
+    """The workers of clusters that made rounds or power cuts; empty without a cluster."""
 
     @property
     def overhead(self) -> float | None:

@@ -66,7 +66,10 @@ class Change(Strict):
     corrected: float
     """``p`` corrected for the number of the comparison's cells, by Hochberg's method."""
     blocks: list[int]
-    """Number of consecutive rounds in each block of the test; one block, if the rounds of the sides are no pairs."""
+    """Number of rounds in each block of the test, which are consecutive rounds of one worker.
+
+    One block, if the rounds of the sides are no pairs.
+    """
     least: float | None = None
     """The smallest change, as a share, that this number of repetitions finds in 95 % of cases; None if none."""
 
@@ -85,6 +88,12 @@ class SideCell(Strict):
     """The value of each repetition without an error, in `Pair.unit`."""
     rounds: list[int] = Field(default_factory=list)
     """The round of each value; empty in a record of schema version 1."""
+    workers: list[str | None] = Field(default_factory=list)
+    """The worker of each value; empty if no worker of a cluster measured any."""
+    between_workers: float | None = None
+    """As `raidproof.record.cell.CellRecord.between_workers`."""
+    within_workers: float | None = None
+    """As `raidproof.record.cell.CellRecord.within_workers`."""
     modes: Modes | None = None
     """The two groups of the values, if they are bimodal; None if they are not, or if too few values are known."""
     median: float | None

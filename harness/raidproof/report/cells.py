@@ -16,6 +16,7 @@ from raidproof.record.run import RunRecord
 from raidproof.report.configuration import value
 from raidproof.report.table import Cell, Field, Table, say
 from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some, span
+from raidproof.report.workers import spread_fields, spreads
 from raidproof.verdict.cell import safety_in
 
 _UNITS = {
@@ -238,6 +239,7 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
             Field("spread", lambda cell: span(cell.spread), "number", ranking.unit),
             Field("n", lambda cell: count(len(cell.measured)), "number"),
             Field("of expected", of_expected, "number", "%"),
+            *spread_fields(record.cells),
             *([Field("safety", safety)] if any(one.lost for one in record.cells) else []),
             Field("limit", lambda cell: Cell(cell.limit, more=[cell.cause])),
             Field("remark", remark),
@@ -247,8 +249,16 @@ def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
         "Cells whose difference is not settled share a rank, with the sign =. "
         "The number before a name is the cell's number in this report. Median and spread (least to greatest) of n "
         "repetitions. Of expected: the median in percent of the value expected of the hardware. Remark: a caveat "
-        "about the value, or the reason why the cell has no rank. The sign - means: not known.",
+        "about the value, or the reason why the cell has no rank. The sign - means: not known."
+        + (VARIATION if any(map(spreads, record.cells)) else ""),
     )
+
+
+VARIATION = (
+    " Variation: standard deviation of the levels of the workers, and of the values of one worker. Cells are compared "
+    "within rounds, which one worker makes, so that the variation between workers has no effect on ranks."
+)
+"""Addition to the note below a ranking whose cells several workers measured."""
 
 
 def tie(cell: CellRecord) -> str:
@@ -269,7 +279,7 @@ def show_cells(record: RunRecord, console: Console) -> None:
     roomy = console.width >= ROOMY
     for ranking in rankings(record):
         table = ranking_table(record, ranking)
-        values = ["median", "spread", "n", "of expected"]
+        values = ["median", "spread", "n", "of expected", "variation"]
         console.print()
         console.print(Text(printable(ranking.title), style="bold"))
         if ranking.ranked:

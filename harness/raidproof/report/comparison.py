@@ -28,6 +28,7 @@ from raidproof.report.known import tell_known
 from raidproof.report.matching import tell_matching
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
+from raidproof.report.workers import spreads
 from raidproof.storage.filesystem import FILESYSTEMS
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm")
@@ -109,6 +110,7 @@ def remarks(pair: Pair) -> list[str]:
         said.append(limits(pair))
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
              and side.values]  # fmt: skip
+    said += [f"{name}: {varied}" for name, side in sides if (varied := spreads(side))]
     said += [
         f"{name}: the rig failed in {plural(side.failed, 'repetition')}"
         for name, side in sides

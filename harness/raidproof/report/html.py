@@ -25,6 +25,7 @@ from raidproof.report.charts.of_run import charts_of
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.looks import LOOKS
+from raidproof.report.workers import worker_table
 from raidproof.verdict.cell import by_safety, losing, safety_in
 from raidproof.verdict.crash_states import outcome_of
 
@@ -119,6 +120,7 @@ def render(
         cells=cells,
         rankings=cells.rankings(record),
         published=cells.published_figures(record),
+        worker_table=worker_table,
         cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
         counters=counters,

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.log import progress, say, step
@@ -87,17 +88,24 @@ class Effort:
         return looks_of(matrix.plan.run.repeats, self.most_repeats or matrix.plan.run.repeats)
 
 
-def with_enough_repeats(matrix: Matrix, most: int | None = None) -> Matrix:
+def with_enough_repeats(matrix: Matrix, most: int | None = None, *, on_workers: bool = False) -> Matrix:
     """Return a matrix whose default number of repetitions lets the test find a change at all.
 
-    A number that the plan or the command line gives stays. ``most``: as `Effort.most_repeats`.
+    A number that the plan or the command line gives stays. ``most``: as `Effort.most_repeats`. ``on_workers``: as for
+    `foresee`.
     """
     run = matrix.plan.run
     if "repeats" in run.model_fields_set:
         return matrix
     repeats = run.repeats
     while (
-        found := foresee([cell.name for cell in matrix.cells], repeats, (), looks=len(looks_of(repeats, most or 0)))
+        found := foresee(
+            [cell.name for cell in matrix.cells],
+            repeats,
+            (),
+            looks=len(looks_of(repeats, most or 0)),
+            on_workers=on_workers,
+        )
     ).fewest > repeats:
         repeats = found.fewest
     say(f"{repeats} repetitions of each side: with fewer, the test can find no change in {len(matrix.cells)} cells")
@@ -116,13 +124,24 @@ def earlier_runs(name: str, results: Path) -> Iterator[RunRecord]:
 
 
 def announce(
-    matrix: Matrix, base: Platform, new: Platform, effort: Effort = Effort(), results: Path | None = None
+    matrix: Matrix,
+    base: Platform,
+    new: Platform,
+    effort: Effort = Effort(),
+    results: Path | None = None,
+    *,
+    on_workers: bool = False,
 ) -> list[str]:
-    """Return lines about the software of the two sides, the smallest change that can be found, time and memory."""
+    """Return lines about the software of the two sides, the smallest change that can be found, time and memory.
+
+    ``on_workers``: as for `foresee`.
+    """
     expected = expect(matrix)
     looks = effort.looks(matrix)
     stored = earlier_runs(matrix.plan.name, results) if results else ()
-    found = foresee([cell.name for cell in matrix.cells], matrix.plan.run.repeats, stored, looks=len(looks))
+    found = foresee(
+        [cell.name for cell in matrix.cells], matrix.plan.run.repeats, stored, looks=len(looks), on_workers=on_workers
+    )
     added = f"; undecided cells get up to {looks[-1]} repetitions" if len(looks) > 1 else ""
     alike = (
         ["both sides request the same software: an A/A run, whose differences are due to chance"]
@@ -134,7 +153,8 @@ def announce(
         *alike,
         f"{found}{added}",
         f"A/B: each repetition runs on one side, then on the other; about {in_words(2 * expected.total_s)} in total, "
-        f"with two labs at the same time ({2 * expected.memory / GIB:.1f} GiB of memory)",
+        f"with two labs at the same time ({2 * expected.memory / GIB:.1f} GiB of memory)"
+        f"{', divided by the number of workers' if on_workers else ''}",
     ]
 
 
@@ -147,10 +167,12 @@ def run_ab(
     new: Platform,
     effort: Effort = Effort(),
     known: Sequence[KnownDifference] = (),
+    carry_out: "Callable[[Sequence[PlanRunner], Effort], None] | None" = None,
 ) -> tuple[ComparisonRecord, Path]:
     """Run a plan on two sides, each a run with its own record; return the comparison and the path of its HTML report.
 
-    ``known``: the differences that are expected today. After an interruption, the repetitions made until then are kept
+    ``known``: the differences that are expected today. ``carry_out`` makes the repetitions and the power cuts; None:
+    `measure`. After an interruption, the repetitions made until then are kept
     and compared, and both labs end.
 
     Raises:
@@ -175,7 +197,7 @@ def run_ab(
                         side.record.plan = record_of(matrix, path)
                         side.record.known = known_today(known)
                         undo.enter_context(side)
-                    measure([PlanRunner(matrix, side) for side in sides], effort)
+                    (carry_out or measure)([PlanRunner(matrix, side) for side in sides], effort)
             except KeyboardInterrupt:
                 say(f"interrupted; the comparison of the repetitions made until now is in {store.path}")
                 raise
@@ -193,7 +215,46 @@ def run_ab(
     return comparison, page
 
 
-def measure(executions: Sequence[PlanRunner], effort: Effort = Effort()) -> None:
+Place = tuple[int, str]
+"""A repetition: its round, and the name of its cell."""
+
+
+class Hands(Protocol):
+    """How repetitions and power cuts are made: in labs of this host, or by the workers of a cluster."""
+
+    def begin(self, execution: PlanRunner) -> list[Place]:
+        """Return the remaining repetitions of one side, in order."""
+        ...
+
+    def take_turns(self, named: Mapping[str, PlanRunner], places: Iterable[Place]) -> None:
+        """Make repetitions on both sides alternately."""
+        ...
+
+    def finish(self, execution: PlanRunner) -> None:
+        """Make the power cuts of one side."""
+        ...
+
+
+class OnThisHost:
+    """Repetitions and power cuts in labs of this host."""
+
+    def begin(self, execution: PlanRunner) -> list[Place]:
+        """See `Hands.begin`; boot the lab of the side."""
+        return execution.begin()
+
+    def take_turns(self, named: Mapping[str, PlanRunner], places: Iterable[Place]) -> None:
+        """See `Hands.take_turns`."""
+        take_turns(named, places)
+
+    def finish(self, execution: PlanRunner) -> None:
+        """See `Hands.finish`."""
+        execution.finish()
+
+
+HERE = OnThisHost()
+
+
+def measure(executions: Sequence[PlanRunner], effort: Effort = Effort(), hands: Hands = HERE) -> None:
     """Make every repetition on both sides alternately, then the power cuts of one side and of the other.
 
     If the booted machines of both sides run the same software although different software was requested, nothing is
@@ -205,42 +266,45 @@ def measure(executions: Sequence[PlanRunner], effort: Effort = Effort()) -> None
     """
     named = dict(zip((BASE, NEW), executions, strict=True))
     deadline = None if effort.minutes is None else Deadline.after(60 * effort.minutes)
-    left, _ = [on_side(name, execution.begin) for name, execution in named.items()]
+    left, _ = [on_side(name, partial(hands.begin, execution)) for name, execution in named.items()]
     base, new = (execution.current_run.record for execution in executions)
     if why_nothing_is_compared(base, new) is not None:
         return
-    take_turns(named, left)
+    hands.take_turns(named, left)
     looks = effort.looks(executions[0].matrix)
     for done, target in pairwise(looks):
         open_cells = undecided(base, new, effort.margin, len(looks))
         if not open_cells or (deadline is not None and deadline.passed):
             break
         step(f"{len(open_cells)} cells are undecided: up to {target} repetitions of each side")
-        for round_ in range(done + 1, target + 1):
-            if deadline is not None and deadline.passed:
-                break
-            added = [(round_, cell) for cell in open_cells]
-            for execution in executions:
-                for place in added:
-                    execution.add(*place)
-            take_turns(named, added)
+        hands.take_turns(named, added(executions, open_cells, range(done + 1, target + 1), deadline))
     for name, execution in named.items():
         if execution.plan.run.cut is not None:
             step(f"{name}: power cuts")
-        on_side(name, execution.finish)
+        on_side(name, partial(hands.finish, execution))
 
 
-def take_turns(named: Mapping[str, PlanRunner], places: Sequence[tuple[int, str]]) -> None:
+def added(
+    executions: Sequence[PlanRunner], cells: Sequence[str], rounds: Iterable[int], deadline: Deadline | None
+) -> Iterator[Place]:
+    """Add rounds with these cells to both sides, and yield their repetitions; add none after the deadline."""
+    for round_ in rounds:
+        if deadline is not None and deadline.passed:
+            return
+        for execution in executions:
+            for cell in cells:
+                execution.add(round_, cell)
+        yield from ((round_, cell) for cell in cells)
+
+
+def take_turns(named: Mapping[str, PlanRunner], places: Iterable[Place]) -> None:
     """Make repetitions, given as round and cell, on both sides alternately."""
     executions = list(named.values())
-    turns = [
-        ((BASE, NEW)[place], round_, cell)
-        for round_, cell in places
-        for place in in_turn(round_, executions[0].cells[cell].index)
-    ]
     forecasts = [execution.forecast for execution in executions]
-    for name, round_, cell in turns:
-        named[name].turn(round_, cell, who=f"{name}, ", left=left_in_words(*forecasts))
+    for round_, cell in places:
+        for place in in_turn(round_, executions[0].cells[cell].index):
+            name = (BASE, NEW)[place]
+            named[name].turn(round_, cell, who=f"{name}, ", left=left_in_words(*forecasts))
 
 
 def undecided(base: RunRecord, new: RunRecord, margin: float, looks: int) -> list[str]:

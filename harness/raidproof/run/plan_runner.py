@@ -1,7 +1,7 @@
 """`raidproof run`: measure every cell once in each round, then run controls and power cuts."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, count
 from pathlib import Path
 
@@ -72,13 +72,17 @@ class PlanRunner:
         self.order = [(one.round, one.cell.name) for one in repetitions_of(cells, plan.run.repeats, plan.run.seed)]
         self._deployer: StackDeployer | None = None
         self._failed: Counter[str] = Counter()
+        self.part = 1
+        """Number of the part of a run's cells whose power this runner cuts, with controls of their own."""
+        self.taken: Container[str] = frozenset()
+        """Names that crash tests must not have, in addition to those of the files of the run."""
         self.forecast = self._expected(matrix)
 
     def _expected(self, matrix: Matrix) -> Forecast:
         """Return the forecast of the repetitions, controls, power cuts and explorations that have not ended."""
         forecast = Forecast()
         for (round_, name), overhead in repetition_overheads(matrix).items():
-            if not self._is_done(round_, name):
+            if not self.is_done(round_, name):
                 forecast.add(REPETITION, (round_, name), overhead + timed_s(self.plan, self.cells[name]))
         cycles = self.current_run.record.cycles
         cut = {cycle.name for cycle in cycles}
@@ -109,14 +113,23 @@ class PlanRunner:
             RequirementMissing: a machine lacks the program of a workload; no repetition has been made.
             RigError: the lab does not boot.
         """
-        record = self.current_run.record.plan
-        assert record is not None  # noqa: S101  every run of a plan has this record
-        record.order = self.order
-        # Save the record, so that the run can be resumed after an interruption from here on.
-        self._save()
-        left = [(round_, name) for round_, name in self.order if not self._is_done(round_, name)]
+        left = self.left()
         self._require_programs([self.cells[name] for name in dict.fromkeys(name for _, name in left)])
         return left
+
+    def left(self) -> list[tuple[int, str]]:
+        """Save the order of the run, and return the remaining repetitions in order, as (round, cell name)."""
+        self.record.order = self.order
+        # Save the record, so that the run can be resumed after an interruption from here on.
+        self._save()
+        return [(round_, name) for round_, name in self.order if not self.is_done(round_, name)]
+
+    @property
+    def record(self) -> PlanRecord:
+        """The record of the plan."""
+        record = self.current_run.record.plan
+        assert record is not None  # noqa: S101  every run of a plan has this record
+        return record
 
     def turn(self, round_: int, name: str, *, who: str = "", left: str = "") -> None:
         """Make one repetition, unless its cell is skipped; the progress message has prefix ``who``, suffix ``left``.
@@ -124,7 +137,7 @@ class PlanRunner:
         Raises:
             RigError: the lab does not boot.
         """
-        if self._is_done(round_, name):
+        if self.is_done(round_, name):
             self.forecast.dropped(REPETITION, (round_, name))
             return
         number = self.order.index((round_, name)) + 1
@@ -160,7 +173,7 @@ class PlanRunner:
                 for program in cell.workload.workload().programs:
                     deployer.require(machine, program)
 
-    def _is_done(self, round_: int, name: str) -> bool:
+    def is_done(self, round_: int, name: str) -> bool:
         """Return whether a cell needs no repetition in a round: it is measured, not effective, or failed too often."""
         record = self.records[name]
         return (
@@ -207,6 +220,24 @@ class PlanRunner:
             record.visits_s += repeat.visit_s
             record.timed_s += repeat.timed_s
         self._save()
+
+    def take(self, made: CellRecord, worker: str) -> int:
+        """Add the repetitions of a cell that a worker made, unless the run has them already; return their number."""
+        mine = self.records[made.name]
+        have = {repeat.round for repeat in mine.repeats if repeat.rig_error is None}
+        new = [repeat for repeat in made.repeats if repeat.round not in have]
+        for repeat in new:
+            repeat.worker = worker
+            self._failed[made.name] += repeat.rig_error is not None
+            self.record.visits_s += repeat.visit_s
+            self.record.timed_s += repeat.timed_s
+            self.forecast.ended(REPETITION, (repeat.round, made.name), repeat.visit_s)
+        mine.repeats = sorted([*mine.repeats, *new], key=lambda one: one.round)
+        mine.not_effective = mine.not_effective or made.not_effective
+        if new and made.unit:
+            mine.unit, mine.effective, mine.expected = made.unit, made.effective, made.expected
+        self._save()
+        return len(new)
 
     def measure(self, cell: Cell, repeats: int = 1) -> CellRecord:
         """Make ``repeats`` more repetitions of a cell, outside of the plan's order; return the cell's judged record.
@@ -260,8 +291,34 @@ class PlanRunner:
         if self._deployer is not None:
             self._deployer.teardown()
             self._deployer = None
+        measured, by_stack = self.begin_cuts(wanted)
+        if not {key_of(cell) for cell in measured} <= {*by_stack} and not self._controls_behave(measured):
+            say("a control did not give its known result: the run is INVALID, and no power cut is made")
+            return
+        for cell in measured:
+            key = key_of(cell)
+            if key not in by_stack:
+                name = by_stack[key] = self._free_name(f"cut-{cell.index:03}")
+                step(f"power cut: {cell.name}{left_in_words(self.forecast)}")
+                self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
+            self.has_cut(cell, by_stack[key])
+
+    def has_cut(self, cell: Cell, name: str) -> None:
+        """Note the power cut of a cell's configuration; explore its crash states, if the plan requests it."""
+        mine = self.records[cell.name]
+        mine.cycle = name
+        if self.plan.run.cut == "explore":
+            begun = now_ns()
+            mine.explored = self._explored(name)
+            self.forecast.ended(EXPLORATION, key_of(cell), (now_ns() - begun) / 1e9)
+        self._save()
+
+    def begin_cuts(self, wanted: Sequence[Cell]) -> tuple[list[Cell], dict[str, str]]:
+        """Return the cells whose power can be cut, as they are measured; and the names of the cuts made, by `key_of`.
+
+        Crash tests that ended in ERROR (failure of the rig, interruption) prove nothing, and are removed.
+        """
         run = self.current_run.record
-        # A crash test that ended in ERROR (failure of the rig, interruption) proves nothing: repeat it.
         run.cycles = [cycle for cycle in run.cycles if cycle.outcome is not Outcome.ERROR]
         made = {cycle.name for cycle in run.cycles}
         by_stack: dict[str, str] = {}
@@ -273,21 +330,7 @@ class PlanRunner:
         for key in {key_of(cell) for cell in wanted} - keys:
             self.forecast.dropped(CUT, key)
             self.forecast.dropped(EXPLORATION, key)
-        if not keys <= {*by_stack} and not self._controls_behave(measured):
-            say("a control did not give its known result: the run is INVALID, and no power cut is made")
-            return
-        for cell in measured:
-            mine, key = self.records[cell.name], key_of(cell)
-            if key not in by_stack:
-                name = by_stack[key] = self._free_name(f"cut-{cell.index:03}")
-                step(f"power cut: {cell.name}{left_in_words(self.forecast)}")
-                self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
-            mine.cycle = by_stack[key]
-            if self.plan.run.cut == "explore":
-                begun = now_ns()
-                mine.explored = self._explored(mine.cycle)
-                self.forecast.ended(EXPLORATION, key, (now_ns() - begun) / 1e9)
-            self._save()
+        return measured, by_stack
 
     def _controls_behave(self, cells: list[Cell]) -> bool:
         """Run the remaining controls; return whether no control of the run is INVALID.
@@ -299,7 +342,8 @@ class PlanRunner:
         for spec in controls_of(self.plan, stack_of_controls(cells)):
             if spec.title not in made:
                 step(f"{spec.title}{left_in_words(self.forecast)}")
-                free = spec.model_copy(update={"name": self._free_name(spec.name)})
+                stem = spec.name if self.part == 1 else f"{spec.name}-part{self.part}"
+                free = spec.model_copy(update={"name": self._free_name(stem)})
                 self._timed_cycle(free, CONTROL, spec.title)
         controls = [cycle for cycle in self.current_run.record.cycles if cycle.control is not None]
         return all(cycle.outcome is not Outcome.INVALID for cycle in controls)
@@ -330,7 +374,8 @@ class PlanRunner:
     def _free_name(self, stem: str) -> str:
         """Return an unused name for a crash test, so that it does not change files of an earlier attempt."""
         names = chain([stem], (f"{stem}-{attempt}" for attempt in count(2)))
-        return next(name for name in names if not (self.current_run.store.path / name).exists())
+        folder = self.current_run.store.path
+        return next(name for name in names if name not in self.taken and not (folder / name).exists())
 
 
 def record_of(matrix: Matrix, path: Path) -> PlanRecord:
@@ -437,10 +482,12 @@ def run_plan(
     resumed: RunStore | None = None,
     keep: bool = False,
     known: Sequence[KnownDifference] = (),
+    carry_out: Callable[[PlanRunner], None] = PlanRunner.run,
 ) -> tuple[RunRecord, Path | None]:
     """Run a plan, or resume a run of it; return the run's record and the path of its report.
 
-    ``platform`` overrides the plan's platform. ``known``: the failures that are expected today.
+    ``platform`` overrides the plan's platform. ``known``: the failures that are expected today. ``carry_out`` makes
+    the repetitions and power cuts that remain.
 
     Raises:
         RequestError: the run to resume has another plan, other machines or other software.
@@ -458,7 +505,7 @@ def run_plan(
                 current_run.record.plan = record_of(matrix, path)
             current_run.record.known = known_today(known)
             try:
-                PlanRunner(matrix, current_run).run()
+                carry_out(PlanRunner(matrix, current_run))
             except KeyboardInterrupt:
                 say(
                     f"interrupted; the repetitions made until now are stored in {current_run.store.path}, and the "

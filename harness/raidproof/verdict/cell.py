@@ -254,6 +254,7 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: Cras
     """
     cell.rank, cell.flag = None, None
     cell.limit, cell.cause = most_common_limit(cell)
+    cell.between_workers, cell.within_workers = spreads_of(cell)
     cell.lost = None if cycle is None else what_was_lost(cycle)
     seen = None if cycle is None else cycle.on_server
     cell.lost_operations = None if seen is None else seen.lost_total
@@ -264,6 +265,27 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: Cras
     cell.flag = "; ".join(flags(cell)) or None
     cell.why_not = why_no_rank(cell, cycle)
     cell.rankable = cell.why_not is None
+
+
+def spreads_of(cell: CellRecord) -> tuple[float | None, float | None]:
+    """Return the standard deviations of a cell's values between and within workers, as shares of the value."""
+    if len(cell.by_worker) < 2:
+        return None, None
+    from raidproof.verdict.change import statistics  # noqa: PLC0415  numpy and scipy take half a second
+
+    found = statistics.components(list(cell.by_worker.values()))
+    return (None, None) if found is None else (found.between, found.within)
+
+
+def modes_of(cell: CellRecord, margin: float = MARGIN) -> tuple[list[float], list[float]] | None:
+    """Return the two groups of the values of one worker, if they are bimodal; None if those of no worker are.
+
+    Values of different workers form groups because their machines differ.
+    """
+    from raidproof.verdict.change import statistics  # noqa: PLC0415  numpy and scipy take half a second
+
+    each = (statistics.groups(values, math.log1p(margin)) for values in cell.by_worker.values())
+    return next((one for one in each if one is not None), None)
 
 
 def most_common_limit(cell: CellRecord) -> tuple[str, str]:
@@ -331,8 +353,6 @@ def flags(cell: CellRecord) -> list[str]:
 
 def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
     """Return the reason why a cell has no rank; None if the cell can be ranked."""
-    from raidproof.verdict.change import statistics  # noqa: PLC0415  numpy and scipy take half a second
-
     if cell.outcome is not Outcome.PASS:
         return f"{cell.outcome.value}: {cell.reason}"
     if cycle is not None and cycle.on_server is not None and cycle.on_server.lost_total:
@@ -341,7 +361,7 @@ def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
         return f"the exploration of the power cut shows a loss {loss}"
     if not cell.asked.get("export", {}).get("sync", True):
         return "the export is async: its acknowledgements promise nothing"
-    if (modes := statistics.groups(cell.measured, math.log1p(MARGIN))) is not None:
+    if (modes := modes_of(cell)) is not None:
         return f"bimodal: {two_groups(modes)}"
     return why_not_of_the_hardware(cell)
 

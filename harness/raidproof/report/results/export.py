@@ -62,7 +62,7 @@ def _cell_columns(cell: CellRecord) -> Row:
 
 def _repetition_columns(repetition: Repetition) -> Row:
     found = repetition.model_dump(mode="json")
-    plain = ("round", "value", "timed_s", "visit_s", "limit", "caveat", "rig_error")
+    plain = ("round", "worker", "value", "timed_s", "visit_s", "limit", "caveat", "rig_error")
     monitors = dict(flat({name: found[name] or {} for name in MONITORS}))
     return {name: found[name] for name in plain} | dict(flat({"values": found["values"]})) | monitors
 

@@ -1,8 +1,10 @@
 """The verdict on the differences between two sides: of the values of cells, and of the results of power cuts."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.comparison import (
@@ -23,7 +25,7 @@ from raidproof.record.comparison import (
 )
 from raidproof.record.outcome import Outcome, worst
 from raidproof.record.run import CrashTestRecord
-from raidproof.verdict.cell import two_groups, what_was_lost, why_not_of_the_hardware
+from raidproof.verdict.cell import modes_of, two_groups, what_was_lost, why_not_of_the_hardware
 from raidproof.verdict.change import statistics
 from raidproof.verdict.crash_states import explored_of
 
@@ -58,14 +60,15 @@ def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> 
     pairs = [pair_of(base, new, rules) for base, new in both]
     samples = {place: sample for place, pair in enumerate(pairs) if (sample := sample_of(pair, rules)) is not None}
     found = {
-        place: statistics.shift(*sample, confidence=rules.confidence)
+        place: statistics.shift(sample.base, sample.new, sample.blocks, confidence=rules.confidence)
         for place, sample in samples.items()
-        if min(map(len, sample[:2])) > 1
+        if min(len(sample.base), len(sample.new)) > 1
     }
     corrected = dict(zip(found, statistics.corrected([one.p for one in found.values()]), strict=True))
     level = rules.error_rate / max(1, len(samples))
-    for place, (base, new, blocks) in samples.items():
-        pair, fewest = pairs[place], min(len(base), len(new))
+    for place, sample in samples.items():
+        pair, fewest = pairs[place], min(len(sample.base), len(sample.new))
+        blocks = sample.blocks if sample.workers > 1 else None
         if place not in found:
             pair.finding, pair.why = PairFinding.UNDECIDED, "a side has a single repetition"
             pair.more = statistics.least_repetitions(level) - fewest
@@ -77,13 +80,13 @@ def judge_pairs(both: Sequence[tuple[CellRecord, CellRecord]], rules: Rules) -> 
             high=None if change.high is None else math.exp(change.high),
             p=change.p,
             corrected=corrected[place],
-            blocks=blocks,
-            least=statistics.least_change(change.variation, fewest, level),
+            blocks=sample.blocks,
+            least=statistics.least_change(change.variation, fewest, level, blocks=blocks),
         )
         pair.finding = finding_of(pair.change, rules, lower_is_better=pair.lower_is_better)
         if pair.finding is PairFinding.UNDECIDED:
             needed = statistics.repetitions_to_settle(
-                change, rules.margin, level, confidence=rules.confidence, least=fewest + 1
+                change, rules.margin, level, confidence=rules.confidence, least=fewest + 1, workers=sample.workers
             )
             pair.more = None if needed is None else needed - fewest
             pair.why = "neither a difference nor its absence is shown"
@@ -100,20 +103,61 @@ def finding_of(change: Change, rules: Rules, *, lower_is_better: bool = False) -
     return PairFinding.FASTER if (change.ratio > 1) is not lower_is_better else PairFinding.SLOWER
 
 
-def sample_of(pair: Pair, rules: Rules) -> tuple[list[float], list[float], list[int]] | None:
+class PairedSample(NamedTuple):
+    """The values of both sides of a cell, as the test uses them."""
+
+    base: list[float]
+    new: list[float]
+    blocks: list[int]
+    """The number of consecutive values of both sides in each block."""
+    workers: int = 1
+    """Number of workers that measured the values."""
+
+
+def sample_of(pair: Pair, rules: Rules) -> PairedSample | None:
     """Return the values of both sides and the sizes of the blocks; None if the pair has a finding already.
 
-    Of sides that were measured in turn, only the rounds count in which both sides have a value.
+    Of sides that were measured in turn, only the rounds count in which both sides have a value of the same worker; a
+    block has rounds of one worker only, so that the speed of its machine has no effect.
     """
     if pair.finding is not PairFinding.UNDECIDED or pair.why:
         return None
-    if not rules.paired:
-        return pair.base.values, pair.new.values, [min(len(pair.base.values), len(pair.new.values))]
-    base, new = (dict(zip(side.rounds, side.values, strict=True)) for side in (pair.base, pair.new))
+    base, new = (_by_worker_and_round(side) if rules.paired else {} for side in (pair.base, pair.new))
     rounds = sorted(base.keys() & new.keys())
     if not rounds:
-        return pair.base.values, pair.new.values, [min(len(pair.base.values), len(pair.new.values))]
-    return [base[one] for one in rounds], [new[one] for one in rounds], statistics.blocks_of(len(rounds))
+        return _of_common_workers(pair) if pair.base.workers or pair.new.workers else _of_one_block(pair)
+    each = Counter(worker for worker, _ in rounds)
+    blocks = [size for count in each.values() for size in statistics.blocks_of(count)]
+    return PairedSample([base[one] for one in rounds], [new[one] for one in rounds], blocks, len(each))
+
+
+def _of_one_block(pair: Pair) -> PairedSample:
+    base, new = pair.base.values, pair.new.values
+    return PairedSample(base, new, [min(len(base), len(new))])
+
+
+def _by_worker_and_round(side: SideCell) -> dict[tuple[str, int], float]:
+    keys = zip(workers_of(side), side.rounds, strict=True)
+    return dict(zip(keys, side.values, strict=True))
+
+
+def workers_of(side: SideCell) -> list[str]:
+    """Return the worker of each value; empty text for the host of the run."""
+    return [one or "" for one in side.workers] or [""] * len(side.values)
+
+
+def _of_common_workers(pair: Pair) -> PairedSample:
+    """Return the values of the workers that measured both sides, as many of each side; a block is a worker."""
+    base, new, blocks = [], [], []
+    for worker in sorted({*workers_of(pair.base)} & {*workers_of(pair.new)}):
+        mine, theirs = (
+            [value for name, value in zip(workers_of(side), side.values, strict=True) if name == worker]
+            for side in (pair.base, pair.new)
+        )
+        blocks.append(min(len(mine), len(theirs)))
+        base += mine[: blocks[-1]]
+        new += theirs[: blocks[-1]]
+    return PairedSample(base, new, blocks, len(blocks))
 
 
 def pair_of(base: CellRecord, new: CellRecord, rules: Rules) -> Pair:
@@ -136,11 +180,14 @@ def pair_of(base: CellRecord, new: CellRecord, rules: Rules) -> Pair:
 
 def side_cell(cell: CellRecord, rules: Rules) -> SideCell:
     """Return the values and the verdict of a cell on one side."""
-    values = cell.measured
-    modes = statistics.groups(values, math.log1p(rules.margin))
+    worked = [repeat for repeat in cell.repeats if repeat.value is not None]
+    modes = modes_of(cell, rules.margin)
     return SideCell(
-        values=values,
-        rounds=[repeat.round for repeat in cell.repeats if repeat.value is not None],
+        values=cell.measured,
+        rounds=[repeat.round for repeat in worked],
+        workers=[repeat.worker for repeat in worked] if any(repeat.worker for repeat in worked) else [],
+        between_workers=cell.between_workers,
+        within_workers=cell.within_workers,
         modes=None if modes is None else Modes(low=modes[0], high=modes[1]),
         median=cell.median,
         spread=cell.spread,
@@ -168,6 +215,8 @@ def without_test(base: CellRecord, new: CellRecord, sides: Sequence[SideCell]) -
         return PairFinding.NOT_COMPARABLE, "; ".join(f"{name}: {why}" for name, why in rig.items())
     if min(*base.measured, *new.measured) <= 0:
         return PairFinding.NOT_COMPARABLE, "a value is not greater than 0, so that no ratio is known"
+    if not {*workers_of(sides[0])} & {*workers_of(sides[1])}:
+        return PairFinding.NOT_COMPARABLE, "no worker measured both sides, and the machines of workers differ"
     modes = {name: side.modes for name, side in zip((BASE, NEW), sides, strict=True) if side.modes is not None}
     if modes:
         return PairFinding.BIMODAL, "; ".join(

@@ -49,28 +49,32 @@ class Foresight:
         )
 
 
-def foresee(cells: Sequence[str], repetitions: int, stored: Iterable[RunRecord], *, looks: int = 1) -> Foresight:
+def foresee(
+    cells: Sequence[str], repetitions: int, stored: Iterable[RunRecord], *, looks: int = 1, on_workers: bool = False
+) -> Foresight:
     """Return what a comparison of cells with these names can find.
 
     ``stored``: earlier runs; those without any of these cells do not count. ``looks``: as for `compare`.
+    ``on_workers``: workers of a cluster measure; then it is the least that can be found: each round by another worker.
     """
     level = ERROR_RATE / looks / len(cells)
     samples: dict[str, list[list[float]]] = {}
     runs = 0
     for run in stored:
-        found = {cell.name: cell.measured for cell in run.cells if cell.name in cells}
-        kept = {name: values for name, values in found.items() if len(values) > 1 and min(values) > 0}
+        found = [(cell.name, values) for cell in run.cells if cell.name in cells for values in cell.by_worker.values()]
+        kept = [(name, values) for name, values in found if len(values) > 1 and min(values) > 0]
         runs += bool(kept)
-        for name, values in kept.items():
+        for name, values in kept:
             samples.setdefault(name, []).append(values)
+    blocks = [1] * repetitions if on_workers else None
     spreads = sorted(statistics.variation(each) for each in samples.values()) or [ASSUMED_VARIATION]
     middle = spreads[len(spreads) // 2]
     return Foresight(
         cells=len(cells),
         repetitions=repetitions,
-        fewest=statistics.least_repetitions(level),
-        least=statistics.least_change(middle, repetitions, level),
-        worst=statistics.least_change(spreads[-1], repetitions, level),
+        fewest=statistics.least_repetitions(level, paired=on_workers),
+        least=statistics.least_change(middle, repetitions, level, blocks=blocks),
+        worst=statistics.least_change(spreads[-1], repetitions, level, blocks=blocks),
         variation=middle,
         runs=runs,
     )

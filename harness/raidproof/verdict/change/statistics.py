@@ -5,10 +5,10 @@ Pure functions of numbers. No other file imports scipy or numpy.
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +59,17 @@ def blocks_of(rounds: int) -> list[int]:
     The sides are measured in turn, so that slow drift of the host moves both sides of a block. A block has 5 to 9
     rounds: within pairs, the smallest p of 10 rounds would be 2/1,024, which 24 corrected cells seldom reach.
     """
-    number = max(1, rounds // ROUNDS_IN_BLOCK)
-    return [rounds // number + (place < rounds % number) for place in range(number)]
+    return evenly(rounds, max(1, rounds // ROUNDS_IN_BLOCK))
+
+
+def evenly(count: int, parts: int) -> list[int]:
+    """Return the sizes of parts whose sizes differ by at most 1; without empty parts."""
+    return [size for place in range(parts) if (size := count // parts + (place < count % parts))]
+
+
+def blocks_over(rounds: int, workers: int) -> list[int]:
+    """Return the blocks of rounds that are spread evenly over workers; a block has rounds of one worker only."""
+    return [size for share in evenly(rounds, workers) for size in blocks_of(share)]
 
 
 def shift(base: Sequence[float], new: Sequence[float], blocks: Sequence[int], confidence: float = 0.95) -> Shift:
@@ -97,7 +106,14 @@ def shift(base: Sequence[float], new: Sequence[float], blocks: Sequence[int], co
 
 
 def variation(samples: Sequence[Sequence[float]], sizes: Sizes | None = None) -> float:
-    """Return the standard deviation of the logarithms within samples, pooled; of a part of a sample in each block."""
+    """Return the standard deviation of the logarithms within samples, pooled; of a part of a sample in each block.
+
+    If no block has more than one value of a side, it follows from the differences within blocks, whose variance is
+    twice as great.
+    """
+    if sizes is not None and len(sizes) > 1 and set(sizes) == {(1, 1)}:
+        base, new = (np.log(np.array(values, dtype=float)) for values in samples)
+        return float((new - base).std(ddof=1)) / math.sqrt(2)
     parts: list[NDArray[np.float64]] = []
     for side, values in enumerate(samples):
         ends = accumulate(size[side] for size in sizes) if sizes else [len(values)]
@@ -193,28 +209,33 @@ def groups(values: Sequence[float], least_gap: float) -> tuple[list[float], list
     return None
 
 
-def least_repetitions(level: float) -> int:
-    """Return the least number of repetitions of each side with which the exact test can reach a two-sided p."""
-    return next(n for n in range(2, MOST_REPETITIONS) if 2 / _count(n) <= level)
+def least_repetitions(level: float, *, paired: bool = False) -> int:
+    """Return the least number of repetitions of each side with which the exact test can reach a two-sided p.
+
+    ``paired``: if each repetition may be of another worker, so that each block has one value of each side.
+    """
+    return next(n for n in range(2, MOST_REPETITIONS) if 2 / _count([1] * n if paired else blocks_of(n)) <= level)
 
 
-def _count(repetitions: int) -> int:
-    """Return the number of arrangements of as many repetitions on each side, at most about 10^15."""
-    if repetitions > 26:
-        return 10**15
-    return math.prod(math.comb(2 * size, size) for size in blocks_of(repetitions))
+def _count(blocks: Sequence[int]) -> int:
+    """Return the number of arrangements of blocks with as many values on each side, at most about 10^15."""
+    return min(10**15, math.prod(math.comb(2 * size, size) for size in blocks))
 
 
-def power(change: float, spread: float, repetitions: int, level: float) -> float:
+def power(
+    change: float, spread: float, repetitions: int, level: float, *, blocks: Sequence[int] | None = None
+) -> float:
     """Return the probability that the test finds a change, from 0 to 1.
 
     ``change``: difference of the logarithms. ``spread``: standard deviation of the logarithms. ``level``: the p to
-    reach. By the noncentral t distribution of the test of two means, whose power the permutation test has for normal
-    noise, except for few repetitions, with which it cannot reach the level.
+    reach. ``blocks``: the sizes of the test's blocks; None: as `blocks_of`. By the noncentral t distribution of the
+    test of two means, whose power the permutation test has for normal noise, except for few repetitions, with which
+    it cannot reach the level.
     """
-    if repetitions < 2 or 2 / _count(repetitions) > level:
+    blocks = blocks_of(repetitions) if blocks is None else blocks
+    if repetitions < 2 or 2 / _count(blocks) > level:
         return 0.0
-    return _power(change, spread, repetitions, level, 2 * repetitions - 1 - len(blocks_of(repetitions)))
+    return _power(change, spread, repetitions, level, 2 * repetitions - 1 - len(blocks))
 
 
 def _power(change: float, spread: float, repetitions: int, level: float, freedom: int) -> float:
@@ -228,46 +249,54 @@ def _power(change: float, spread: float, repetitions: int, level: float, freedom
     return 1 - missed if math.isfinite(missed) else 1.0
 
 
-def least_change(spread: float, repetitions: int, level: float) -> float | None:
+def least_change(
+    spread: float, repetitions: int, level: float, *, blocks: Sequence[int] | None = None
+) -> float | None:
     """Return the smallest change that the test finds with probability `POWER`, as a share; None if it finds none.
 
     Parameters as for `power`. A share of 0.1 is an increase by 10 %, or the reverse decrease by 9.1 %.
     """
+
+    def found(change: float) -> float:
+        return power(change, spread, repetitions, level, blocks=blocks)
+
     if spread <= 0:
-        return 0.0 if power(1.0, spread, repetitions, level) else None
-    if power(GREATEST, spread, repetitions, level) < POWER:
+        return 0.0 if found(1.0) else None
+    if found(GREATEST) < POWER:
         return None
 
     low, high = 0.0, GREATEST
     while high - low > ENOUGH:
         middle = (low + high) / 2
-        low, high = (low, middle) if power(middle, spread, repetitions, level) >= POWER else (middle, high)
+        low, high = (low, middle) if found(middle) >= POWER else (middle, high)
     return math.expm1(high)
 
 
 def repetitions_to_settle(
-    found: Shift, margin: float, level: float, *, confidence: float = 0.95, least: int = 2
+    found: Shift, margin: float, level: float, *, confidence: float = 0.95, least: int = 2, workers: int = 1
 ) -> int | None:
     """Return the number of repetitions of each side that decide a cell with probability `SETTLED`; None if too many.
 
     The cell is decided if the test finds the change, or if the interval lies within the margin, supposed that change
-    and variation are as measured. ``least``: a number that is certainly too small, or the present one.
+    and variation are as measured. ``least``: a number that is certainly too small, or the present one. ``workers``:
+    the number of workers over which the repetitions are spread.
     """
 
     def finds(repetitions: int) -> bool:
-        return power(found.estimate, found.variation, repetitions, level) >= SETTLED
+        blocks = blocks_over(repetitions, workers)
+        return power(found.estimate, found.variation, repetitions, level, blocks=blocks) >= SETTLED
 
     def same(repetitions: int) -> bool:
-        return _is_same_with(found, margin, repetitions, confidence)
+        return _is_same_with(found, margin, repetitions, confidence, workers)
 
     numbers = range(max(2, least), MOST_REPETITIONS + 1)
     places = [bisect_left(numbers, True, key=enough) for enough in (finds, same)]
     return numbers[min(places)] if min(places) < len(numbers) else None
 
 
-def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: float) -> bool:
+def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: float, workers: int) -> bool:
     """Return whether the interval will lie within the margin with probability `SETTLED`, for normal noise."""
-    if math.floor((1 - confidence) / 2 * _count(repetitions)) < 1:
+    if math.floor((1 - confidence) / 2 * _count(blocks_over(repetitions, workers))) < 1:
         return False
     error = found.variation * math.sqrt(2 / repetitions)
     half = -float(special.stdtrit(2 * repetitions - 2, (1 - confidence) / 2)) * error
@@ -303,14 +332,19 @@ def differing(samples: Sequence[Sequence[float]], level: float) -> list[list[boo
         p = 2 * special.stdtr(both**2 / shares, -np.abs(apart) / np.sqrt(both))
     p = np.where(certain, np.abs(apart) <= _TIE, p)
     p = np.where(usable[first] & usable[second], p, 1.0)
+    differ = np.zeros((count, count), dtype=bool)
+    differ[first, second] = differ[second, first] = called(p, level)
+    return [[bool(one) for one in row] for row in differ]
+
+
+def called(p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
+    """Return which tests are called by Hochberg's method, from their probabilities; see `corrected`."""
     order = np.argsort(p)[::-1]
     low_enough = p[order] * np.arange(1, len(order) + 1) <= level
-    called = np.zeros(len(order), dtype=bool)
+    found = np.zeros(len(order), dtype=bool)
     if low_enough.any():
-        called[order[int(np.argmax(low_enough)) :]] = True
-    differ = np.zeros((count, count), dtype=bool)
-    differ[first, second] = differ[second, first] = called
-    return [[bool(one) for one in row] for row in differ]
+        found[order[int(np.argmax(low_enough)) :]] = True
+    return found
 
 
 def repetitions_to_part(one: Sequence[float], other: Sequence[float], level: float) -> int | None:
@@ -326,6 +360,113 @@ def repetitions_to_part(one: Sequence[float], other: Sequence[float], level: flo
 
     def enough(repetitions: int) -> bool:
         return _power(apart, spread, repetitions, level, 2 * repetitions - 2) >= SETTLED
+
+    place = bisect_left(numbers, True, key=enough)
+    return numbers[place] if place < len(numbers) else None
+
+
+class Components(NamedTuple):
+    """The variation of values of several workers, as standard deviations of the logarithms."""
+
+    between: float
+    """Of the levels of the workers."""
+    within: float
+    """Of the values of one worker."""
+
+
+def components(samples: Sequence[Sequence[float]]) -> Components | None:
+    """Return the variation between and within samples of positive values, one of each worker.
+
+    By the analysis of variance of one random factor with unequal numbers (Searle, Casella and McCulloch 1992). None
+    with fewer than two samples, or if no sample has two values.
+    """
+    logs = [np.log(np.array(values, dtype=float)) for values in samples if len(values)]
+    sizes = np.array([len(one) for one in logs], dtype=float)
+    total, groups_ = float(sizes.sum()), len(logs)
+    if groups_ < 2 or total <= groups_ or min(map(min, samples)) <= 0:
+        return None
+    means = np.array([one.mean() for one in logs])
+    within = sum(float(((one - one.mean()) ** 2).sum()) for one in logs) / (total - groups_)
+    middle = float((sizes * means).sum() / total)
+    between = float((sizes * (means - middle) ** 2).sum()) / (groups_ - 1)
+    each = (total - float((sizes**2).sum()) / total) / (groups_ - 1)
+    return Components(math.sqrt(max(0.0, (between - within) / each)), math.sqrt(within))
+
+
+Rounds = Mapping[Any, float]
+"""The positive value of a cell in each round; rounds of two workers have different keys."""
+
+
+def levels(samples: Sequence[Rounds]) -> list[float]:
+    """Return the level of each sample, as a logarithm, without the effects of the rounds that they have in common.
+
+    By least squares of the model: logarithm = level of the sample + effect of the round.
+    """
+    logs = _table(samples)
+    level = np.zeros(len(samples))
+    if logs.size:
+        there = ~np.isnan(logs)
+        for _ in range(FITS):
+            rounds = _means(logs - level[:, None], there, axis=0)
+            level = _means(logs - (rounds - rounds.mean()), there, axis=1)
+    return [float(one) for one in level]
+
+
+FITS = 100
+"""Number of steps in which `levels` fits the effects of samples and rounds in turn; without gaps, one is enough."""
+
+
+def _means(values: NDArray[np.float64], there: NDArray[np.bool_], axis: int) -> NDArray[np.float64]:
+    means: NDArray[np.float64] = np.where(there, values, 0.0).sum(axis=axis) / np.maximum(1, there.sum(axis=axis))
+    return means
+
+
+def _table(samples: Sequence[Rounds]) -> NDArray[np.float64]:
+    """Return the logarithms with a row for each sample and a column for each round; NaN without a value."""
+    rounds = list(dict.fromkeys(key for one in samples for key in one))
+    table = [[one.get(key, math.nan) for key in rounds] for one in samples]
+    logs: NDArray[np.float64] = np.log(np.array(table, dtype=float).reshape(len(samples), len(rounds)))
+    return logs
+
+
+def differing_in_rounds(samples: Sequence[Rounds], level: float) -> list[list[bool]]:
+    """Return for each two samples whether they differ within rounds, as a square matrix.
+
+    By the t test of the differences of the logarithms within the rounds that both have, so that the speed of the
+    worker of a round has no effect; corrected over all pairs by Hochberg's method. Two samples with fewer than two
+    common rounds do not differ.
+    """
+    logs, count = _table(samples), len(samples)
+    first, second = np.triu_indices(count, 1)
+    p = np.array([_p_of_pairs(logs[one] - logs[other]) for one, other in zip(first, second, strict=True)])
+    differ = np.zeros((count, count), dtype=bool)
+    differ[first, second] = differ[second, first] = called(p, level)
+    return [[bool(one) for one in row] for row in differ]
+
+
+def _p_of_pairs(apart: NDArray[np.float64]) -> float:
+    """Return the two-sided p of the t test of differences; NaN is no value."""
+    found = apart[~np.isnan(apart)]
+    if len(found) < 2:
+        return 1.0
+    middle, error = float(found.mean()), float(found.std(ddof=1)) / math.sqrt(len(found))
+    if error <= _TIE:
+        # Without any variation, as on a virtual clock, every difference is certain.
+        return float(abs(middle) <= _TIE)
+    return float(2 * special.stdtr(len(found) - 1, -abs(middle) / error))
+
+
+def rounds_to_part(one: Rounds, other: Rounds, level: float) -> int | None:
+    """Return the number of common rounds that show a difference, as `repetitions_to_part` for other samples."""
+    both = [key for key in one if key in other]
+    if len(both) < 2:
+        return None
+    apart = np.log([one[key] for key in both]) - np.log([other[key] for key in both])
+    spread = float(apart.std(ddof=1)) / math.sqrt(2)
+    numbers = range(len(both) + 1, MOST_REPETITIONS + 1)
+
+    def enough(rounds: int) -> bool:
+        return _power(float(apart.mean()), spread, rounds, level, rounds - 1) >= SETTLED
 
     place = bisect_left(numbers, True, key=enough)
     return numbers[place] if place < len(numbers) else None

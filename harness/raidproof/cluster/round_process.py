@@ -1,0 +1,117 @@
+"""A request of a plan in a process of its own on a worker: its end, for whatever reason, ends all labs of the request.
+
+The process reads its standard input, which the worker keeps open. The end of this input, also that by the death of the
+worker, interrupts the process as SIGTERM does.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import raidproof
+from raidproof.cluster.proof import Unsound
+from raidproof.cluster.rounds import Made, PlanJob, Request, carried_out
+from raidproof.core.errors import RaidproofError, RigError
+from raidproof.core.log import be_silent
+from raidproof.core.waiting import unwind_on_signals
+
+POLL_S = 0.5
+"""Interval in seconds at which the worker examines whether the request is still wanted."""
+END_S = 60.0
+"""Time limit in seconds for the end of the labs of an interrupted request."""
+REQUEST, RESULT, OUTPUT = "request", "result", "output"
+"""Files in the folder of a request: what is requested, what was made, and what the process printed."""
+LINES = 5
+"""Number of lines of the output in the message of an error."""
+
+
+def made_in_process(job: PlanJob, request: Request, wanted: Callable[[], bool]) -> Made:
+    """Carry out a request in a process of its own, as long as ``wanted`` returns True.
+
+    Raises:
+        RigError: the process ended without a result; or the error that ended the request.
+    """
+    with TemporaryDirectory(prefix="raidproof-round-") as name:
+        folder = Path(name)
+        (folder / REQUEST).write_bytes(pickle.dumps((job, request)))
+        command = [sys.executable, "-P", "-m", __name__, name]
+        with (folder / OUTPUT).open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(),
+                start_new_session=True,
+            )
+        try:
+            while wanted():
+                try:
+                    process.wait(POLL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        finally:
+            end(process)
+        if not (folder / RESULT).exists():
+            raise RigError(f"the process of {request.label} ended with status {process.returncode}: {tail(folder)}")
+        result: Made | str = pickle.loads((folder / RESULT).read_bytes())  # noqa: S301  this process's own child
+    if isinstance(result, str):
+        raise RigError(result)
+    return result
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of the process of a request, which imports the same raidproof as this process."""
+    paths = [str(Path(raidproof.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Interrupt the process of a request, unless it has ended, and wait for its end."""
+    assert process.stdin is not None  # noqa: S101  it is a pipe
+    process.stdin.close()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def tail(folder: Path) -> str:
+    """Return the last lines that the process of a request printed."""
+    return " / ".join((folder / OUTPUT).read_text(errors="replace").splitlines()[-LINES:]) or "no output"
+
+
+def end_with_worker() -> None:
+    """Wait for the end of standard input, then interrupt this process."""
+    while os.read(sys.__stdin__.fileno() if sys.__stdin__ else 0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    """Carry out the request in the folder that the command line names, and write the result into this folder."""
+    folder = Path(sys.argv[1])
+    unwind_on_signals()
+    threading.Thread(target=end_with_worker, daemon=True).start()
+    be_silent()
+    job, request = pickle.loads((folder / REQUEST).read_bytes())  # noqa: S301  written by the worker
+    result: Made | str
+    try:
+        result = carried_out(job, request, folder)
+    except (Unsound, RaidproofError, OSError, MemoryError) as error:
+        result = str(error) or type(error).__name__
+    aside = folder / f"{RESULT}.new"
+    aside.write_bytes(pickle.dumps(result))
+    aside.rename(folder / RESULT)
+
+
+if __name__ == "__main__":
+    main()

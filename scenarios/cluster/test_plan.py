@@ -1,0 +1,87 @@
+"""A plan on two workers of this host has the record of a run without a cluster, and an interruption ends all labs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raidproof.core.errors import Status
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.record import RunRecord
+
+PLAN = """
+title = "two levels on two workers"
+hardware = { disks = { count = 4, size = "512MiB" } }
+axes = { level = [5, 10] }
+workload = { tool = "dd", count = 64 }
+run = { repeats = 2, cut = "power", allow_cache = true }
+"""
+RUN_S, START_S, END_S = 600.0, 120.0, 90.0
+
+
+def started(plan: Path, *options: str) -> "subprocess.Popen[bytes]":
+    """Start `raidproof run` on a plan, on two workers."""
+    words = ["run", str(plan), "--cluster", "local:2", "--results", str(plan.parent), *options]
+    return subprocess.Popen([sys.executable, "-P", "-m", "raidproof", *words], start_new_session=True)
+
+
+def record_in(results: Path) -> RunRecord:
+    (path,) = results.glob("*-plan/report.json")
+    return RunRecord.model_validate(json.loads(path.read_text()))
+
+
+def labs_of(process: int) -> list[int]:
+    """Return the processes below a process that carry out rounds."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            parents = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if b"raidproof.cluster.round_process" in words and f"RAIDPROOF_SCENARIO={process}".encode() in parents:
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.exhaustive
+def test_two_workers_measure_a_plan(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN)
+    process = started(plan)
+    assert process.wait(RUN_S) in {Status.PASS, Status.INCONCLUSIVE}
+    record = record_in(tmp_path)
+    assert record.plan is not None
+    assert all([repeat.round for repeat in cell.repeats] == [1, 2] for cell in record.cells)
+    assert all(repeat.rig_error is None for cell in record.cells for repeat in cell.repeats)
+    for round_ in (1, 2):
+        makers = {repeat.worker for cell in record.cells for repeat in cell.repeats if repeat.round == round_}
+        assert len(makers) == 1
+        assert makers <= {worker.name for worker in record.plan.workers}
+    assert {cell.lost_operations for cell in record.cells} == {0}
+    (path,) = tmp_path.glob("*-plan")
+    assert all((path / (cycle.files.write_log or "missing")).is_file() for cycle in record.cycles)
+    assert all((path / file).is_file() for cell in record.cells for one in cell.repeats for file in one.files.values())
+
+
+@pytest.mark.exhaustive
+def test_an_interruption_ends_the_labs_of_all_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAIDPROOF_SCENARIO", str(os.getpid()))
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN)
+    process = started(plan)
+    wait_until(lambda: labs_of(os.getpid()), Deadline.after(START_S), "the process of a round")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(END_S) == Status.INTERRUPTED
+    wait_until(lambda: not labs_of(os.getpid()), Deadline.after(END_S), "the end of the processes of all rounds")
+    record = record_in(tmp_path)
+    assert record.ended_early is not None
+    # The same command continues the run, here without a cluster.
+    words = ["run", str(plan), "--resume", "--results", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-P", "-m", "raidproof", *words], timeout=RUN_S, check=False)
+    assert done.returncode in {Status.PASS, Status.INCONCLUSIVE}
+    assert all(len(cell.measured) == 2 for cell in record_in(tmp_path).cells)
