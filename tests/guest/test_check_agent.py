@@ -17,27 +17,42 @@ from raidproof.guest.check_agent import (
     SECOND_NS,
     CheckAgent,
     Runner,
-    degraded,
     differing,
     forget,
-    freeze,
     kernel_ns,
-    remains,
 )
 
-STATE_OF = check_agent.state_of
-"""The original function, before the tests replace it."""
-
 CONFIG: dict[str, Any] = {
-    "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
+    "assemble": [
+        {"device": "/dev/md1", "command": ["assemble", "1"], "interface": "sysfs-md", "name": "md1"},
+        {"device": "/dev/md0", "command": ["assemble", "0"], "interface": "sysfs-md", "name": "md0"},
+    ],
     "mount": ["mount"],
     "unmount": ["umount"],
     "fsck": ["fsck"],
-    "stop": ["stop"],
+    "stop": [["stop"]],
     "ledger": {"root": "/ledger"},
     "nfsd": {"mount": [["chmod"], ["mount", "nfs"]], "unmount": ["umount", "nfs"], "root": "/nfs/ledger"},
 }
 FOUND = {"worker": [1, 2], "other": [3]}
+
+
+class Device:
+    """A fake device of an array that lacks a number of members, and may remain after it was stopped."""
+
+    def __init__(self, name: str, ran: list[str]) -> None:
+        self.name, self.ran = name, ran
+        self.lacks = 0
+        self.left = False
+
+    def freeze(self) -> None:
+        self.ran.append(f"freeze {self.name}")
+
+    def missing(self) -> int:
+        return self.lacks
+
+    def remains(self) -> bool:
+        return self.left
 
 
 class Machine:
@@ -49,7 +64,11 @@ class Machine:
         self.stages: list[str] = []
         self.roots: list[str] = []
         self.by_nfs = FOUND
-        self.agent = CheckAgent(CONFIG, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget"))
+        self.frozen: list[str] = []
+        self.devices = [Device(one["name"], self.frozen) for one in CONFIG["assemble"]]
+        self.agent = CheckAgent(
+            CONFIG, self.devices, self.run, self.stages.append, self.scan, lambda: self.ran.append("forget")
+        )
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         self.ran.append(" ".join(argv))
@@ -58,11 +77,6 @@ class Machine:
     def scan(self, ledger: dict[str, Any]) -> dict[str, Any]:
         self.roots.append(ledger["root"])
         return self.by_nfs if ledger["root"] == "/nfs/ledger" else FOUND
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_agent, "state_of", lambda _: "clear")
 
 
 def test_all_stages() -> None:
@@ -95,9 +109,10 @@ def test_the_next_state_is_not_unmounted_for_the_last_one() -> None:
 
 
 @pytest.mark.parametrize("command", ["umount", "stop"])
-def test_leftovers_are_reported(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_agent, "state_of", lambda _: "active")
-    assert Machine(command).agent.check()["left"] == f"{command}: status 1: no"
+def test_leftovers_are_reported(command: str) -> None:
+    machine = Machine(command)
+    machine.devices[1].left = True
+    assert machine.agent.check()["left"] == f"{command}: status 1: no"
 
 
 def test_what_never_came_up_needs_no_stop() -> None:
@@ -189,30 +204,11 @@ def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
 
 
 @pytest.mark.parametrize(("fails", "end"), [((), READ), (("mount",), NOT_MOUNTED)])
-def test_a_degraded_array_is_reported(
-    fails: tuple[str, ...], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
-    for name, missing in (("md0", "1\n"), ("md1", "0\n")):
-        (tmp_path / name / "md").mkdir(parents=True)
-        (tmp_path / name / "md" / "degraded").write_text(missing)
-    answer = Machine(*fails).agent.check()
+def test_a_degraded_array_is_reported(fails: tuple[str, ...], end: str) -> None:
+    machine = Machine(*fails)
+    machine.devices[1].lacks = 1
+    answer = machine.agent.check()
     assert (answer["end"], answer["degraded"]) == (end, {"/dev/md0": 1})
-    assert degraded("/dev/md2") == 0
-
-
-@pytest.mark.parametrize(
-    ("state", "left"), [("clean\n", True), ("inactive\n", True), ("clear\n", False), (None, False)]
-)
-def test_an_array_remains_until_its_device_is_clear_or_gone(
-    state: str | None, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
-    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
-    if state is not None:
-        (tmp_path / "md0" / "md").mkdir(parents=True)
-        (tmp_path / "md0" / "md" / "array_state").write_text(state)
-    assert remains(CONFIG) is left
 
 
 def test_which_workers_differ() -> None:
@@ -229,10 +225,6 @@ def test_nfsds_caches_are_flushed_at_most_once_a_second(tmp_path: Path) -> None:
     assert kernel_ns(clock) // SECOND_NS > last
     os.close(clock)
     assert before.read_text() == long_ago.read_text() == "1\n"
-
-
-def test_freezing_what_has_no_resync_is_nothing() -> None:
-    freeze("/nowhere/at/all")
 
 
 def test_a_command_and_its_output() -> None:
@@ -261,12 +253,12 @@ def test_a_program_that_a_signal_ends() -> None:
     assert Runner().run(["python3", "-c", "import os; os.kill(os.getpid(), 9)"])[0] == -9
 
 
-def test_no_resync_may_begin_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_resync_may_begin_before_the_last_look() -> None:
     machine = Machine()
-    monkeypatch.setattr(check_agent, "freeze", lambda path: machine.ran.append(f"freeze {path}"))
+    for device in machine.devices:
+        device.ran = machine.ran
     machine.agent.check()
-    frozen = [f"freeze /sys/block/{device}/md/sync_action" for device in ("md1", "md0")]
-    assert machine.ran == ["assemble 1", frozen[0], "assemble 0", frozen[1], "mount", "umount", "stop"]
+    assert machine.ran == ["assemble 1", "freeze md1", "assemble 0", "freeze md0", "mount", "umount", "stop"]
 
 
 def test_a_call_replaces_a_command_and_the_command_runs_if_the_call_fails(

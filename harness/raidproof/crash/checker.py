@@ -21,7 +21,7 @@ from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo
-from raidproof.guest import application, check_agent, ledger_reader, ledger_writer, member_disks, storage_calls
+from raidproof.guest import check_agent
 from raidproof.guest.check_agent import differing
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
@@ -31,7 +31,6 @@ from raidproof.provider import qemu, uml
 from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.provider.registry import lab_of, provider_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
-from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.filesystem.filesystem import check_command, mount_command, parse_check
 from raidproof.storage.filesystem.state import FilesystemCheck
@@ -47,6 +46,8 @@ SHOW = (uml.NAME, qemu.NAME)
 DEADLINE_S = 20.0
 """Time limit in seconds of each request to the agent; the replay of a full file system log takes seconds."""
 FOLDER = "/run/raidproof"
+IMPORTED = ("application", "assembled", "ledger_reader", "ledger_writer", "member_disks", "storage_calls")
+"""The modules of `raidproof.guest` that the agent imports, and that are copied into the machine with it."""
 KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
 """Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
 
@@ -107,12 +108,9 @@ class AgentConnection:
             RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
-        machine.put(Path(application.__file__).read_bytes(), f"{FOLDER}/application.py")
-        machine.put(Path(ledger_writer.__file__).read_bytes(), f"{FOLDER}/ledger_writer.py")
-        machine.put(Path(ledger_reader.__file__).read_bytes(), f"{FOLDER}/ledger_reader.py")
-        machine.put(Path(check_agent.__file__).read_bytes(), f"{FOLDER}/check_agent.py")
-        machine.put(Path(member_disks.__file__).read_bytes(), f"{FOLDER}/member_disks.py")
-        machine.put(Path(storage_calls.__file__).read_bytes(), f"{FOLDER}/storage_calls.py")
+        for name in ("check_agent", *IMPORTED):
+            program = Path(check_agent.__file__).with_stem(name)
+            machine.put(program.read_bytes(), f"{FOLDER}/{program.name}")
         machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
         command = machine.start_command(
             [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]
@@ -380,16 +378,16 @@ def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
 
     ``ledger``: arguments of the ledger scan. ``starts_dirty``: see `Checker`.
     """
-    devices = stack.array.devices
+    array, device = stack.array.checking(starts_dirty=starts_dirty), stack.array.device
     return {
-        "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
-        "mount": mount_command(stack.filesystem, devices[-1].device),
+        "assemble": [one._asdict() for one in array.assemble],
+        "mount": mount_command(stack.filesystem, device),
         "unmount": ["umount", DIRECTORY],
-        "fsck": check_command(stack.filesystem, devices[-1].device),
-        "stop": stop_command(md.device for md in reversed(devices)),
+        "fsck": check_command(stack.filesystem, device),
+        "stop": [list(command) for command in array.stop],
         "ledger": ledger,
         "members": {},
-        "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
+        "parameters": [list(parameter) for parameter in array.parameters],
     }
 
 
@@ -551,7 +549,8 @@ class Checker:
         with self._preloaded_lab(patch, keep=True) as lab:
             for path, value in self.config["parameters"]:
                 lab.server.put(value, path)
-            return Held(lab.directory.name, (*(argv for _, argv in self.config["assemble"]), self.config["mount"]))
+            assemble = [list(one["command"]) for one in self.config["assemble"]]
+            return Held(lab.directory.name, (*assemble, self.config["mount"]))
 
     def _preloaded_lab(self, patch: Patch, *, keep: bool = False) -> PreloadedLab:
         self._lab_count += 1

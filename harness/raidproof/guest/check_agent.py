@@ -27,7 +27,6 @@ READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
 SAME, DIFFERENT = "same", "different"
 """The values of ``through_nfsd`` in an answer: whether the ledger read by NFS equals the ledger read directly."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-BLOCK_DEVICES = "/sys/block"
 HELPERS = {"/proc/sys/kernel/modprobe": "/sbin/modprobe", "/sys/kernel/uevent_helper": ""}
 """Files with the programs that the kernel starts to load a module and to report a device, and their content."""
 FLUSHES = ("/proc/net/rpc/nfsd.export/flush", "/proc/net/rpc/nfsd.fh/flush")
@@ -102,10 +101,14 @@ class CheckAgent:
     """Carries out the stages of checks, one check after the other.
 
     ``config``: the commands of the stages, as lists of words, and the configuration of the ledger reader.
+    ``devices``: the array's devices (`raidproof.guest.assembled`), in the order of their assembly.
     """
 
-    def __init__(self, config: dict[str, Any], run: Run, begun: Begun, scan: Scan, forget: Forget) -> None:
+    def __init__(
+        self, config: dict[str, Any], devices: Sequence[Any], run: Run, begun: Begun, scan: Scan, forget: Forget
+    ) -> None:
         self.config = config
+        self.devices = devices
         self.run = run
         self.begun = begun
         self.scan = scan
@@ -124,11 +127,12 @@ class CheckAgent:
     def up(self) -> dict[str, Any]:
         """Assemble the arrays, mount the file system and read the ledger; end after the first stage that fails."""
         self.begun("assemble")
-        for device, argv in self.config["assemble"]:
-            if problem := self._failure(argv):
+        for number, one in enumerate(self.config["assemble"]):
+            if problem := self._failure(one["command"]):
                 return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
-            freeze(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/sync_action")
-        missing = {device: count for device, _ in self.config["assemble"] if (count := degraded(device))}
+            self.devices[number].freeze()
+        counted = {one["device"]: self.devices[number].missing() for number, one in enumerate(self.config["assemble"])}
+        missing = {path: count for path, count in counted.items() if count}
         seen = {"degraded": missing} if missing else {}
         self.begun("mount")
         if problem := self._failure(self.config["mount"]):
@@ -174,8 +178,9 @@ class CheckAgent:
                 answer["fsck"] = self.run(self.config["fsck"])
         self.begun("stop")
         # After a failed assembly, a part of the array may exist and must be stopped. The command fails if none exists.
-        if problem := self._failure(self.config["stop"]):
-            left = left or (problem if remains(self.config) else "")
+        problem = "; ".join(filter(None, map(self._failure, self.config["stop"])))
+        if problem:
+            left = left or (problem if any(device.remains() for device in self.devices) else "")
         return {**answer, "left": left}
 
     def _unmount(self) -> str:
@@ -222,29 +227,6 @@ def kernel_ns(clock: int) -> int:
     return os.fstat(clock).st_mtime_ns
 
 
-def freeze(path: str) -> None:
-    """Write ``frozen`` to the file ``sync_action`` of an array: a resync would change the array during the check."""
-    try:
-        fd = os.open(path, os.O_WRONLY)
-    except OSError:
-        return  # RAID0 has no resync, and no such file
-    try:
-        os.write(fd, b"frozen")
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
-
-
-def degraded(device: str) -> int:
-    """Return the number of missing members of an array; 0 for a level without redundancy (no file md/degraded)."""
-    try:
-        with open(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/degraded") as file:
-            return int(file.read())
-    except OSError:
-        return 0
-
-
 def set_helpers(helpers: Mapping[str, str]) -> None:
     """Set the programs that the kernel starts; an empty text: none. A kernel need not have all of these files."""
     for path, program in helpers.items():
@@ -253,18 +235,10 @@ def set_helpers(helpers: Mapping[str, str]) -> None:
                 file.write(program + "\n")
 
 
-def remains(config: dict[str, Any]) -> bool:
-    """Return whether an array of the configuration still exists, even if only some members are in it."""
-    return any(state_of(os.path.basename(device)) not in ("", "clear") for device, _ in config["assemble"])
-
-
-def state_of(name: str) -> str:
-    """Return the content of md/array_state of an md device (md(4)); empty if the device does not exist."""
-    try:
-        with open(f"{BLOCK_DEVICES}/{name}/md/array_state") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+def devices_of(config: dict[str, Any]) -> list[Any]:
+    """Return the devices of the array, in the order of their assembly."""
+    interfaces = import_module("assembled").INTERFACES
+    return [interfaces[one["interface"]](one["name"]) for one in config["assemble"]]
 
 
 def members_of(config: dict[str, Any]) -> Any:
@@ -297,7 +271,9 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
         connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     calls = import_module("storage_calls").CALLS if members else None
-    agent = CheckAgent(config, Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, forget)
+    agent = CheckAgent(
+        config, devices_of(config), Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, forget
+    )
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,
         "up": agent.up,
