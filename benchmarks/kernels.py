@@ -17,7 +17,7 @@ from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import now_ns
 from raidproof.image import kernel
 from raidproof.provider.registry import lab_of, prepare
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.stack import Stack, StackSpec
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio
 
@@ -32,7 +32,7 @@ def measure(name: str, logs: Path) -> dict[str, float]:
     begun = now_ns()
     with lab_of(topology, logs=logs) as lab:
         booted = now_ns()
-        stack = Stack(StackSpec(array=ArraySpec(members=lab.serials, assume_clean=True)), lab.server, lab.clients)
+        stack = Stack(StackSpec(array=MdSpec(members=lab.serials, assume_clean=True)), lab.server, lab.clients)
         stack.create()
         stack.activate()
         mounted = now_ns()

@@ -21,7 +21,7 @@ from raidproof.provider.registry import lab_of
 from raidproof.pytest_plugin.fixtures import DISK_SIZE
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
-from raidproof.storage.array import Array, ArraySpec
+from raidproof.storage.array import MdArray, MdSpec
 from scenarios.crash.marks import writes
 from scenarios.crash.settled import DEADLINE_S, TIME_BASE_S
 
@@ -86,7 +86,7 @@ def early_writes(lab: Lab, level: str, members: int, log: Path, jobs: int = 1) -
     serials = tuple(f"disk{number}" for number in range(members))
     chunk = {} if level == "1" else {"chunk_size": 64 * KIB}
     asked = {"level": level, "members": serials, "bitmap_chunk": REGION, "assume_clean": True, **chunk}
-    array = Array(ArraySpec.model_validate(asked), lab.server)
+    array = MdArray(MdSpec.model_validate(asked), lab.server)
     array.create()
     time_base = f"/sys/block/{array.spec.devices[-1].name}/md/bitmap/time_base"
     lab.server.succeed(["tee", time_base], stdin=f"{TIME_BASE_S}\n")

@@ -8,7 +8,7 @@ from raidproof.core.errors import RigError
 from raidproof.disk.disk_fault import DiskFaultKind, flush_errors
 from raidproof.pytest_plugin.fixtures import MEMBERS
 from raidproof.run.run import Run
-from raidproof.storage.array import LEVELS, Array
+from raidproof.storage.array import LEVELS, MdArray
 
 COUNT = 5
 FAILING = MEMBERS[-1]
@@ -23,7 +23,7 @@ def test_an_error_of_a_flush_is_not_ignored(current_run: Run, record: Record, le
     # Not by the fixture lab, which refuses messages about failed disks in the kernel's log.
     lab = current_run.lab
     lab.disks.reset()
-    array = Array(stack_without_bitmap(level).array, lab.server)
+    array = MdArray(stack_without_bitmap(level).array, lab.server)
     array.create()
     folders = [f"/sys/block/{one.name}/md" for one in array.spec.devices]
     for folder in folders:

@@ -28,13 +28,13 @@ from raidproof.provider.hosts import power as hosts_power
 from raidproof.provider.vagrant import machine as vagrant
 from raidproof.pytest_plugin import fixtures, plugin
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.filesystem import Ext4Spec, XfsSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 
 MADE = "`python docs/site/write.py` makes this page from the code.\n"
-STACK = (Ext4Spec, XfsSpec, ExportSpec, MountSpec, ArraySpec)
+STACK = (Ext4Spec, XfsSpec, ExportSpec, MountSpec, MdSpec)
 """Parts of a stack that a scenario can set."""
 FIRST = ("cycle", "explore", "measure", "lab")
 """Fixtures that most scenarios use, which come first."""

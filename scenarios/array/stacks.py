@@ -4,7 +4,7 @@ from typing import Any
 
 from raidproof.core.units import KIB
 from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.stack import StackSpec
 
 
@@ -14,5 +14,5 @@ def raid5(policy: str = "bitmap", **changes: Any) -> StackSpec:
     if policy == "journal":
         disks = {"members": MEMBERS[:-1], "journal": MEMBERS[-1]}
     asked = {"level": "5", "chunk_size": 64 * KIB, "consistency_policy": policy, "assume_clean": True}
-    array = ArraySpec.model_validate(asked | disks | changes)
+    array = MdSpec.model_validate(asked | disks | changes)
     return stack_of(members=len(array.members)).model_copy(update={"array": array})

@@ -7,11 +7,13 @@ from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import DISK_SIZE, stack_of
-from raidproof.storage.array import Array, ArraySpec
+from raidproof.storage.array import MdArray, MdSpec
 
 
-def spec(level: str, chunk: int) -> ArraySpec:
-    return stack_of(level, bitmap_chunk=chunk).array
+def spec(level: str, chunk: int) -> MdSpec:
+    array = stack_of(level, bitmap_chunk=chunk).array
+    assert isinstance(array, MdSpec)
+    return array
 
 
 @pytest.mark.parametrize(("level", "least"), [("5", 16 * KIB), ("10", 32 * KIB)])
@@ -20,10 +22,10 @@ def test_bitmap_chunk_is_as_requested_and_unsupported_sizes_are_refused(lab: Lab
     with pytest.raises(RequestError, match="mdadm has room for chunks of"):
         finer.refuse_size(DISK_SIZE)
     with pytest.raises(CommandFailed, match="bitmap chunk size not supported"):
-        Array(finer, lab.server).create()
+        MdArray(finer, lab.server).create()
     asked = spec(level, least)
     asked.refuse_size(DISK_SIZE)
-    array = Array(asked, lab.server)
+    array = MdArray(asked, lab.server)
     array.create()
     assert array.state().top.bitmap_chunk == least
     assert {one.region_size for one in array.bitmaps().values()} == {least}

@@ -26,7 +26,7 @@ class BitmapSettled(Fault):
     def inject(self, context: FaultContext) -> FaultEvent:
         """Shorten the delay after which md clears marks of the bitmap, and wait until no region is marked."""
         array = context.stack.array
-        name = array.spec.devices[-1].name
+        name = array.device.removeprefix("/dev/")
         context.lab.server.succeed(["tee", f"/sys/block/{name}/md/bitmap/time_base"], stdin=f"{TIME_BASE_S}\n")
 
         def settled() -> bool:

@@ -10,7 +10,7 @@ from raidproof.crash.owner import owner
 from raidproof.disk.client import EngineClient
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import MEMBERS, stack_of
-from raidproof.storage.array import Array, ArraySpec
+from raidproof.storage.array import MdArray, MdSpec
 from raidproof.storage.array.state import Area, members_at, place_of
 from raidproof.storage.array.striping import ROW, Assembled, differences
 from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock
@@ -60,10 +60,10 @@ def test_markers_are_at_the_calculated_places(lab: Lab, tmp_path: Path, level: s
         raise RequirementMissing(
             "these disks are not the disk engine's, and this test reads their contents from the disk engine"
         )
-    spec = ArraySpec.model_validate(
+    spec = MdSpec.model_validate(
         {"level": level, "members": MEMBERS, "chunk_size": CHUNK, "layout": layout, "assume_clean": level != "0"}
     )
-    array = Array(spec, lab.server)
+    array = MdArray(spec, lab.server)
     array.create()
     pattern = bytearray(MARKERS[-1] + ROW)
     for offset in MARKERS:

@@ -14,7 +14,7 @@ from raidproof.crash.states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, stack_of
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import superblock_of
 from raidproof.storage.stack import StackSpec
@@ -37,7 +37,7 @@ def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
     """
     journal: dict[str, Any] = {"journal": MEMBERS[3]} if policy == "journal" else {}
     members = MEMBERS[:3] if policy == "journal" else MEMBERS
-    array = ArraySpec.model_validate(
+    array = MdSpec.model_validate(
         {
             "level": 5,
             "members": members,

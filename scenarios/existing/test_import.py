@@ -68,7 +68,7 @@ def compared(spec: StackSpec) -> dict[str, object]:
         "level": array.level,
         "members": len(array.members),
         "chunk": array.chunk_size,
-        "layout": array.layout or array.kind.default_layout,
+        "layout": array.layout_name or array.kind.default_layout,
         "policy": array.policy,
         "filesystem": filesystem.type,
         "block_size": filesystem.block_size,

@@ -19,7 +19,7 @@ from raidproof.machine.machine import Machine
 from raidproof.provider.hosts.disks import HostDisks
 from raidproof.provider.hosts.gate import adopt, propose
 from raidproof.provider.hosts.inventory import BY_ID, HostSpec, Inventory, MemberDisk
-from raidproof.storage.array import ArraySpec, create_commands, stop_command
+from raidproof.storage.array import MdSpec, stop_command
 
 GONE = f"{BY_ID}virtio-gone"
 FOREIGN_ARRAY = "/dev/md127"
@@ -205,8 +205,8 @@ def test_adopted_disks_carry_our_arrays_and_are_blanked_again(lab: Lab, hardware
     inventory = adopted(hardware, *map(by_id, lab.serials))
     disks = HostDisks(inventory, hardware)
     disks.reset()
-    spec = ArraySpec(level="5", members=tuple(inventory.disks))
-    for command in create_commands(spec):
+    spec = MdSpec(level="5", members=tuple(inventory.disks))
+    for command in spec.create_commands():
         hardware.succeed(command)
     hardware.succeed(["mkfs.xfs", "-q", "-f", spec.devices[-1].device])
     with pytest.raises(RequestError, match="in use by md0"):

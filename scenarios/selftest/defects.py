@@ -22,9 +22,8 @@ from raidproof.fault.array import hits, place_of
 from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
 from raidproof.run.crash_test import LEDGER_DIRECTORY
-from raidproof.storage.array.array import Upkeep, create_commands
-from raidproof.storage.array.spec import disk_path
 from raidproof.storage.array.superblock import OFFSET
+from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 
@@ -333,7 +332,7 @@ def export_is_made_async(context: FaultContext, places: Places) -> None:
 
 def member_falls_behind(context: FaultContext, _places: Places) -> None:
     """Remove a member from the array while clients continue to write, so that the member becomes outdated."""
-    Upkeep.with_member(context.stack.array, "disk1").take_out("disk1")
+    context.stack.array.upkeep("disk1").take_out("disk1")
     pause(WORK_S)
 
 
@@ -351,7 +350,7 @@ def array_is_created_anew(context: FaultContext, places: Places) -> None:
     array = context.stack.array
 
     def create() -> None:
-        for command in create_commands(array.spec):
+        for command in array.spec.create_commands():
             context.lab.server.succeed(command)
 
     setattr(array, "activate", create)  # noqa: B010  mypy knows it as a method

@@ -8,8 +8,8 @@ import pytest
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array import LEVELS
-from raidproof.storage.array.spec import disk_path
 from raidproof.storage.filesystem import Ext4Spec, XfsSpec
+from raidproof.storage.member import disk_path
 from raidproof.storage.stack import Stack, StackSpec
 
 PAIRS = [(level, "ext4") for level in LEVELS] + [(level, "xfs") for level in LEVELS if LEVELS[level].chunked]

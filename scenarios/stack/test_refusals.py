@@ -7,7 +7,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.filesystem import Ext4Spec, XfsSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
@@ -15,7 +15,7 @@ from raidproof.storage.server import ExportSpec
 IMPOSSIBLE: list[tuple[Callable[[], object], str]] = [
     (lambda: stack_of("6", members=3), "RAID6 needs at least 4 members, not 3"),
     (lambda: stack_of("55"), "did you mean '5'"),
-    (lambda: ArraySpec(level="1", members=("disk0", "disk0")), "only once: disk0"),
+    (lambda: MdSpec(level="1", members=("disk0", "disk0")), "only once: disk0"),
     (lambda: stack_of(filesystem=XfsSpec(block_size=8 * KIB)), "larger than the page size"),
     (lambda: stack_of(filesystem=Ext4Spec(su=6 * KIB, sw=3)), "su 6KiB is not a multiple of the block size"),
     (lambda: stack_of(filesystem=XfsSpec(log="disk0")), "disk0 is in the array"),

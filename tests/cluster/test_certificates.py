@@ -50,7 +50,7 @@ def test_a_client_without_the_certificates_is_refused(tmp_path: Path, monkeypatc
         protocol="tls",
         host="127.0.0.1",
         security=security_of(ours),
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
     ) as cluster:
         spec = ClusterSpec(kind="address", address=cluster.scheduler_address, certificates=ours)
         assert spec.address is not None

@@ -28,13 +28,14 @@ def test_a_checker_is_the_server_alone_with_bare_disks() -> None:
 
 def test_the_orders_are_the_commands_of_a_run() -> None:
     config = config_of(stack_of(), {"root": "/srv/raidproof/ledger"})
-    ((device, assemble),) = config["assemble"]
+    (one,) = config["assemble"]
+    device, assemble = one["device"], list(one["command"])
     assert assemble[:3] == ["mdadm", "--assemble", device]
     assert "--force" not in assemble
     assert "--run" not in assemble
     assert config["mount"][0] == "mount"
     assert config["mount"][-2:] == [device, config["unmount"][-1]]
-    assert config["stop"] == ["mdadm", "--stop", device]
+    assert config["stop"] == [["mdadm", "--stop", device]]
     assert config["parameters"] == []
 
 
@@ -45,8 +46,8 @@ def test_a_dirty_degraded_array_is_started_only_if_that_is_asked() -> None:
 
 def test_nested_arrays_are_stopped_from_above() -> None:
     config = config_of(stack_of("1+0"), {})
-    devices = [device for device, _ in config["assemble"]]
-    assert config["stop"][2:] == devices[::-1]
+    devices = [one["device"] for one in config["assemble"]]
+    assert config["stop"][0][2:] == devices[::-1]
 
 
 def test_the_file_systems_checker_reads_the_device_that_is_mounted() -> None:

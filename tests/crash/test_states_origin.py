@@ -18,7 +18,7 @@ INFO = MemberInfo("disk0", 1 << 16, CacheMode.VOLATILE, CacheMode.VOLATILE)
 def recovering(folder: Path, done: Sequence[Did], mode: CacheMode = CacheMode.VOLATILE, **origin: Any) -> Recording:
     """Return a recording of a recovery of disks with one block: block 3 of member 1 holds 9."""
     log = write_log(folder / "recovery.log", done, mode=mode, blank=False)
-    return Recording(log, Origin(Patch({(1, 3): bytes([9]) * BLOCK}), acknowledged_ns=77, **origin))
+    return Recording(log, origin=Origin(Patch({(1, 3): bytes([9]) * BLOCK}), acknowledged_ns=77, **origin))
 
 
 @pytest.mark.parametrize("mode", [CacheMode.VOLATILE, CacheMode.NONE, CacheMode.LYING])
@@ -56,7 +56,7 @@ def test_a_lying_flush_of_a_recovery_keeps_its_requests(tmp_path: Path) -> None:
     log.write(0, 0, BLOCK, (0, 2000), bytes([2]) * BLOCK)
     log.note(Kind.FLUSH, Flag.LIED, 0, (0, 0), (2500, 3000), data=pack_kept([1]))
     log.close(4000)
-    made = Recording(WriteLog(path), Origin(Patch({(0, 5): bytes([9]) * BLOCK}), acknowledged_ns=0))
+    made = Recording(WriteLog(path), origin=Origin(Patch({(0, 5): bytes([9]) * BLOCK}), acknowledged_ns=0))
     disks = DiskStates(made)
     disks.move(len(made.records))
     dropped = CrashState(len(made.records))

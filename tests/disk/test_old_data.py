@@ -17,7 +17,7 @@ from raidproof.disk.messages import MemberSpec, encode
 from raidproof.disk.replay import export_dm_log_writes, replay
 from raidproof.disk.sparse_image import OLD_DATA
 from raidproof.disk.writelog import LogError, LogWriter, MemberInfo, WriteLog
-from raidproof.storage.array import ArraySpec, holders_of_old_data
+from raidproof.storage.array import MdSpec, holders_of_old_data
 
 SIZE = 1 << 18
 OLD = OLD_DATA * (SIZE // len(OLD_DATA))
@@ -170,7 +170,7 @@ def test_a_state_has_old_data_wherever_the_recording_writes(tmp_path: Path) -> N
 def test_an_array_is_consistent_with_it(level: str, count: int, old: int) -> None:
     serials = tuple(f"d{number}" for number in range(count))
     chunk = {} if level == "1" else {"chunk_size": 65536}
-    spec = ArraySpec.model_validate({"level": level, "members": serials, "assume_clean": level != "0", **chunk})
+    spec = MdSpec.model_validate({"level": level, "members": serials, "assume_clean": level != "0", **chunk})
     holders = holders_of_old_data(spec)
     assert holders == serials[:old]
     if level in {"4", "5", "6"}:
@@ -180,4 +180,4 @@ def test_an_array_is_consistent_with_it(level: str, count: int, old: int) -> Non
 
 
 def test_an_array_that_is_resynced_first_begins_blank() -> None:
-    assert holders_of_old_data(ArraySpec(level="5", members=("d0", "d1", "d2", "d3"))) == ()
+    assert holders_of_old_data(MdSpec(level="5", members=("d0", "d1", "d2", "d3"))) == ()

@@ -18,7 +18,7 @@ from raidproof.fault.array import (
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.outcome import Outcome
-from raidproof.storage.array import Array, ArraySpec, ExpectedDeviation, Identity, parse_examine, serial_of
+from raidproof.storage.array import ExpectedDeviation, Identity, MdArray, MdSpec, parse_examine, serial_of
 from raidproof.storage.stack import Stack
 from raidproof.verdict.kernel_log import judge_kernel_logs
 from tests.storage.array.test_array_upkeep import Typist
@@ -30,7 +30,7 @@ BUSY = "md: recover of RAID array md0\nXFS (md0): Ending clean mount\n"
 DONE = "md: md0: check done.\n"
 
 
-class FakeArray(Array):
+class FakeArray(MdArray):
     """A fake array that is always in the expected state."""
 
     def require_effective(self) -> Any:
@@ -41,7 +41,7 @@ class FakeArray(Array):
 
 
 def context(machine: Typist | None = None, *, consoles: int = 1, **asked: Any) -> FaultContext:
-    array = FakeArray(ArraySpec.model_validate({"members": MEMBERS} | asked), machine or Typist())
+    array = FakeArray(MdSpec.model_validate({"members": MEMBERS} | asked), machine or Typist())
     server = SimpleNamespace(name="server", consoles=[Path("x")] * consoles)
     return FaultContext(cast("Lab", SimpleNamespace(server=server)), cast("Stack", SimpleNamespace(array=array)))
 

@@ -10,6 +10,7 @@ import pytest
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
+from raidproof.core.layer import Machine
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.control import ControlServer
@@ -33,9 +34,9 @@ from raidproof.fault.disk import (
 from raidproof.lab.lab import Lab
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
-from raidproof.storage.array import LEVELS, ArraySpec
-from raidproof.storage.array.array import Upkeep
+from raidproof.storage.array import LEVELS, MdArray, MdSpec
 from raidproof.storage.array.state import ExpectedDeviation
+from raidproof.storage.array.upkeep import Upkeep
 from raidproof.storage.stack import Stack
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.members import fault_of, judge_array
@@ -136,10 +137,11 @@ def server(engine: Engine) -> FakeServer:
 @pytest.fixture
 def context(engine: Engine, server: FakeServer, tmp_path: Path) -> Iterator[FaultContext]:
     ControlServer(engine, tmp_path / "control").start()
-    spec = ArraySpec(level="5", members=MEMBERS, chunk_size=65536)
+    spec = MdSpec(level="5", members=MEMBERS, chunk_size=65536)
     array = SimpleNamespace(spec=spec, machine=server, expected_deviation=ExpectedDeviation())
     array.state = lambda: SimpleNamespace(devices=[found_of(server)])
     array.wait_clean = lambda _deadline: None
+    array.upkeep = MdArray(spec, cast("Machine", server)).upkeep
     stack = SimpleNamespace(array=array, filesystem=SimpleNamespace(directory="/srv"))
     with EngineClient(tmp_path / "control") as client:
         yield FaultContext(cast("Lab", SimpleNamespace(server=server, disks=client)), cast("Stack", stack))
@@ -147,7 +149,7 @@ def context(engine: Engine, server: FakeServer, tmp_path: Path) -> Iterator[Faul
 
 def found_of(server: FakeServer) -> SimpleNamespace:
     degraded = int(server.files["/sys/block/md0/md/degraded"])
-    return SimpleNamespace(device="/dev/md0", array_state="active", degraded=degraded, raid=LEVELS["5"].of(3, None))
+    return SimpleNamespace(device="/dev/md0", failed=False, degraded=degraded, raid=LEVELS["5"].of(3, None))
 
 
 def test_a_member_that_fails_is_proved_by_the_engine_and_by_md(context: FaultContext, server: FakeServer) -> None:
@@ -197,7 +199,7 @@ def test_a_member_that_is_pulled_out_must_be_gone(context: FaultContext, server:
 
 def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, server: FakeServer) -> None:
     server.files["/sys/block/md0/md/degraded"] = "2"
-    with pytest.raises(NotRecovered, match="the array has failed: /dev/md0 active, 2 members missing"):
+    with pytest.raises(NotRecovered, match="the array has failed: /dev/md0: 2 members missing"):
         SecondMemberFails("d2", other="d1").heal(context)
 
 

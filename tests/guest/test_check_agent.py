@@ -15,25 +15,47 @@ from raidproof.guest.check_agent import (
     SAME,
     CheckAgent,
     Runner,
-    degraded,
     differing,
-    freeze,
-    remains,
 )
 
-STATE_OF = check_agent.state_of
-"""The original function, before the tests replace it."""
-
 CONFIG: dict[str, Any] = {
-    "assemble": [["/dev/md1", ["assemble", "1"]], ["/dev/md0", ["assemble", "0"]]],
+    "assemble": [
+        {"device": "/dev/md1", "command": ["assemble", "1"], "interface": "sysfs-md", "name": "md1"},
+        {"device": "/dev/md0", "command": ["assemble", "0"], "interface": "sysfs-md", "name": "md0"},
+    ],
     "mount": ["mount"],
     "unmount": ["umount"],
     "fsck": ["fsck"],
-    "stop": ["stop"],
+    "stop": [["stop"]],
     "ledger": {"root": "/ledger"},
     "nfsd": {"mount": [["chmod"], ["mount", "nfs"]], "unmount": ["umount", "nfs"], "root": "/nfs/ledger"},
 }
 FOUND = {"worker": [1, 2], "other": [3]}
+
+
+class Device:
+    """A fake device of an array that lacks a number of members, and may remain after it was stopped."""
+
+    def __init__(self, name: str, ran: list[str]) -> None:
+        self.name, self.ran = name, ran
+        self.lacks = 0
+        self.left = False
+        self.in_sync = True
+
+    def write_enable(self) -> None:
+        self.ran.append(f"write-enable {self.name}")
+
+    def settled(self) -> bool:
+        return self.in_sync
+
+    def freeze(self) -> None:
+        self.ran.append(f"freeze {self.name}")
+
+    def missing(self) -> int:
+        return self.lacks
+
+    def remains(self) -> bool:
+        return self.left
 
 
 class Machine:
@@ -47,7 +69,9 @@ class Machine:
         self.stages: list[str] = []
         self.roots: list[str] = []
         self.by_nfs = FOUND
-        self.agent = CheckAgent(CONFIG, self.run, self.stages.append, self.scan, self)
+        self.frozen: list[str] = []
+        self.devices = [Device(one["name"], self.frozen) for one in CONFIG["assemble"]]
+        self.agent = CheckAgent(CONFIG, self.devices, self.run, self.stages.append, self.scan, self)
 
     def restart(self) -> None:
         self.ran.append("restart nfsd")
@@ -64,11 +88,6 @@ class Machine:
     def scan(self, ledger: dict[str, Any]) -> dict[str, Any]:
         self.roots.append(ledger["root"])
         return self.by_nfs if ledger["root"] == "/nfs/ledger" else FOUND
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_agent, "state_of", lambda _: "clear")
 
 
 def test_all_stages() -> None:
@@ -101,9 +120,10 @@ def test_the_next_state_is_not_unmounted_for_the_last_one() -> None:
 
 
 @pytest.mark.parametrize("command", ["umount", "stop"])
-def test_leftovers_are_reported(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_agent, "state_of", lambda _: "active")
-    assert Machine(command).agent.check()["left"] == f"{command}: status 1: no"
+def test_leftovers_are_reported(command: str) -> None:
+    machine = Machine(command)
+    machine.devices[1].left = True
+    assert machine.agent.check()["left"] == f"{command}: status 1: no"
 
 
 def test_what_never_came_up_needs_no_stop() -> None:
@@ -192,38 +212,15 @@ def test_what_is_still_mounted_or_never_was_is_not_checked(fails: str) -> None:
 
 
 @pytest.mark.parametrize(("fails", "end"), [((), READ), (("mount",), NOT_MOUNTED)])
-def test_a_degraded_array_is_reported(
-    fails: tuple[str, ...], end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
-    for name, missing in (("md0", "1\n"), ("md1", "0\n")):
-        (tmp_path / name / "md").mkdir(parents=True)
-        (tmp_path / name / "md" / "degraded").write_text(missing)
-    answer = Machine(*fails).agent.check()
+def test_a_degraded_array_is_reported(fails: tuple[str, ...], end: str) -> None:
+    machine = Machine(*fails)
+    machine.devices[1].lacks = 1
+    answer = machine.agent.check()
     assert (answer["end"], answer["degraded"]) == (end, {"/dev/md0": 1})
-    assert degraded("/dev/md2") == 0
-
-
-@pytest.mark.parametrize(
-    ("state", "left"), [("clean\n", True), ("inactive\n", True), ("clear\n", False), (None, False)]
-)
-def test_an_array_remains_until_its_device_is_clear_or_gone(
-    state: str | None, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
-    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
-    if state is not None:
-        (tmp_path / "md0" / "md").mkdir(parents=True)
-        (tmp_path / "md0" / "md" / "array_state").write_text(state)
-    assert remains(CONFIG) is left
 
 
 def test_which_workers_differ() -> None:
     assert differing({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3}) == ["b", "c"]
-
-
-def test_freezing_what_has_no_resync_is_nothing() -> None:
-    freeze("/nowhere/at/all")
 
 
 def test_a_command_and_its_output() -> None:
@@ -252,12 +249,12 @@ def test_a_program_that_a_signal_ends() -> None:
     assert Runner().run(["python3", "-c", "import os; os.kill(os.getpid(), 9)"])[0] == -9
 
 
-def test_no_resync_may_begin_before_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_resync_may_begin_before_the_last_look() -> None:
     machine = Machine()
-    monkeypatch.setattr(check_agent, "freeze", lambda path: machine.ran.append(f"freeze {path}"))
+    for device in machine.devices:
+        device.ran = machine.ran
     machine.agent.check()
-    frozen = [f"freeze /sys/block/{device}/md/sync_action" for device in ("md1", "md0")]
-    assert machine.ran == ["assemble 1", frozen[0], "assemble 0", frozen[1], "mount", "umount", "stop"]
+    assert machine.ran == ["assemble 1", "freeze md1", "assemble 0", "freeze md0", "mount", "umount", "stop"]
 
 
 def test_a_call_replaces_a_command_and_the_command_runs_if_the_call_fails(
@@ -292,49 +289,15 @@ def test_a_kernel_without_a_helper_program_runs_the_command_too(
     assert Runner(calls={"echo": call}).run(["echo", "fails"]) == (0, "fails")
 
 
-def in_sync(folder: Path, name: str = "md0", **files: str) -> Path:
-    """Write md's files of an array below ``folder``: by default the array is in sync and clean."""
-    md = folder / name / "md"
-    md.mkdir(parents=True, exist_ok=True)
-    for file, text in {"sync_action": "idle", "resync_start": "none", "array_state": "clean", **files}.items():
-        (md / file).write_text(f"{text}\n")
-    return md
-
-
-@pytest.mark.parametrize(
-    ("files", "settled"),
-    [
-        ({}, True),
-        ({"sync_action": "resync"}, False),
-        ({"resync_start": "0"}, False),
-        ({"array_state": "active"}, False),
-        ({"array_state": "read-auto"}, False),
-    ],
-)
-def test_an_array_has_settled_when_it_is_in_sync_and_clean(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], settled: bool
-) -> None:
-    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
-    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
-    in_sync(tmp_path, **files)
-    assert check_agent.settled("md0") is settled
-    assert check_agent.settled("md7"), "an array without redundancy has no file sync_action"
-
-
-def test_a_recovery_resyncs_reads_and_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_agent, "BLOCK_DEVICES", str(tmp_path))
-    monkeypatch.setattr(check_agent, "state_of", STATE_OF)
-    waits, modes = in_sync(tmp_path, "md1", array_state="read-auto"), in_sync(tmp_path)
+def test_a_recovery_resyncs_reads_and_stops_nothing() -> None:
     machine = Machine()
+    machine.devices[0].in_sync = False
     answer = machine.agent.recover(resync_first_s=0.01, most_s=0.01)
-    # The file of a real array would become "clean"; this one keeps what the agent has written.
-    assert (waits / "array_state").read_text() == "active"
-    assert (modes / "array_state").read_text() == "clean\n"
-    assert (waits / "sync_action").read_text() == "idle\n", "a frozen array would not resync"
     assert answer == {"end": READ, "said": "", "found": FOUND, "left": "", "settled": False}
     assert machine.ran == ["assemble 1", "assemble 0", "mount"]
+    assert machine.frozen == ["write-enable md1", "write-enable md0"], "a frozen array would not resync"
     assert machine.stages == ["assemble", "resync", "mount", "verify", "settle"]
-    in_sync(tmp_path, "md1")
+    machine.devices[0].in_sync = True
     assert machine.agent.recover(resync_first_s=0, most_s=0)["settled"]
 
 

@@ -10,7 +10,8 @@ import pytest
 from raidproof.guest import storage_calls
 from raidproof.guest.storage_calls import ADD_NEW_DISK, RUN_ARRAY, SET_ARRAY_INFO, STOP_ARRAY, NoCall, options_of
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.storage.array.array import assemble_command, stop_command
+from raidproof.storage.array import MdSpec
+from raidproof.storage.array.mdadm import assemble_command, stop_command
 from raidproof.storage.filesystem.filesystem import mount_command
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.mount import mount_command as nfs_mount_command
@@ -56,6 +57,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
 
 def test_the_commands_of_a_run_have_calls(kernel: Kernel) -> None:
     stack = stack_of("5")
+    assert isinstance(stack.array, MdSpec)
     (md,) = stack.array.devices
     for argv in (
         assemble_command(md),

@@ -9,7 +9,7 @@ from raidproof.core.units import GIB, KIB, MIB
 from raidproof.disk.profile import Profile, load_profile
 from raidproof.monitor.disk_model import Hardware, Member, seek_ms, turn_ms
 from raidproof.monitor.sync_model import LONGEST, Region, SyncWrites, _Drive, assumed_placement, sync_seconds
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.filesystem import Ext4Spec, Extent, Placement, XfsSpec
 from raidproof.workload.workload import Access
 
@@ -20,10 +20,10 @@ DISKS = st.sampled_from([HDD, FAST, load_profile("ide-7200-2001")])
 EXT4_WRITES, XFS_WRITES = (8 * KIB, 4 * KIB), (KIB,)
 
 
-def array(level: str, count: int = 4) -> ArraySpec:
+def array(level: str, count: int = 4) -> MdSpec:
     members = tuple(f"disk{number}" for number in range(count))
     chunk = {} if level == "1" else {"chunk_size": 64 * KIB}
-    return ArraySpec.model_validate({"level": level, "members": members, **chunk})
+    return MdSpec.model_validate({"level": level, "members": members, **chunk})
 
 
 def walk(level: str = "1", profile: Profile = HDD, count: int = 4, **changes: Any) -> SyncWrites:

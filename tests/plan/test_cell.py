@@ -8,6 +8,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB, MIB
 from raidproof.plan.axes import axes
 from raidproof.plan.cell import matrix_of
+from raidproof.storage.array import ARRAYS, MdSpec
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
 from raidproof.storage.stack import StackSpec
@@ -104,6 +105,7 @@ def test_a_disk_of_its_own_duty_leaves_the_members_alone(make: Make) -> None:
 def test_spares_and_journal_take_what_the_members_leave(make: Make) -> None:
     (cell,) = make(fixed={"spares": 1, "consistency_policy": "journal"}, hardware={"disks": {"count": 6}}).cells
     array = cell.stack.array
+    assert isinstance(array, MdSpec)
     assert (array.members, array.spares, array.journal) == (tuple(f"disk{n}" for n in range(4)), ("disk4",), "disk5")
 
 
@@ -146,6 +148,7 @@ def test_every_axis_goes_to_a_field_that_exists() -> None:
         name: [part for part in getattr(field.annotation, "__args__", [field.annotation]) if part is not type(None)]
         for name, field in StackSpec.model_fields.items()
     }
+    layers["array"] = [kind for _, kind in ARRAYS.items()]
     layers["filesystem"] = [kind for _, kind in FILESYSTEMS.items()]
     layers["export"] = [kind for _, kind in SERVERS.items()]
     for axis in axes().values():
@@ -161,7 +164,9 @@ def test_chunk_of_a_bitmap_is_left_out_where_there_is_none(make: Make) -> None:
         "level=5 bitmap=internal bitmap_chunk=64MiB",
         "level=0",
     ]
-    assert matrix.cells[1].stack.array.bitmap_chunk == MIB
+    array = matrix.cells[1].stack.array
+    assert isinstance(array, MdSpec)
+    assert array.bitmap_chunk == MIB
 
 
 VALUES: dict[str, list[Any]] = {

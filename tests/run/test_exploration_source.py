@@ -16,7 +16,7 @@ def test_a_stored_cycle_is_all_that_an_exploration_needs(tmp_path: Path) -> None
     assert source.cycle.name == CYCLE
     assert [one[:8] for one in source.oracle.history.operations] == [one[:8] for one in told().operations]
     assert source.recording.instant_ns(source.first) >= source.oracle.created_ns
-    assert [device.device for device in source.stack.array.devices] == ["/dev/md0"]
+    assert source.stack.array.device_paths == ("/dev/md0",)
     assert source.scan_config["workers"] == source.cycle.workers
     assert source.log == tmp_path / "run" / CYCLE / "write.log"
 

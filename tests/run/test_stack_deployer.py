@@ -8,14 +8,14 @@ import pytest
 from raidproof.core.units import KIB
 from raidproof.lab.lab import Lab
 from raidproof.run.stack_deployer import NOTHING, StackDeployer, lowest_difference
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 from raidproof.storage.filesystem import Ext4Spec
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
 
-ARRAY = ArraySpec(level="5", members=("disk0", "disk1", "disk2"))
+ARRAY = MdSpec(level="5", members=("disk0", "disk1", "disk2"))
 
 
 def stack(**changes: Any) -> StackSpec:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.layer import HOMEHOST
 from raidproof.storage import mount as client
-from raidproof.storage.array import create_commands, disk_path
+from raidproof.storage.array import disk_path
 from raidproof.storage.deployment import COMMAND, Line, Work, deployed, lines_of, work_of
 from raidproof.storage.filesystem import filesystem as local
 from raidproof.storage.server import ExportSpec
@@ -45,7 +45,7 @@ def test_nothing_takes_work_without_a_change() -> None:
 def test_mdadm_create_is_the_harness_command_without_what_only_the_harness_needs() -> None:
     spec = stack(array={"chunk_size": "64KiB"})
     (made,) = texts(spec, Work.ARRAY)
-    (own,) = create_commands(spec.array)
+    (own,) = spec.array.create_commands()
     placed = made.replace("/dev/md/YOUR-ARRAY", "/dev/md0")
     for number, member in enumerate(spec.array.members, 1):
         placed = placed.replace(f"/dev/disk/by-id/YOUR-MEMBER-{number}", disk_path(member))

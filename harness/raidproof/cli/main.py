@@ -233,10 +233,11 @@ def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest
 @with_platform(before="seed")
 def demo(
     asked: typer.Context,
-    filesystem: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="Type of the server's file system, in place of XFS.")
-    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="AXIS=VALUE", help="Setting of array or file system, as in a plan; repeatable."),
+    ] = None,
     results: Results = RESULTS,
     keep: Keep = False,
     json: Json = False,
@@ -246,11 +247,11 @@ def demo(
     The command runs controls too, prints a table, and writes a report.
     """
     from raidproof.report.terminal import show  # noqa: PLC0415
-    from raidproof.run.demo import run_demo  # noqa: PLC0415
-    from raidproof.storage.filesystem import FILESYSTEMS  # noqa: PLC0415
+    from raidproof.run.demo import read_settings, run_demo  # noqa: PLC0415
 
-    chosen = FILESYSTEMS[filesystem].model_validate({}) if filesystem else None
-    record, report = run_demo(results, platform=platform_asked(asked), filesystem=chosen, seed=seed, keep=keep)
+    record, report = run_demo(
+        results, platform=platform_asked(asked), seed=seed, keep=keep, settings=read_settings(settings or [])
+    )
     emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])
 

@@ -27,7 +27,6 @@ from raidproof.provider import qemu, uml
 from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.provider.registry import lab_of, provider_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
-from raidproof.storage.array.array import START_DIRTY, assemble_command, stop_command
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.filesystem.filesystem import check_command, mount_command, parse_check
 from raidproof.storage.filesystem.state import FilesystemCheck
@@ -321,16 +320,16 @@ def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = 
 
     ``ledger``: arguments of the ledger scan. ``starts_dirty``: see `Checker`.
     """
-    devices = stack.array.devices
+    array, device = stack.array.checking(starts_dirty=starts_dirty), stack.array.device
     return {
-        "assemble": [[md.device, assemble_command(md, starts_dirty=starts_dirty)] for md in devices],
-        "mount": mount_command(stack.filesystem, devices[-1].device),
+        "assemble": [one._asdict() for one in array.assemble],
+        "mount": mount_command(stack.filesystem, device),
         "unmount": ["umount", DIRECTORY],
-        "fsck": check_command(stack.filesystem, devices[-1].device),
-        "stop": stop_command(md.device for md in reversed(devices)),
+        "fsck": check_command(stack.filesystem, device),
+        "stop": [list(command) for command in array.stop],
         "ledger": ledger,
         "members": {},
-        "parameters": [[START_DIRTY, "1"]] if starts_dirty else [],
+        "parameters": [list(parameter) for parameter in array.parameters],
     }
 
 
@@ -507,7 +506,8 @@ class Checker:
         with PreloadedLab(self.topology, state, logs=folder, keep=True) as lab:
             for path, value in self.config["parameters"]:
                 lab.server.put(value, path)
-            return Held(lab.directory.name, (*(argv for _, argv in self.config["assemble"]), self.config["mount"]))
+            assemble = [list(one["command"]) for one in self.config["assemble"]]
+            return Held(lab.directory.name, (*assemble, self.config["mount"]))
 
     def _saved(self, patch: Patch) -> tuple[Path, Path]:
         """Write a state as a write log; return its path, and the new folder for the logs of a lab with this state."""

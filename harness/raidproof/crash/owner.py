@@ -19,7 +19,6 @@ from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
 from raidproof.disk.writelog import Flag
 from raidproof.record.failure import WriteRecord
 from raidproof.storage.array.state import Area, Place, place_of
-from raidproof.storage.array.superblock import superblock_of
 from raidproof.storage.filesystem import DIRECTORY, FilesystemSpec
 
 MOST_OWNERS = 12
@@ -110,7 +109,7 @@ def array_place(window: DiskStates, state: CrashState, piece: Piece) -> Place | 
 
     None: no superblock of the member covers the piece.
     """
-    superblock = superblock_of(lambda offset, length: window.read(state, piece.member, offset, length))
+    superblock = window.recording.superblock(lambda offset, length: window.read(state, piece.member, offset, length))
     if superblock is None:
         return None
     try:
@@ -131,9 +130,9 @@ def write_owner(place: Place | None, owners: Mapping[int, str]) -> WriteOwner:
 def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
     """Return the owners of bytes of the array, by offset, in the state that the checker checked last."""
     # In nested arrays the superblocks describe the inner array, whose offsets are not offsets of the file system.
-    if not isinstance(checker, Checker) or len(checker.stack.array.devices) > 1:
+    if not isinstance(checker, Checker) or len(checker.stack.array.device_paths) > 1:
         return {}
-    device = checker.stack.array.devices[0].device
+    device = checker.stack.array.device
     with _brought_up(checker):
         return {
             offset: owner(checker.machine, checker.stack.filesystem, device, DIRECTORY, offset) for offset in offsets
@@ -143,8 +142,8 @@ def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
 @contextmanager
 def _brought_up(checker: Checker) -> Iterator[None]:
     machine, config = checker.machine, checker.config
-    for _, argv in config["assemble"]:
-        machine.succeed(argv)
+    for one in config["assemble"]:
+        machine.succeed(one["command"])
     mounted = False
     try:
         try:
@@ -156,7 +155,8 @@ def _brought_up(checker: Checker) -> Iterator[None]:
     finally:
         if mounted:
             machine.succeed(config["unmount"])
-        machine.succeed(config["stop"])
+        for command in config["stop"]:
+            machine.succeed(command)
 
 
 StructureOf = Callable[[bytes], str | None]

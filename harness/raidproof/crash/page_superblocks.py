@@ -17,6 +17,8 @@ MOST_COMBINATIONS = 3_000
 """Limit of the combinations whose assembly a page has."""
 MOST_SUBSETS = 5
 """Number of volatile superblock writes of one member up to which all their subsets are combined."""
+ELSEWHERE = PageAssembly(unchecked="the array's metadata is not in the page of md's superblock", compared=False)
+"""The result for an array whose metadata the page cannot change."""
 _BEGIN, _END = SUPERBLOCK * BLOCK, (SUPERBLOCK + 1) * BLOCK
 Chosen = dict[int, Spans | None]
 """The surviving requests by number, with the surviving byte ranges of a torn request; None: the whole request."""
@@ -95,7 +97,7 @@ class Superblocks:
     def _add(self, pages: Sequence[bytes]) -> None:
         key = "".join(f"{_hashed(page):016x}" for page in pages)
         if key not in self.assembled:
-            made = _assembly(pages)
+            made = _assembly(pages) if self._recording.in_page else ELSEWHERE
             if made not in self.assemblies:
                 self.assemblies.append(made)
             self.assembled[key] = self.assemblies.index(made)

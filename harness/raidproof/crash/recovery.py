@@ -181,7 +181,7 @@ def recording_of(log: Path, recording: Recording, state: CrashState) -> Recordin
         torn=any(one.spans is not None for one in state.survivors) or (before is not None and before.torn),
         torn_blocks=Torn(recording).blocks(state),
     )
-    return Recording(WriteLog(log), origin)
+    return Recording(WriteLog(log), recording.array, origin)
 
 
 def by_recovery(lines: Iterable[Line], seed: int, first_cut: int) -> list[Line]:

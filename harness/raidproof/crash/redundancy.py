@@ -6,6 +6,7 @@ A row is the set of pages, one on each member, that copies or parity relate to e
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
@@ -13,7 +14,7 @@ from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recordi
 from raidproof.disk.writelog import CHANGES, Kind
 from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
-from raidproof.storage.array.superblock import HEADER, OFFSET, SIZE, Feature, Superblock, parse_superblock
+from raidproof.storage.array.superblock import HEADER, Feature, Superblock
 
 Survived = Callable[[int], bool]
 """A function that returns whether a request, given by its number, survived whole in a crash state."""
@@ -289,9 +290,11 @@ class Redundancy:
 
     def array(self, state: CrashState) -> Assembled | str:
         """Return the array as md would assemble it in a state; or the reason why the array is unknown."""
+        recording = self.window.recording
+        if recording.unreadable is not None:
+            return recording.unreadable
         read = self._reader(state)
-        members = range(len(self.window.recording.members))
-        return assembled({number: parse_superblock(read(number, OFFSET, SIZE)) for number in members})
+        return assembled({one: recording.superblock(partial(read, one)) for one in range(len(recording.members))})
 
     @property
     def differing(self) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +16,8 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.sparse_image import OLD_DATA, SparseImage
 from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, LogWriter, MemberInfo, Record, WriteLog, kept_by
+from raidproof.storage.array.spec import ArraySpec
+from raidproof.storage.array.superblock import Read, Superblock, superblock_of
 
 Spans = tuple[tuple[int, int], ...]
 """Byte ranges (start, end) on a member, sorted."""
@@ -42,10 +44,18 @@ class Recording:
         LogError: the log has no data, or without an ``origin`` its disks were not blank when it began.
     """
 
-    def __init__(self, log: WriteLog, origin: "Origin | None" = None) -> None:
+    def __init__(self, log: WriteLog, array: ArraySpec | None = None, origin: "Origin | None" = None) -> None:
+        """``array``: the request for the array, which names the format of its metadata; None: md's format 1.2."""
         log.require_content(blank=origin is None)
         self.log = log
         self.origin = origin
+        self.array = array
+        self.superblock: Callable[[Read], Superblock | None] = array.superblock if array else superblock_of
+        """Reads the array's metadata on a member."""
+        self.unreadable = array.unreadable if array else None
+        """The reason why the array's metadata and data on the members cannot be read; None if they can."""
+        self.in_page = array is None or (array.in_page and self.unreadable is None)
+        """Whether the metadata of a member is in the page of md's superblock."""
         self.members: tuple[MemberInfo, ...] = log.members
         self.records: list[Record] = []
         """Writes, discards, flushes and changes of a cache mode, in the order in which they took effect."""

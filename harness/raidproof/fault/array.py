@@ -11,10 +11,10 @@ from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
-from raidproof.storage.array import LEVELS, Array, Identity, stale
-from raidproof.storage.array.array import Action, Progress, Upkeep, ended_in
+from raidproof.storage.array import LEVELS, Array, Identity, serial_of, stale
 from raidproof.storage.array.level import listed
-from raidproof.storage.array.spec import disk_path
+from raidproof.storage.array.upkeep import Action, Progress, Upkeep, ended_in
+from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
 
 ALARMS = (r"I/O error, dev vd", r"Disk failure on", r"read error (?:not )?correct")
@@ -69,7 +69,7 @@ def place_of(context: FaultContext, serial: str) -> Place:
     Raises:
         RequestError: the array has no member with this serial, or its md device has no redundancy.
     """
-    md = Upkeep.with_member(context.stack.array, serial).md
+    md = context.stack.array.upkeep(serial).md
     found = context.lab.server.succeed(["realpath", "--canonicalize-missing", disk_path(serial)])
     return Place(md.name, found.strip().removeprefix("/dev/"))
 
@@ -104,7 +104,7 @@ def fast(context: FaultContext, serial: str) -> Iterator[None]:
 
     ``serial`` names a member of the md device.
     """
-    upkeep = Upkeep.with_member(context.stack.array, serial)
+    upkeep = context.stack.array.upkeep(serial)
     upkeep.throttle(FAST_KIB_S)
     try:
         yield
@@ -194,9 +194,9 @@ class _Incomplete(Fault):
         Raises:
             RequestError: no md device has this member, or the array has a spare that would replace it at once.
         """
-        upkeep = Upkeep.with_member(context.stack.array, self.serial)
-        if context.stack.array.spec.spares:
-            spares = ", ".join(context.stack.array.spec.spares)
+        upkeep = context.stack.array.upkeep(self.serial)
+        if upkeep.md.spares:
+            spares = ", ".join(map(serial_of, upkeep.md.spares))
             raise RequestError(
                 f"fault {self.name}: a spare would take the place of {self.serial} at once: {spares}",
                 remedy="request the array without spares",
@@ -232,7 +232,7 @@ class Degraded(_Incomplete):
     def heal(self, context: FaultContext) -> None:
         """Add the member again, and wait until md has rebuilt it: with a bitmap, only regions written meanwhile."""
         array = context.stack.array
-        upkeep = Upkeep.with_member(array, self.serial)
+        upkeep = array.upkeep(self.serial)
         if upkeep.md.consistency_policy == "bitmap":
             upkeep.take_back(self.serial)
         else:
@@ -285,7 +285,7 @@ class Rebuilding(_Incomplete):
     def heal(self, context: FaultContext) -> None:
         """Remove the throttle from the rebuild, and wait until the array is in sync."""
         array = context.stack.array
-        Upkeep.with_member(array, self.serial).throttle(None)
+        array.upkeep(self.serial).throttle(None)
         array.wait_clean()
         array.expected_deviation = array.expected_deviation.minus(self.serial)
 
@@ -295,7 +295,7 @@ class Rebuilding(_Incomplete):
         Raises:
             RigError: the kernel log has a message of the rebuild's end, or the superblock has no recovery offset.
         """
-        not_ended(Upkeep.with_member(context.stack.array, self.serial), kernel_log)
+        not_ended(context.stack.array.upkeep(self.serial), kernel_log)
         mine = members.get(self.serial)
         if mine is None or mine.recovery_offset is None:
             raise RigError(
@@ -411,8 +411,7 @@ def top(context: FaultContext) -> Upkeep:
     Raises:
         RequestError: this md device has no redundancy.
     """
-    array = context.stack.array
-    return Upkeep(array, array.spec.devices[-1]).require_redundancy()
+    return context.stack.array.upkeep()
 
 
 def run_in_background(fault: str, context: FaultContext, action: Action, kib_s: int) -> FaultEvent:

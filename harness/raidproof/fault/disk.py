@@ -16,8 +16,8 @@ from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes, 
 from raidproof.fault.array import ALARMS, attach, detach, drop, fast, hits, place_of, provoke
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
 from raidproof.fault.machine import CleanReboot
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Upkeep
-from raidproof.storage.array.spec import disk_path
+from raidproof.storage.array import SYNC_DEADLINE_S, Upkeep
+from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
 
 REBUILD_DEADLINE_S = SYNC_DEADLINE_S
@@ -133,7 +133,7 @@ class SecondMemberFails(_Member):
         """
         array = context.stack.array
         first = MemberFails(self.other).inject(context)
-        upkeep = Upkeep.with_member(array, self.other)
+        upkeep = array.upkeep(self.other)
         upkeep.throttle(SLOW_REBUILD_KIB_S)
         begin_rebuild(context, self.other)
         reached = upkeep.wait_for("recover")
@@ -154,9 +154,9 @@ class SecondMemberFails(_Member):
             NotRecovered: the level does not tolerate two missing members, so that the array has failed.
         """
         array = context.stack.array
-        broken = [one for one in array.state().devices if one.array_state == "broken" or one.degraded > 1]
+        broken = [one for one in array.state().devices if one.failed or one.degraded > 1]
         if broken and broken[0].raid.most_lost < 2:
-            states = ", ".join(f"{one.device} {one.array_state}, {one.degraded} members missing" for one in broken)
+            states = ", ".join(f"{one.device}: {one.degraded} members missing" for one in broken)
             raise NotRecovered(f"the array has failed: {states}")
         for serial in (self.other, self.serial):
             # ``other`` is not faulty if md is still rebuilding it.
@@ -224,7 +224,7 @@ def begin_rebuild(context: FaultContext, serial: str) -> None:
     drop(context, serial)
     context.lab.disks.clear_disk_faults([serial])
     array.expected_deviation = array.expected_deviation.plus(renewed=frozenset({serial}))
-    Upkeep.with_member(array, serial).put_in(serial)
+    array.upkeep(serial).put_in(serial)
     wait_until(
         lambda: place_of(context, serial).words(context),
         Deadline.after(REBUILD_DEADLINE_S),
@@ -255,7 +255,7 @@ class LatentSectorError(Fault):
         """
         at_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
-        upkeep = Upkeep.with_member(context.stack.array, self.serial)
+        upkeep = context.stack.array.upkeep(self.serial)
         with fast(context, self.serial):
             upkeep.begin("check")
             wait_idle(upkeep, "to end its check")

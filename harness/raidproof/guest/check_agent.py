@@ -28,7 +28,6 @@ READ, NOT_ASSEMBLED, NOT_MOUNTED = "read", "not-assembled", "not-mounted"
 SAME, DIFFERENT = "same", "different"
 """The values of ``through_nfsd`` in an answer: whether the ledger read by NFS equals the ledger read directly."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-BLOCK_DEVICES = "/sys/block"
 HELPERS = {"/proc/sys/kernel/modprobe": "/sbin/modprobe", "/sys/kernel/uevent_helper": ""}
 """Files with the programs that the kernel starts to load a module and to report a device, and their content."""
 BUFFER = 1 << 20
@@ -110,10 +109,14 @@ class CheckAgent:
     """Carries out the stages of checks, one check after the other.
 
     ``config``: the commands of the stages, as lists of words, and the configuration of the ledger reader.
+    ``devices``: the array's devices (`raidproof.guest.assembled`), in the order of their assembly.
     """
 
-    def __init__(self, config: dict[str, Any], run: Run, begun: Begun, scan: Scan, nfsd: Nfsd) -> None:
+    def __init__(
+        self, config: dict[str, Any], devices: Sequence[Any], run: Run, begun: Begun, scan: Scan, nfsd: Nfsd
+    ) -> None:
         self.config = config
+        self.devices = devices
         self.run = run
         self.begun = begun
         self.scan = scan
@@ -131,7 +134,7 @@ class CheckAgent:
 
     def up(self) -> dict[str, Any]:
         """Assemble the arrays, mount the file system and read the ledger; end after the first stage that fails."""
-        return self._up(freeze, lambda: None)
+        return self._up(lambda device: device.freeze(), lambda: None)
 
     def recover(self, *, resync_first_s: float, most_s: float) -> dict[str, Any]:
         """Assemble the arrays, mount the file system and read the ledger, while md resyncs; wait for its end.
@@ -145,8 +148,8 @@ class CheckAgent:
         def resync_first() -> None:
             if resync_first_s:
                 self.begun("resync")
-                for device, _ in self.config["assemble"]:
-                    write_enable(os.path.basename(device))
+                for device in self.devices:
+                    device.write_enable()
                 self._settled(resync_first_s)
 
         answer = self._up(lambda _: None, resync_first)
@@ -157,23 +160,23 @@ class CheckAgent:
 
     def _settled(self, most_s: float) -> bool:
         """Wait until all arrays are in sync and clean, at most ``most_s`` seconds; return whether they are."""
-        names = [os.path.basename(device) for device, _ in self.config["assemble"]]
         end = monotonic() + most_s
-        while not all(map(settled, names)):
+        while not all(device.settled() for device in self.devices):
             if monotonic() >= end:
                 return False
             select.select([], [], [], POLL_S)
         return True
 
-    def _up(self, assembled: Callable[[str], None], before_mount: Callable[[], None]) -> dict[str, Any]:
-        """Carry out `up`; ``assembled`` gets the path of an assembled array's file ``sync_action``."""
+    def _up(self, assembled: Callable[[Any], None], before_mount: Callable[[], None]) -> dict[str, Any]:
+        """Carry out `up`; ``assembled`` gets each device of the array after its assembly."""
         self.begun("assemble")
-        for device, argv in self.config["assemble"]:
-            if problem := self._failure(argv):
+        for number, one in enumerate(self.config["assemble"]):
+            if problem := self._failure(one["command"]):
                 return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
-            assembled(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/sync_action")
+            assembled(self.devices[number])
         before_mount()
-        missing = {device: count for device, _ in self.config["assemble"] if (count := degraded(device))}
+        counted = {one["device"]: self.devices[number].missing() for number, one in enumerate(self.config["assemble"])}
+        missing = {path: count for path, count in counted.items() if count}
         seen = {"degraded": missing} if missing else {}
         self.begun("mount")
         if problem := self._failure(self.config["mount"]):
@@ -220,8 +223,9 @@ class CheckAgent:
                 answer["fsck"] = self.run(self.config["fsck"])
         self.begun("stop")
         # After a failed assembly, a part of the array may exist and must be stopped. The command fails if none exists.
-        if problem := self._failure(self.config["stop"]):
-            left = left or (problem if remains(self.config) else "")
+        problem = "; ".join(filter(None, map(self._failure, self.config["stop"])))
+        if problem:
+            left = left or (problem if any(device.remains() for device in self.devices) else "")
         return {**answer, "left": left}
 
     def _unmount(self) -> str:
@@ -242,61 +246,6 @@ def differing(direct: dict[str, Any], seen: dict[str, Any]) -> list[str]:
     return sorted(key for key in direct if direct[key] != seen.get(key))
 
 
-def freeze(path: str) -> None:
-    """Write ``frozen`` to the file ``sync_action`` of an array: a resync would change the array during the check."""
-    try:
-        fd = os.open(path, os.O_WRONLY)
-    except OSError:
-        return  # RAID0 has no resync, and no such file
-    try:
-        os.write(fd, b"frozen")
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
-
-
-def degraded(device: str) -> int:
-    """Return the number of missing members of an array; 0 for a level without redundancy (no file md/degraded)."""
-    try:
-        with open(f"{BLOCK_DEVICES}/{os.path.basename(device)}/md/degraded") as file:
-            return int(file.read())
-    except OSError:
-        return 0
-
-
-def write_enable(name: str) -> None:
-    """Make md resync an assembled array that waits for its first write, as with md_mod.start_ro=1 (md(4))."""
-    if state_of(name) == "read-auto":
-        with open(f"{BLOCK_DEVICES}/{name}/md/array_state", "w") as file:
-            file.write("active")
-
-
-def settled(name: str) -> bool:
-    """Return whether an array is in sync and marked clean, and md does nothing to it.
-
-    The resync begins some time after the assembly: until its end, the file ``resync_start`` has a number (md(4)). An
-    array without redundancy has neither file, and is never marked clean.
-    """
-    folder = f"{BLOCK_DEVICES}/{name}/md"
-    if not os.path.exists(f"{folder}/sync_action"):
-        return True
-    return (
-        text_of(f"{folder}/sync_action") == "idle"
-        and text_of(f"{folder}/resync_start") == "none"
-        and state_of(name) in ("clean", "readonly")
-    )
-
-
-def text_of(path: str) -> str:
-    """Return the content of a file of the kernel without its end of line; empty if the file cannot be read."""
-    try:
-        with open(path) as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
 def set_helpers(helpers: Mapping[str, str]) -> None:
     """Set the programs that the kernel starts; an empty text: none. A kernel need not have all of these files."""
     for path, program in helpers.items():
@@ -305,14 +254,10 @@ def set_helpers(helpers: Mapping[str, str]) -> None:
                 file.write(program + "\n")
 
 
-def remains(config: dict[str, Any]) -> bool:
-    """Return whether an array of the configuration still exists, even if only some members are in it."""
-    return any(state_of(os.path.basename(device)) not in ("", "clear") for device, _ in config["assemble"])
-
-
-def state_of(name: str) -> str:
-    """Return the content of md/array_state of an md device (md(4)); empty if the device does not exist."""
-    return text_of(f"{BLOCK_DEVICES}/{name}/md/array_state")
+def devices_of(config: dict[str, Any]) -> list[Any]:
+    """Return the devices of the array, in the order of their assembly."""
+    interfaces = import_module("assembled").INTERFACES
+    return [interfaces[one["interface"]](one["name"]) for one in config["assemble"]]
 
 
 def members_of(config: dict[str, Any]) -> Any:
@@ -346,7 +291,9 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
 
     nfsd = import_module("nfsd_threads").NfsdThreads()
     calls = import_module("storage_calls").CALLS if members else None
-    agent = CheckAgent(config, Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, nfsd)
+    agent = CheckAgent(
+        config, devices_of(config), Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, nfsd
+    )
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,
         "recover": agent.recover,

@@ -38,15 +38,15 @@ LONGEST_S = 6 * 3600.0
 
 
 def layout() -> bytes:
-    """Return lines ``disk SERIAL NAME`` for disks, ``part ARRAY NAME`` and ``limit ARRAY KIB`` for md arrays.
+    """Return lines ``disk SERIAL NAME`` for disks, ``part DEVICE NAME`` and ``limit DEVICE KIB``.
 
-    A part is a member of the array; the limit is the largest request in KiB (queue/max_sectors_kb).
+    A part is a device of which the device consists; the limit is the largest request in KiB (queue/max_sectors_kb).
     """
     links = [name for name in listed(DISKS) if name.startswith(PREFIX)]
     lines = [f"disk {name[len(PREFIX) :]} {os.readlink(f'{DISKS}/{name}').rpartition('/')[2]}" for name in links]
     for array in listed(BLOCK):
-        if array.startswith("md"):
-            lines.extend(f"part {array} {part}" for part in listed(f"{BLOCK}/{array}/slaves"))
+        if parts := listed(f"{BLOCK}/{array}/slaves"):
+            lines.extend(f"part {array} {part}" for part in parts)
             limit = content(f"{BLOCK}/{array}/queue/max_sectors_kb").decode().strip()
             lines.append(f"limit {array} {limit}")
     return "".join(line + "\n" for line in lines).encode()

@@ -26,8 +26,6 @@ _TWICE = ("guest", "guest_nice")
 
 Pair = tuple[MountCount, MountCount]
 _NO_CALLS = RpcCount(0, 0, 0, 0, 0)
-ARRAY = "md0"
-"""The md device that holds the file system."""
 PURE = 0.01
 """Greatest ratio of bytes read to bytes written at which a load counts as pure writes."""
 AGENT = "/run/raidproof/monitor.py"
@@ -312,7 +310,7 @@ def derive(
         wire_written_bytes=wire_written,
         array=array,
         members=members,
-        request_limit=seen.last.layout.limits.get(ARRAY) if seen.last.layout else None,
+        request_limit=seen.last.layout.limits.get(seen.last.layout.array or "") if seen.last.layout else None,
         member_reads_per_written=_reads_per_written(read, written, array, total),
         write_amplification=_ratio(total[1] if total else None, written),
         read_amplification=_ratio(total[0] if total else None, read),
@@ -348,11 +346,12 @@ def _disks(seen: Recording) -> tuple[DiskUse | None, dict[str, DiskUse] | None]:
     first, last, layout = seen.first.disks, seen.last.disks, seen.last.layout
     if first is None or last is None:
         return None, None
-    array = disk_use(first[ARRAY], last[ARRAY], seen.seconds) if ARRAY in first and ARRAY in last else None
-    if layout is None:
-        return array, None
+    name = layout.array if layout is not None else None
+    if layout is None or name is None:
+        return None, None
+    array = disk_use(first[name], last[name], seen.seconds) if name in first and name in last else None
     # Follow the components of a nested array down to the disks.
-    below, members = [ARRAY], set()
+    below, members = [name], set()
     while below:
         parts = layout.parts.get(name := below.pop(), ())
         below += parts

@@ -35,14 +35,21 @@ READS = ("READ", "READ_PLUS")
 
 @dataclass(frozen=True)
 class Layout:
-    """The disks and md devices of a machine: serials, components, and limits of requests."""
+    """The disks of a machine, and the devices that consist of them: serials, components, and limits of requests."""
 
     serials: Mapping[str, str] = field(default_factory=dict)
     """Serial by the kernel's device name."""
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The kernel's device names of the components of each md device."""
+    """The kernel's device names of the components of each device that consists of others."""
     limits: Mapping[str, int] = field(default_factory=dict)
-    """Greatest size in bytes of a request, by md device."""
+    """Greatest size in bytes of a request, by the device that has components."""
+
+    @property
+    def array(self) -> str | None:
+        """The kernel's name of the array: the device with components that is no component; None if not exactly one."""
+        components = {name for parts in self.parts.values() for name in parts}
+        tops = sorted(self.parts.keys() - components)
+        return tops[0] if len(tops) == 1 else None
 
 
 @dataclass(frozen=True)

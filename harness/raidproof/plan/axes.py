@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator
 
 from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.registry import is_built_in
@@ -23,7 +23,9 @@ from raidproof.plan.table import (
     write_size,
     write_sync,
 )
+from raidproof.storage.array import ARRAYS, ArraySpec
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
+from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
 from raidproof.storage.server import SERVERS
 
@@ -32,6 +34,8 @@ Settings = Mapping[str, Value]
 
 WORKLOAD = "workload."
 """Prefix of the names of axes that set a field of the workload: ``workload.bs``."""
+RAID = "raid"
+"""Name of the axis with the kind of array."""
 
 
 class Where(NamedTuple):
@@ -94,8 +98,8 @@ BITMAPPED = Where(
     lambda kind: not kind.redundant,
 )
 PARITY = Where(
-    lambda its: level_of(its).parity > 0,
-    "level is not {}: only these levels have a stripe cache",
+    lambda its: level_of(its).parity > 0 and ARRAYS[str(its.get(RAID, DEFAULT_KIND))].md_files,
+    "level is not {}, or raid has no files of md in sysfs: only these arrays have a stripe cache",
     lambda kind: kind.parity > 0,
 )
 LAID_OUT = Where(
@@ -107,6 +111,9 @@ NESTED = Where(
     lambda its: level_of(its).parts is not None,
     "level is not {}: only these levels have inner arrays",
     lambda kind: kind.parts is not None,
+)
+SPARED = Where(
+    lambda its: "spares" in ARRAYS[str(its.get(RAID, DEFAULT_KIND))].model_fields, "raid has no spares of its own"
 )
 ON_SYNC = Where(
     lambda its: its.get("export", True) is True, "export is async: wdelay has no effect with async (exports(5))"
@@ -162,7 +169,7 @@ def _write_duration(value: Value) -> str:
 
 _ARRAY = (
     _number("members", "", "number of member disks; default: all that no cell needs as spare, journal or log disk"),
-    _number("spares", "", "number of spare disks of the array"),
+    _number("spares", "", "number of spare disks of the array", SPARED),
     _size("chunk", "array.chunk_size", "chunk size of the array", STRIPED),
     Axis("layout", "array.layout", "layout of the array: left-symmetric, n2, f2, ... (md(4))", where=LAID_OUT),
     _number("legs", "array.legs", "number of inner arrays of a nested RAID level", NESTED),
@@ -297,44 +304,95 @@ _ABOVE = (
 
 
 def axes(*, built_in: bool = False) -> dict[str, Axis]:
-    """Return all axes by name, the lowest layer first, including the axes of single file systems.
+    """Return all axes by name, the lowest layer first, including the axes of single kinds of array and file system.
 
-    ``built_in``: without the levels, file systems and servers of other distributions.
+    ``built_in``: without the levels, arrays, file systems and servers of other distributions.
 
     Raises:
-        RigError: an axis of a file system has the name of another axis.
+        RigError: an axis of an array or a file system has the name of another axis.
     """
-    levels, kinds, servers = (
+    levels, arrays, kinds, servers = (
         [(name, kind) for name, kind in registry.items() if not built_in or is_built_in(kind)]
-        for registry in (LEVELS, FILESYSTEMS, SERVERS)
+        for registry in (LEVELS, ARRAYS, FILESYSTEMS, SERVERS)
     )
     named = [name for name in level_names() if name in dict(levels)]
-    return _axes(tuple(named), tuple(kinds), tuple(name for name, _ in servers))
+    return _axes(tuple(named), tuple(arrays), tuple(kinds), tuple(name for name, _ in servers))
 
 
 @cache
 def _axes(
-    levels: tuple[str, ...], kinds: tuple[tuple[str, type[FilesystemSpec]], ...], servers: tuple[str, ...]
+    levels: tuple[str, ...],
+    arrays: tuple[tuple[str, type[ArraySpec]], ...],
+    kinds: tuple[tuple[str, type[FilesystemSpec]], ...],
+    servers: tuple[str, ...],
 ) -> dict[str, Axis]:
+    raids = [name for name, _ in arrays]
+    raid = Axis(RAID, "array.type", f"kind of array: {' or '.join(raids)}", word_of(*raids))
+    array = (_only_where_it_is_a_field(axis, dict(arrays)) for axis in _ARRAY)
     level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", read_raid_level)
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", f"type of the file system: {' or '.join(words)}", word_of(*words))
     shared = (_where_supported(axis, dict(kinds)) for axis in _FILESYSTEM)
-    common = {axis.name: axis for axis in (level, *_ARRAY, kind, *shared)}
+    common = {axis.name: axis for axis in (raid, level, *array, kind, *shared)}
     server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(servers)}", word_of(*servers))
     above = {axis.name: axis for axis in (server, *_ABOVE)}
-    own = {name: _own_axis(name, text, dict(kinds)) for _, one in kinds for name, text in one.axes.items()}
+    own = {
+        name: _own_axis(name, text, layer, dict(of))
+        for layer, of in _layers(arrays, kinds)
+        for _, one in of
+        for name, text in one.axes.items()
+    }
     if twice := sorted(own.keys() & (common.keys() | above.keys())):
-        raise RigError(f"axes of file systems have the same names as other axes: {', '.join(twice)}")
+        raise RigError(f"axes of arrays or file systems have the same names as other axes: {', '.join(twice)}")
     return {**common, **own, **above}
 
 
-def _own_axis(name: str, text: str, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:
-    """Return the axis of a setting that only some file systems have; ``kinds``: specifications of file systems."""
+class _Layer(NamedTuple):
+    """A layer of the stack with several kinds."""
+
+    name: str
+    chooser: str
+    """The axis that chooses the kind."""
+    usual: str
+    """The kind of a cell without a value on that axis."""
+
+
+_LAYER_ARRAY = _Layer("array", RAID, DEFAULT_KIND)
+_LAYER_FILES = _Layer("filesystem", "filesystem", USUAL)
+
+
+def _layers(
+    arrays: tuple[tuple[str, type[ArraySpec]], ...], filesystems: tuple[tuple[str, type[FilesystemSpec]], ...]
+) -> Iterator[tuple[_Layer, tuple[tuple[str, type[ArraySpec] | type[FilesystemSpec]], ...]]]:
+    yield _LAYER_ARRAY, arrays
+    yield _LAYER_FILES, filesystems
+
+
+def _only_where_it_is_a_field(axis: Axis, kinds: Mapping[str, type[ArraySpec]]) -> Axis:
+    """Return an axis of the array that also requires a kind of array with the field of the axis."""
+    layer, _, field = axis.field.partition(".")
+    having = {kind for kind, spec in kinds.items() if field in spec.model_fields}
+    if layer != _LAYER_ARRAY.name or len(having) == len(kinds):
+        return axis
+    where = axis.where
+    text = f"{RAID} is not {' or '.join(sorted(having))}"
+    return axis._replace(
+        where=Where(
+            lambda its: its.get(RAID, DEFAULT_KIND) in having and (where is None or where.holds(its)),
+            f"{where.text}, or {text}" if where else text,
+            where.levels if where else None,
+        )
+    )
+
+
+def _own_axis(name: str, text: str, layer: _Layer, kinds: Mapping[str, type[BaseModel]]) -> Axis:
+    """Return the axis of a setting that only some kinds of a layer have; ``kinds``: their specifications."""
     fields = {kind: spec.model_fields[name] for kind, spec in kinds.items() if name in spec.model_fields}
     read, write = _how([part for one in fields.values() for part in (*_parts(one.annotation), *one.metadata)])
-    where = Where(lambda its: filesystem_of(its) in fields, f"filesystem is not {' or '.join(fields)}")
-    return Axis(name, f"filesystem.{name}", text, read, write, where)
+    where = Where(
+        lambda its: its.get(layer.chooser, layer.usual) in fields, f"{layer.chooser} is not {' or '.join(fields)}"
+    )
+    return Axis(name, f"{layer.name}.{name}", text, read, write, where)
 
 
 def _where_supported(axis: Axis, kinds: Mapping[str, type[FilesystemSpec]]) -> Axis:

@@ -119,7 +119,7 @@ def configuration_of(hardware: Hardware, cell: Cell, profiles: Mapping[str, Prof
         level=array.level,
         members=len(array.members),
         legs=array.leg_count,
-        layout=array.layout,
+        layout=array.layout_name,
         chunk_size=array.chunk_size,
         policy=array.policy,
         sync_speed_max=stack.tuning.sync_speed_max,

@@ -44,7 +44,7 @@ from raidproof.run.exploration import STEM, Source, explore_cycle, locate, repla
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
-from raidproof.storage.array import LEVELS, ArraySpec
+from raidproof.storage.array import LEVELS, MdSpec
 from raidproof.storage.filesystem import FilesystemSpec, usual
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
@@ -113,7 +113,7 @@ def stack_of(
         # All disks are blank at first, so the members agree without a resync.
         array["assume_clean"] = True
     return StackSpec(
-        array=ArraySpec(**array),
+        array=MdSpec(**array),
         filesystem=filesystem or usual(),
         export=export or ExportSpec(sync=sync, delegations=False),
         mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),

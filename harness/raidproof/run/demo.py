@@ -1,21 +1,24 @@
 """The demo: four crash tests of one stack, which show that acknowledged operations need not be durable."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from raidproof.core.blame import Culprit
+from raidproof.core.errors import RequestError
 from raidproof.core.log import progress
 from raidproof.core.topology import Platform, Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.cache import CacheMode
+from raidproof.plan.axes import axis_of, read_value
+from raidproof.plan.table import Value
 from raidproof.provider.registry import prepare
 from raidproof.record import ControlSpec, RunRecord
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.run import Run
-from raidproof.storage.array import ArraySpec
-from raidproof.storage.filesystem import FilesystemSpec, usual
-from raidproof.storage.mount import MountSpec
-from raidproof.storage.server import ExportSpec
+from raidproof.storage.array import LEVELS
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import TuningSpec
 from raidproof.workload.fio import FioSpec
@@ -25,6 +28,10 @@ EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=
 demo's ledger."""
 ASYNC_LEDGER_S = 5.0
 """Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
+MEMBERS = ("disk0", "disk1", "disk2", "disk3")
+SETTABLE = ("array", "filesystem")
+"""The layers whose settings `read_settings` accepts. The others are what the demo shows."""
+_NO_SETTINGS: Mapping[str, Value] = MappingProxyType({})
 CONTROL_LEDGER_S = 2.0
 """Seconds of the clients' work in a control, which shows whether a loss is found, not how much is lost."""
 
@@ -34,24 +41,62 @@ def demo_topology(platform: Platform | None = None) -> Topology:
     return server_and_clients(clients=2, disks=4, platform=platform)
 
 
-def demo_stack(*, sync: bool, tuning: TuningSpec | None = None, filesystem: FilesystemSpec | None = None) -> StackSpec:
-    """Return the demo's stack: RAID5 with chunks of 64 KiB, NFSv4.2, and the default file system or another one."""
-    return StackSpec(
-        filesystem=filesystem or usual(),
-        array=ArraySpec(level=5, members=("disk0", "disk1", "disk2", "disk3"), chunk_size=64 * KIB, assume_clean=True),
+def read_settings(words: Sequence[str]) -> dict[str, Value]:
+    """Return the settings of words such as ``raid=lvm``: values by name of an axis of plans.
+
+    Raises:
+        RequestError: a word has no ``=``, the demo does not have the axis, or the value is invalid.
+    """
+    settings: dict[str, Value] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise RequestError(f"--set {word}: expected a name and a value, such as level=6")
+        layer, _, field = axis_of(name).field.partition(".")
+        if not field or layer not in SETTABLE:
+            raise RequestError(
+                f"--set {word}: the demo has its own {name}",
+                remedy=f"the demo accepts axes of plans for the {' and the '.join(SETTABLE)}; use a plan for others",
+            )
+        settings[name] = read_value(name, int(value) if value.isdecimal() else value)
+    return settings
+
+
+def demo_stack(
+    *, sync: bool, tuning: TuningSpec | None = None, settings: Mapping[str, Value] = _NO_SETTINGS
+) -> StackSpec:
+    """Return the demo's stack: RAID5 with chunks of 64 KiB, XFS, NFSv4.2; ``settings``: see `read_settings`.
+
+    Raises:
+        RequestError: the settings exclude each other.
+    """
+    layers: dict[str, dict[str, Any]] = {
+        "array": {"level": "5", "members": MEMBERS, "chunk_size": 64 * KIB, "assume_clean": True},
         # No delegations: under a delegation, `close` promises nothing. And when both clients return to a shared file,
         # the server delegates the file to the first and then waits for the end of its grace period (docs/findings.md).
-        export=ExportSpec(sync=sync, delegations=False),
-        mount=MountSpec(vers="4.2"),
-        tuning=tuning or TuningSpec(),
-    )
+        "export": {"sync": sync, "delegations": False},
+        "mount": {"vers": "4.2"},
+        "tuning": (tuning or TuningSpec()).model_dump(),
+    }
+    for name, value in settings.items():
+        layer, _, field = axis_of(name).field.partition(".")
+        layers.setdefault(layer, {})[field] = value
+    if not LEVELS[str(layers["array"]["level"])].chunked:
+        layers["array"]["chunk_size"] = None
+    return StackSpec.model_validate(layers)
 
 
-def demo_cycles(seed: int = 1, filesystem: FilesystemSpec | None = None) -> tuple[CrashTestSpec, ...]:
-    """Return the demo's four crash tests: a sync and an async export, whose speed is measured, and two controls."""
+def demo_cycles(seed: int = 1, settings: Mapping[str, Value] = _NO_SETTINGS) -> tuple[CrashTestSpec, ...]:
+    """Return the demo's four crash tests: a sync and an async export, whose speed is measured, and two controls.
+
+    ``settings``: see `read_settings`.
+
+    Raises:
+        RequestError: the settings exclude each other.
+    """
     fio = FioSpec(size=64 * MIB)
-    safe = demo_stack(sync=True, filesystem=filesystem)
-    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK, filesystem=filesystem)
+    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK, settings=settings)
+    safe = demo_stack(sync=True, settings=settings)
     return (
         CrashTestSpec(name="sync", title="sync export", stack=safe, fio=fio, seed=seed),
         CrashTestSpec(
@@ -82,22 +127,23 @@ def run_demo(
     results: Path,
     *,
     platform: Platform | None = None,
-    filesystem: FilesystemSpec | None = None,
     seed: int = 1,
     keep: bool = False,
+    settings: Mapping[str, Value] = _NO_SETTINGS,
 ) -> tuple[RunRecord, Path | None]:
-    """Run the demo and return its record and the path of its report.
+    """Run the demo and return its record and the path of its report; ``settings``: see `read_settings`.
 
     Raises:
-        RequestError: the kernel or the image is unknown.
+        RequestError: the kernel or the image is unknown, or the settings exclude each other.
         RequirementMissing: this host cannot run a lab.
     """
+    cycles = demo_cycles(seed, settings)
     require_host()
     with progress("preparing kernel and image"):
         # Prepare before the run is created, so that a failure here leaves no run.
         topology = demo_topology(platform)
         prepare(topology)
         with Run("demo", results, topology, keep=keep) as current_run:
-            for spec in demo_cycles(seed, filesystem):
+            for spec in cycles:
                 current_run.cycle(spec)
     return current_run.record, current_run.report

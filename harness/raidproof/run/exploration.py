@@ -159,9 +159,10 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
     topology = Topology.model_validate(run.topology)
     require_shown(topology.provider)
     cycle = choose_cycle(run, store.path, name)
+    stack = StackSpec.model_validate(cycle.asked)
     try:
         log = WriteLog(store.path / recorded(cycle))
-        recording = Recording(log)
+        recording = Recording(log, stack.array)
         oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
     except (LogError, OSError) as error:
         raise RequestError(f"crash test {cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
@@ -182,7 +183,6 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
             f"({', '.join(serials)})",
             remedy=f"the directory has files of different runs; {RECORD_ANEW}",
         )
-    stack = StackSpec.model_validate(cycle.asked)
     return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
 
 

@@ -460,7 +460,7 @@ def new_record(cell: Cell) -> CellRecord:
         workload_name=cell.workload_name,
         unit="",
         asked=cell.stack.model_dump(mode="json"),
-        resync="skipped: blank members agree" if cell.stack.array.assume_clean else "waited for",
+        resync="skipped: blank members agree" if cell.stack.array.skips_resync else "waited for",
     )
 
 

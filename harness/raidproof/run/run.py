@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -31,12 +32,14 @@ from raidproof.record.results.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test
+from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.verdict.crash_test import conclude_early, conclude_run, conclude_stored, judge_crash_test
 
-PACKAGES = ("mdadm", "nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
-"""Prefixes of the names of packages that a record lists, in addition to the file systems' tools. Fedora's nfs-utils is
-nfs-common in Debian."""
+PACKAGES = ("nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
+"""Prefixes of the names of packages that a record lists, in addition to the tools of arrays and file systems.
+
+Fedora's nfs-utils is nfs-common in Debian."""
 _CPUS, _NODES = "/sys/devices/system/cpu/online", "/sys/devices/system/node/online"
 _BUILD = "/proc/version"
 
@@ -93,8 +96,9 @@ def machine_record(machine: Machine) -> MachineRecord:
 
 
 def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
-    """Return the packages whose names begin with one of `PACKAGES` or with that of a file system's tools."""
-    begins = (*PACKAGES, *(name for _, kind in FILESYSTEMS.items() for name in kind.packages))
+    """Return the packages whose names begin with one of `PACKAGES`, or that are tools of arrays or file systems."""
+    tools = (*(kind.packages for _, kind in FILESYSTEMS.items()), *(kind.packages for _, kind in ARRAYS.items()))
+    begins = (*PACKAGES, *chain.from_iterable(tools))
     return {name: version for name, version in packages.items() if name.startswith(begins)}
 
 

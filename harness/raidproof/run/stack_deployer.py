@@ -7,7 +7,7 @@ from raidproof.core.log import step
 from raidproof.disk.cache import CacheMode
 from raidproof.lab.lab import Lab
 from raidproof.monitor import Monitor
-from raidproof.storage.array.spec import disk_path
+from raidproof.storage.member import disk_path
 from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.workload import CLIENTS, SERVER, Place
 
@@ -66,8 +66,9 @@ class StackDeployer:
     def _slow_md(self, stack: Stack) -> None:
         """Multiply md's safe_mode_delay by the slow-motion factor, so that the array stays active between requests."""
         delay_s = MD_SAFE_MODE_DELAY_S * self.lab.topology.slow_motion
-        if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.exists("/sys/block/md0"):
-            files = [f"/sys/block/{md.name}/md/safe_mode_delay" for md in stack.spec.array.devices]
+        paths = [path.removeprefix("/dev/") for path in stack.spec.array.device_paths]
+        files = [f"/sys/block/{name}/md/safe_mode_delay" for name in paths]
+        if delay_s > MD_SAFE_MODE_DELAY_S and self.lab.server.exists(files[-1]):
             self.lab.server.put_all(dict.fromkeys(files, f"{delay_s:.3f}"))
 
     def _track_no_volatile_data(self) -> None:

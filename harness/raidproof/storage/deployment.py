@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from raidproof.core.layer import HOMEHOST, State
+from raidproof.core.layer import State
 from raidproof.storage import mount as client
-from raidproof.storage.array import ArraySpec, bitmap_command, create_commands, disk_path
+from raidproof.storage.array import disk_path
 from raidproof.storage.filesystem import filesystem as local
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import dirty_values, md_values, queue_values, sysctl_line, udev_rule, write_back_values
@@ -22,7 +22,6 @@ EXPORT, MOUNT_POINT = "/YOUR/EXPORT", "/YOUR/MOUNT-POINT"
 SERVER, CLIENTS = "YOUR-SERVER", "YOUR-CLIENTS"
 KERNEL_MD, KERNEL_MEMBER = "YOUR-MD-DEVICE", "YOUR-MEMBER-DEVICE"
 SYSCTL, UDEV = "/etc/sysctl.d/90-nfs.conf", "/etc/udev/rules.d/90-nfs.rules"
-_HARNESS_ONLY = {"--run", f"--homehost={HOMEHOST}"}
 
 
 class Work(StrEnum):
@@ -38,7 +37,7 @@ class Work(StrEnum):
     FILESYSTEM = "new file system"
     """mkfs destroys all data of the file system."""
     ARRAY = "new array"
-    """mdadm --create destroys all data on the members."""
+    """The creation of an array destroys all data on the members."""
 
     @property
     def destroys(self) -> bool:
@@ -103,33 +102,18 @@ def lines_of(new: StackSpec, current: StackSpec) -> list[Line]:
 
     Both stacks are those of `deployed`. A line that the current configuration has, too, takes no work.
     """
-    array = _without_bitmap(new.array) != _without_bitmap(current.array)
-    device = new.array.devices[-1].device
+    same = isinstance(current.array, type(new.array))
+    in_place = new.array.changed_in_place(current.array) if same else None
+    device, array = new.array.device, in_place is None
     format_ = array or _mkfs(new, device) != _mkfs(current, device)
     made = [
-        *(_line("server", COMMAND, words, Work.ARRAY, new, changed=array) for words in create_commands(new.array)),
-        *([] if array else _bitmap_lines(new, current)),
+        *(_line("server", COMMAND, words, Work.ARRAY, new, changed=array) for words in new.array.create_commands()),
+        *(_line("server", COMMAND, words, Work.IN_PLACE, new) for words in in_place or ()),
         *(_line("server", COMMAND, words, Work.FILESYSTEM, new, changed=format_) for words in _mkfs(new, device)),
     ]
     before = set(_settings(current))
     settings = (line.model_copy(update={"work": Work.NONE}) if line in before else line for line in _settings(new))
     return [*made, *settings]
-
-
-def _without_bitmap(spec: ArraySpec) -> ArraySpec:
-    """Return the array without what `bitmap_command` can change in place."""
-    policy = None if spec.policy in {"bitmap", "resync"} else spec.consistency_policy
-    return spec.model_copy(update={"bitmap": None, "bitmap_chunk": None, "consistency_policy": policy})
-
-
-def _bitmap_lines(new: StackSpec, current: StackSpec) -> Iterator[Line]:
-    for md, before in zip(new.array.devices, current.array.devices, strict=True):
-        command = bitmap_command(md)
-        if command is None or command == bitmap_command(before):
-            continue
-        if before.consistency_policy == "bitmap" and md.consistency_policy == "bitmap":
-            yield _line("server", COMMAND, ["mdadm", "--grow", md.device, "--bitmap=none"], Work.IN_PLACE, new)
-        yield _line("server", COMMAND, command, Work.IN_PLACE, new)
 
 
 def _mkfs(spec: StackSpec, device: str) -> list[list[str]]:
@@ -161,7 +145,7 @@ def _settings(spec: StackSpec) -> Iterator[Line]:
 def _line(
     machine: str, place: str, words: Sequence[str], work: Work, spec: StackSpec, *, changed: bool = True
 ) -> Line:
-    kept = [word for word in words if word not in _HARNESS_ONLY]
+    kept = [word for word in words if word not in spec.array.forcing]
     return Line(
         machine=machine, place=place, text=_placed(shlex.join(kept), spec), work=work if changed else Work.NONE
     )
@@ -171,12 +155,11 @@ def _placed(text: str, spec: StackSpec) -> str:
     """Return a text with the harness's device paths replaced by placeholders."""
     array = spec.array
     named = {
-        **{serial: f"YOUR-MEMBER-{number}" for number, serial in enumerate(array.members, 1)},
-        **{serial: f"YOUR-SPARE-{number}" for number, serial in enumerate(array.spares, 1)},
-        **({array.journal: "YOUR-JOURNAL-DISK"} if array.journal else {}),
+        **{serial: f"YOUR-{duty}" for serial, duty in array.duties().items()},
         **({spec.filesystem.log: "YOUR-LOG-DISK"} if spec.filesystem.log else {}),
     }
-    devices = {md.device: ARRAY if md.number == 0 else f"{ARRAY}-PART-{md.number}" for md in array.devices}
+    *parts, top = array.device_paths
+    devices = {top: ARRAY, **{part: f"{ARRAY}-PART-{number}" for number, part in enumerate(parts, 1)}}
     paths = devices | {disk_path(serial): f"/dev/disk/by-id/{name}" for serial, name in named.items()}
     # The longest first: the path of disk1 begins that of disk10.
     for path in sorted(paths, key=len, reverse=True):

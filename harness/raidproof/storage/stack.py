@@ -10,7 +10,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
-from raidproof.storage.array import Array, ArraySpec, ArrayState, capacity, disk_path
+from raidproof.storage.array import AnyArray, ArrayState, capacity, disk_path
 from raidproof.storage.array.level import listed
 from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemState, usual
 from raidproof.storage.link import Link, LinkSpec, LinkState
@@ -22,7 +22,7 @@ from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, Tun
 class StackSpec(Spec):
     """The requested configuration of every layer. Combinations of layers that cannot work are refused."""
 
-    array: ArraySpec
+    array: AnyArray
     filesystem: AnyFilesystem = Field(default_factory=usual)
     export: AnyServer = ExportSpec()
     mount: MountSpec = MountSpec()
@@ -43,6 +43,8 @@ class StackSpec(Spec):
         if not self.array.kind.parity and (requested := self.tuning.parity_only):
             others = listed(lambda kind: kind.parity > 0)
             raise RequestError(f"RAID{self.array.level} has no {' and no '.join(requested)}: only RAID{others} have")
+        if not self.array.md_files and (requested := self.tuning.md_only):
+            raise RequestError(f"an array of kind {self.array.type} has no {' and no '.join(requested)} in sysfs")
         for name, size in (("rsize", self.mount.rsize), ("wsize", self.mount.wsize)):
             if size is not None and size > self.export.max_block_size:
                 raise RequestError(
@@ -109,7 +111,7 @@ def on_disks(spec: StackSpec, *, zeroed: bool) -> StackSpec:
 class StackState(State):
     """The effective configuration of every layer, as the record stores it."""
 
-    array: ArrayState
+    array: SerializeAsAny[ArrayState]
     filesystem: FilesystemState
     export: SerializeAsAny[ServerState]
     mounts: dict[str, MountState]
@@ -133,14 +135,12 @@ class Stack:
 
     def __init__(self, spec: StackSpec, server: Machine, clients: Sequence[Machine]) -> None:
         self.spec = spec
-        self.array = Array(spec.array, server)
+        self.array = spec.array.array(server)
         self.filesystem = Filesystem(spec.filesystem, server, self.array.device, spec.array.geometry)
         self.export = spec.export.server(server, self.filesystem.directory)
         source = spec.source(server.address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
-        self.tuning = ServerTuning(
-            spec.tuning, server, [*map(disk_path, spec.array.disks)], [md.device for md in spec.array.devices]
-        )
+        self.tuning = ServerTuning(spec.tuning, server, [*map(disk_path, spec.array.disks)], spec.array.device_paths)
         self.client_tuning = {client.name: ClientTuning(spec.tuning, client) for client in clients}
         links = {client.name: Link(spec.link, client) for client in clients}
         links[server.name] = Link(spec.link if spec.server_link is None else spec.server_link, server)
@@ -270,12 +270,11 @@ class Stack:
 
     def caveats(self) -> tuple[str, ...]:
         """Return the differences from a deployed server that affect the meaning of a verdict on this stack."""
-        array = ("the first resync of the array was skipped (assume_clean)",) if self.spec.array.assume_clean else ()
         return (
             *self.spec.export.caveats(),
             *self.spec.filesystem.caveats(),
             *self.spec.tuning.caveats(),
-            *array,
+            *self.spec.array.caveats(),
         )
 
 

@@ -109,6 +109,12 @@ class TuningSpec(Spec):
         """The names of the requested settings that only RAID4, 5 and 6 have."""
         return tuple(name for name in ("stripe_cache_size", "md_threads") if getattr(self, name) is not None)
 
+    @property
+    def md_only(self) -> tuple[str, ...]:
+        """The names of the requested settings that only arrays with md's files in sysfs have."""
+        names = (knob.name for knob in MD if knob.file.startswith(MD_FILES))
+        return tuple(name for name in names if getattr(self, name) is not None)
+
 
 def _refuse_dirty(whose: str, limit: int | None, background: int | None) -> None:
     if limit is not None and limit < 2 * PAGE_SIZE:
@@ -175,6 +181,10 @@ class TuningState(State):
     server: DirtyState | None = None
     clients: dict[str, DirtyState] = Field(default_factory=dict)
     """Write-back settings of the clients by name."""
+
+
+MD_FILES = "md/"
+"""Begin of the files that only an md device has, relative to its directory in /sys/block."""
 
 
 class Knob(NamedTuple):
@@ -332,7 +342,7 @@ def _read(knobs: Sequence[Knob], kernel_name: str, content: Mapping[str, str]) -
     for knob in knobs:
         path = f"/sys/block/{kernel_name}/{knob.file}"
         if (text := content.get(path)) is None:
-            if knob.file.startswith("md/"):
+            if knob.file.startswith(MD_FILES):
                 continue
             raise RigError(f"{path} does not exist or could not be read")
         if knob.name == "scheduler":

@@ -35,7 +35,6 @@ from raidproof.run.plan_runner import new_record
 from raidproof.run.repetition import run_repetition
 from raidproof.run.run import Run
 from raidproof.run.stack_deployer import StackDeployer
-from raidproof.storage.array.array import create_commands
 from raidproof.storage.filesystem.filesystem import mkfs_command
 from raidproof.storage.mount import mount_command
 from raidproof.storage.stack import Stack, StackSpec
@@ -371,7 +370,7 @@ def commands_of(spec: StackSpec, lab: Lab) -> list[str]:
     """Return the commands and configuration lines that build a stack by hand on a server."""
     stack = Stack(spec, lab.server, lab.clients[:1])
     device, path = stack.array.device, stack.export.path
-    lines = [shlex.join(command) for command in create_commands(spec.array)]
+    lines = [shlex.join(command) for command in spec.array.create_commands()]
     lines += [shlex.join(mkfs_command(spec.filesystem, device, spec.array.geometry))]
     lines += [f"{file} = {value}" for file, value in write_back_lines(spec).items()]
     lines += [f"/etc/exports: {path} {spec.export.network}({','.join(spec.export.options())})"]

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
 
 # Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of a file system's messages
@@ -40,7 +41,7 @@ _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 def findings(log: str) -> list[tuple[str, str]]:
     """Return each suspicious line of a console log, preceded by the name of its sign."""
-    damage = "|".join(kind.damage for _, kind in FILESYSTEMS.items())
+    damage = "|".join(kind.damage for registry in (FILESYSTEMS, ARRAYS) for _, kind in registry.items())
     signs = {**SIGNS, CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}")}
     return [
         (sign, line.strip()) for line in log.splitlines() for sign, pattern in signs.items() if pattern.search(line)

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from raidproof.core.units import KIB, MIB
 from raidproof.monitor import Derived, DiskUse, EngineUse, MachineUse, RpcUse
 from raidproof.monitor.bottleneck import Cause, Limit, find_cause
-from raidproof.storage.array import ArraySpec
+from raidproof.storage.array import MdSpec
 
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
-RAID5 = ArraySpec(level=5, members=MEMBERS, chunk_size=64 * KIB)
-RAID0 = ArraySpec(level=0, members=MEMBERS, chunk_size=64 * KIB)
+RAID5 = MdSpec(level=5, members=MEMBERS, chunk_size=64 * KIB)
+RAID0 = MdSpec(level=0, members=MEMBERS, chunk_size=64 * KIB)
 GIGABIT = 125e6
 
 
@@ -326,7 +326,7 @@ def test_every_cell_gets_a_sentence(
     level: object,
     hidden: set[str],
 ) -> None:
-    array = ArraySpec.model_validate({"level": level, "members": MEMBERS})
+    array = MdSpec.model_validate({"level": level, "members": MEMBERS})
     seen = derived(
         busy,
         machines={"server": machine(cpu), "client1": machine(cpu)},

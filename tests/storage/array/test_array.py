@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
-from raidproof.storage.array import LEVELS, ArraySpec, assemble_command, capacity, create_commands
+from raidproof.storage.array import LEVELS, MdSpec, assemble_command, capacity
 from raidproof.storage.array.superblock import LEAST_CHUNK, least_chunk
 
 
@@ -16,7 +16,7 @@ def disks(count: int) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("level", [5, "5", "raid5", "RAID5", "RAID-5"])
 def test_a_level_may_be_written_as_people_do(level: object) -> None:
-    assert ArraySpec.model_validate({"level": level, "members": disks(3)}).level == "5"
+    assert MdSpec.model_validate({"level": level, "members": disks(3)}).level == "5"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_level_may_be_written_as_people_do(level: object) -> None:
 )
 def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason: str) -> None:
     with pytest.raises(RequestError, match=reason):
-        ArraySpec.model_validate(asked)
+        MdSpec.model_validate(asked)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason
     ],
 )
 def test_policy(asked: dict[str, Any], policy: str) -> None:
-    assert ArraySpec.model_validate({"level": 5, "members": disks(4), **asked}).policy == policy
+    assert MdSpec.model_validate({"level": 5, "members": disks(4), **asked}).policy == policy
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_data_disks(level: str, members: int, layout: str | None, expected: int)
 
 
 def test_nested_arrays_are_made_of_arrays() -> None:
-    leg1, leg2, leg3, top = ArraySpec(level="1+0", members=disks(6), chunk_size=64 * KIB).devices
+    leg1, leg2, leg3, top = MdSpec(level="1+0", members=disks(6), chunk_size=64 * KIB).devices
     assert [leg.level for leg in (leg1, leg2, leg3)] == ["1"] * 3
     assert leg2.members == ("/dev/disk/by-id/raidproof-disk2", "/dev/disk/by-id/raidproof-disk3")
     assert (leg2.chunk_size, leg2.consistency_policy) == (None, "bitmap")
@@ -126,7 +126,7 @@ def test_nested_arrays_are_made_of_arrays() -> None:
 
 
 def test_mirrored_stripes() -> None:
-    spec = ArraySpec(level="0+1", members=disks(6), chunk_size=64 * KIB)
+    spec = MdSpec(level="0+1", members=disks(6), chunk_size=64 * KIB)
     leg1, leg2, top = spec.devices
     assert (leg1.level, len(leg1.members), leg2.chunk_size) == ("0", 3, 64 * KIB)
     assert (top.level, top.chunk_size, top.consistency_policy) == ("1", None, "bitmap")
@@ -134,7 +134,7 @@ def test_mirrored_stripes() -> None:
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> ArraySpec:
+def specs(draw: st.DrawFn) -> MdSpec:
     level, count = draw(st.sampled_from(list(LEVELS))), draw(st.integers(2, 8))
     asked: dict[str, Any] = {"level": level, "members": disks(count)}
     if LEVELS[level].chunked:
@@ -144,14 +144,14 @@ def specs(draw: st.DrawFn) -> ArraySpec:
     asked["bitmap"] = draw(st.sampled_from([None, "none", "internal"]))
     asked["bitmap_chunk"] = draw(st.sampled_from([None, 4 * KIB, 64 * MIB]))
     try:
-        return ArraySpec.model_validate(asked)
+        return MdSpec.model_validate(asked)
     except RequestError:
         assume(False)
         raise
 
 
 @given(specs())
-def test_every_member_is_used_exactly_once(spec: ArraySpec) -> None:
+def test_every_member_is_used_exactly_once(spec: MdSpec) -> None:
     used = [path for md in spec.devices for path in md.members if not path.startswith("/dev/md")]
     assert sorted(used) == sorted(f"/dev/disk/by-id/raidproof-{serial}" for serial in spec.members)
     assert spec.devices[-1].device == "/dev/md0"
@@ -159,7 +159,7 @@ def test_every_member_is_used_exactly_once(spec: ArraySpec) -> None:
 
 
 @given(specs())
-def test_a_leg_is_created_before_the_outer_array(spec: ArraySpec) -> None:
+def test_a_leg_is_created_before_the_outer_array(spec: MdSpec) -> None:
     there: set[str] = set()
     for md in spec.devices:
         assert {path for path in md.members if path.startswith("/dev/md")} <= there
@@ -167,7 +167,7 @@ def test_a_leg_is_created_before_the_outer_array(spec: ArraySpec) -> None:
 
 
 @given(specs())
-def test_capacity_and_geometry_make_sense(spec: ArraySpec) -> None:
+def test_capacity_and_geometry_make_sense(spec: MdSpec) -> None:
     size = 256 * MIB
     assert size <= capacity(spec, size) <= len(spec.members) * size
     if spec.geometry:
@@ -180,8 +180,8 @@ def paths(*serials: str) -> list[str]:
 
 
 def test_raid5() -> None:
-    spec = ArraySpec(level="5", members=disks(3), spares=("hot",), chunk_size=65536, assume_clean=True)
-    assert create_commands(spec) == [
+    spec = MdSpec(level="5", members=disks(3), spares=("hot",), chunk_size=65536, assume_clean=True)
+    assert spec.create_commands() == [
         [
             *(
                 "mdadm",
@@ -208,7 +208,7 @@ def test_raid5() -> None:
     ],
 )
 def test_policies(policy: dict[str, str], words: set[str]) -> None:
-    (command,) = create_commands(ArraySpec.model_validate({"level": 5, "members": disks(3), **policy}))
+    (command,) = MdSpec.model_validate({"level": 5, "members": disks(3), **policy}).create_commands()
     assert words <= set(command)
     assert "--bitmap=internal" not in command
 
@@ -222,7 +222,7 @@ def test_policies(policy: dict[str, str], words: set[str]) -> None:
     ],
 )
 def test_bitmap_is_as_fine_as_asked_where_there_is_one(asked: dict[str, Any], given: list[bool]) -> None:
-    commands = create_commands(ArraySpec.model_validate({**asked, "bitmap_chunk": "64KiB"}))
+    commands = MdSpec.model_validate({**asked, "bitmap_chunk": "64KiB"}).create_commands()
     assert ["--bitmap-chunk=64K" in command for command in commands] == given
     assert ["--bitmap=internal" in command for command in commands] == given
 
@@ -241,8 +241,8 @@ def test_bitmap_is_as_fine_as_asked_where_there_is_one(asked: dict[str, Any], gi
     ],
 )
 def test_bitmap_that_has_no_room_is_refused(level: str, count: int, size: int, least: int) -> None:
-    def spec(chunk: int) -> ArraySpec:
-        return ArraySpec.model_validate({"level": level, "members": disks(count), "bitmap_chunk": chunk})
+    def spec(chunk: int) -> MdSpec:
+        return MdSpec.model_validate({"level": level, "members": disks(count), "bitmap_chunk": chunk})
 
     spec(least).refuse_size(size)
     if least > 4 * KIB:
@@ -259,12 +259,12 @@ def test_least_chunk_is_a_power_of_two_and_its_bits_have_room(synced: int, membe
 
 
 def test_a_stripe_is_never_assumed_clean() -> None:
-    spec = ArraySpec(level="1+0", members=disks(4), assume_clean=True)
-    assert ["--assume-clean" in command for command in create_commands(spec)] == [True, True, False]
+    spec = MdSpec(level="1+0", members=disks(4), assume_clean=True)
+    assert ["--assume-clean" in command for command in spec.create_commands()] == [True, True, False]
 
 
 @given(specs())
-def test_assembly_is_never_forced(spec: ArraySpec) -> None:
+def test_assembly_is_never_forced(spec: MdSpec) -> None:
     for md in spec.devices:
         command = assemble_command(md)
         assert command[:3] == ["mdadm", "--assemble", md.device]
@@ -272,5 +272,5 @@ def test_assembly_is_never_forced(spec: ArraySpec) -> None:
 
 
 @given(specs())
-def test_no_word_is_none(spec: ArraySpec) -> None:
-    assert all("None" not in word for command in create_commands(spec) for word in command)
+def test_no_word_is_none(spec: MdSpec) -> None:
+    assert all("None" not in word for command in spec.create_commands() for word in command)

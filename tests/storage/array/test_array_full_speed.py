@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
-from raidproof.storage.array.array import at_full_speed
+from raidproof.storage.array.upkeep import at_full_speed
 from tests.guest_files import FilesByCommands
 
 CACHE, SPEED = "/sys/block/md0/md/stripe_cache_size", "/sys/block/md0/md/sync_speed_max"

@@ -5,8 +5,8 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
 from raidproof.core.units import KIB
-from raidproof.storage.array import Array, ArraySpec, Upkeep
-from raidproof.storage.array.array import Progress, ended_in, parse_progress
+from raidproof.storage.array import MdArray, MdSpec, Upkeep
+from raidproof.storage.array.upkeep import Progress, ended_in, parse_progress
 from tests.guest_files import FilesByCommands
 
 PATH = "/dev/disk/by-id/raidproof-"
@@ -36,7 +36,7 @@ class Typist(FilesByCommands):
 
 
 def upkeep(machine: Typist) -> Upkeep:
-    return Upkeep.with_member(Array(ArraySpec(members=("disk0", "disk1", "disk2")), machine), "disk1")
+    return MdArray(MdSpec(members=("disk0", "disk1", "disk2")), machine).upkeep("disk1")
 
 
 def test_a_member_is_removed_as_soon_as_md_permits_it() -> None:
@@ -95,20 +95,20 @@ def test_progress(action: str, completed: str, expected: Progress) -> None:
 
 def test_the_leg_that_has_the_member_is_the_one() -> None:
     nested = {"level": "1+0", "members": ("disk0", "disk1", "disk2", "disk3"), "chunk_size": 64 * KIB}
-    array = Array(ArraySpec.model_validate(nested), Typist())
-    assert Upkeep.with_member(array, "disk3").md.device == "/dev/md2"
+    array = MdArray(MdSpec.model_validate(nested), Typist())
+    assert array.upkeep("disk3").md.device == "/dev/md2"
 
 
 @pytest.mark.parametrize(
     ("level", "serial", "reason"), [("5", "disk9", "disk9 is no member"), ("0", "disk1", "RAID0")]
 )
 def test_what_cannot_be_missed_is_refused(level: str, serial: str, reason: str) -> None:
-    array = Array(ArraySpec.model_validate({"level": level, "members": ("disk0", "disk1", "disk2")}), Typist())
+    array = MdArray(MdSpec.model_validate({"level": level, "members": ("disk0", "disk1", "disk2")}), Typist())
     with pytest.raises(RequestError, match=reason):
-        Upkeep.with_member(array, serial)
+        array.upkeep(serial)
 
 
-MD = ArraySpec(members=("disk0", "disk1", "disk2")).devices[0]
+MD = MdSpec(members=("disk0", "disk1", "disk2")).devices[0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB
 from raidproof.storage import array as folder
-from raidproof.storage.array import LEVELS, ArraySpec, capacity, holders_of_old_data
+from raidproof.storage.array import LEVELS, MdSpec, capacity, holders_of_old_data
 from raidproof.storage.array.level import Level, MemberRequests, Part, listed
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import least_chunk
@@ -37,8 +37,8 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Level]
     del sys.modules[f"{folder.__name__}.toy"]
 
 
-def spec_of(level: str, members: str, layout: str, legs: str) -> ArraySpec:
-    return ArraySpec.model_validate(
+def spec_of(level: str, members: str, layout: str, legs: str) -> MdSpec:
+    return MdSpec.model_validate(
         {
             "level": level,
             "members": tuple(f"disk{number}" for number in range(int(members))),
@@ -50,7 +50,7 @@ def spec_of(level: str, members: str, layout: str, legs: str) -> ArraySpec:
     )
 
 
-def answers(spec: ArraySpec) -> list[Any]:
+def answers(spec: MdSpec) -> list[Any]:
     def cost(one: MemberRequests) -> list[int]:
         return [int(one.commands), one.width, one.size, int(one.modifies)]
 
@@ -116,9 +116,9 @@ def test_levels_as_text() -> None:
 
 
 def test_a_level_of_another_file_takes_part(toy: type[Level]) -> None:
-    spec = ArraySpec.model_validate({"level": "toy", "members": ("a", "b", "c"), "chunk_size": 64 * KIB})
+    spec = MdSpec.model_validate({"level": "toy", "members": ("a", "b", "c"), "chunk_size": 64 * KIB})
     assert isinstance(spec.raid, toy)
-    assert ArraySpec.model_validate_json(spec.model_dump_json()) == spec
+    assert MdSpec.model_validate_json(spec.model_dump_json()) == spec
     assert spec.policy == "bitmap"
     assert spec.geometry == (64 * KIB, 2)
     assert capacity(spec, GIB) == 2 * GIB
@@ -133,4 +133,4 @@ def test_a_level_of_another_file_takes_part(toy: type[Level]) -> None:
 
 def test_a_toy_is_refused_what_it_lacks(toy: type[Level]) -> None:
     with pytest.raises(RequestError, match=r"journal device is for RAID4, 5 and 6 only"):
-        ArraySpec.model_validate({"level": toy.name, "members": ("a", "b"), "journal": "c", "chunk_size": 64 * KIB})
+        MdSpec.model_validate({"level": toy.name, "members": ("a", "b"), "journal": "c", "chunk_size": 64 * KIB})

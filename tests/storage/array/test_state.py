@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RigError
 from raidproof.core.layer import differences
-from raidproof.storage.array import Array, ArraySpec, MdState, parse_md
-from raidproof.storage.array.array import FULL_SPEED
+from raidproof.storage.array import MdArray, MdSpec, MdState, parse_md
 from raidproof.storage.array.state import asked_of, found_of, state_paths
+from raidproof.storage.array.upkeep import FULL_SPEED
 from tests.guest_files import FilesByCommands, parse_read
 
 DATA = Path(__file__).parents[2] / "data" / "md"
@@ -19,15 +19,15 @@ LETTERS = "defghi"
 SPEEDS = "/sys/block/md0/md/stripe_cache_size:256\n/sys/block/md0/md/sync_speed_max:200000 (system)\n"
 
 
-def spec_of(**asked: Any) -> ArraySpec:
-    return ArraySpec.model_validate({"chunk_size": "64KiB", **asked})
+def spec_of(**asked: Any) -> MdSpec:
+    return MdSpec.model_validate({"chunk_size": "64KiB", **asked})
 
 
 def disks(count: int) -> tuple[str, ...]:
     return tuple(f"disk{number}" for number in range(count))
 
 
-def names_of(spec: ArraySpec, kernel: str) -> dict[str, str]:
+def names_of(spec: MdSpec, kernel: str) -> dict[str, str]:
     """Names of the disks on the machine of the stored output: ubdd... on 7.2, vda... on 6.12."""
     every = disks(6)
     given_names = [f"ubd{letter}" for letter in LETTERS] if kernel == "7.2" else [f"vd{letter}" for letter in "abcdef"]
@@ -35,7 +35,7 @@ def names_of(spec: ArraySpec, kernel: str) -> dict[str, str]:
     return {**found, **{md.device: md.name for md in spec.devices}}
 
 
-def read(kernel: str, name: str, spec: ArraySpec) -> list[MdState]:
+def read(kernel: str, name: str, spec: MdSpec) -> list[MdState]:
     content = parse_read((DATA / f"linux-{kernel}-{name}.txt").read_text())
     return [parse_md(md, names_of(spec, kernel), content) for md in spec.devices]
 
@@ -77,7 +77,7 @@ FINE_TEXT = (DATA / "linux-6.12-raid5-bitmap-chunk.txt").read_text()
 def test_chunk_of_the_bitmap_is_read_and_compared() -> None:
     (md,) = FINE.devices
 
-    def differing(text: str, spec: ArraySpec = FINE) -> list[str]:
+    def differing(text: str, spec: MdSpec = FINE) -> list[str]:
         found = found_of(parse_md(md, names_of(FINE, "6.12"), parse_read(text)))
         return [one.field for one in differences(asked_of(spec.devices[0], spec), found)]
 
@@ -182,7 +182,7 @@ class ArrayMachine(FilesByCommands):
 
 
 def test_what_was_asked_took_effect() -> None:
-    assert Array(RAID5, ArrayMachine(TEXT)).activate().clean
+    assert MdArray(RAID5, ArrayMachine(TEXT)).activate().clean
 
 
 @pytest.mark.parametrize(
@@ -197,25 +197,25 @@ def test_what_was_asked_took_effect() -> None:
 )
 def test_what_did_not_take_effect_is_named(file: str, value: str, field: str) -> None:
     with pytest.raises(NotEffective, match=field):
-        Array(RAID5, ArrayMachine(change(TEXT, file, value))).activate()
+        MdArray(RAID5, ArrayMachine(change(TEXT, file, value))).activate()
 
 
 def test_a_missing_member_is_not_what_was_asked() -> None:
     without = "".join(line for line in TEXT.splitlines(keepends=True) if "dev-ubdg" not in line)
     with pytest.raises(NotEffective, match="inputs"):
-        Array(RAID5, ArrayMachine(without)).activate()
+        MdArray(RAID5, ArrayMachine(without)).activate()
 
 
 def test_activation_creates_nothing() -> None:
     machine = ArrayMachine(TEXT)
-    Array(RAID5, machine).activate()
+    MdArray(RAID5, machine).activate()
     assert machine.mdadm == ["--assemble"]
 
 
 def test_a_check_that_ran_is_counted() -> None:
     checked = change(change(TEXT, "last_sync_action", "check"), "mismatch_cnt", "8")
     machine = ArrayMachine(TEXT, change(TEXT, "sync_action", "check"), checked)
-    scrub = Array(RAID5, machine).scrub()
+    scrub = MdArray(RAID5, machine).scrub()
     assert scrub.mismatches == 8
     # The fake array stays as it is, whatever is repaired.
     assert scrub.repaired == {"/dev/md0": 8}
@@ -224,7 +224,7 @@ def test_a_check_that_ran_is_counted() -> None:
 
 def test_a_check_goes_as_fast_as_md_can_and_no_longer_than_it_takes() -> None:
     machine = ArrayMachine(change(TEXT, "last_sync_action", "check"))
-    Array(RAID5, machine).scrub()
+    MdArray(RAID5, machine).scrub()
     words = [command[0] if command[0] != "tee" else command[1].split("/")[-1] for command in machine.ran]
     changed = ["stripe_cache_size", "sync_speed_max"]
     check = words.index("mdadm")
@@ -235,38 +235,38 @@ def test_a_check_goes_as_fast_as_md_can_and_no_longer_than_it_takes() -> None:
 
 def test_an_array_in_which_nothing_differs_is_not_repaired() -> None:
     machine = ArrayMachine(change(TEXT, "last_sync_action", "check"))
-    assert Array(RAID5, machine).scrub().repaired == {}
+    assert MdArray(RAID5, machine).scrub().repaired == {}
     assert machine.mdadm == ["--action=check"]
 
 
 def test_mismatches_repaired_by_the_earlier_resync_are_distinguished() -> None:
     resynced = change(change(TEXT, "last_sync_action", "resync"), "mismatch_cnt", "24")
     machine = ArrayMachine(resynced, change(TEXT, "last_sync_action", "check"))
-    scrub = Array(RAID5, machine).scrub()
+    scrub = MdArray(RAID5, machine).scrub()
     assert (scrub.resynced, scrub.mismatches) == ({"/dev/md0": 24}, 0)
 
 
 def test_a_wait_looks_up_the_disks_once() -> None:
     waiting = change(TEXT, "sync_action", "resync")
     machine = ArrayMachine(waiting, waiting, waiting, TEXT)
-    Array(RAID5, machine).wait_clean()
+    MdArray(RAID5, machine).wait_clean()
     # Once for what it finds at first, once for all readings after that.
     assert [command[0] for command in machine.ran] == ["realpath", "grep", "realpath", "grep", "grep", "grep", "grep"]
 
 
 def test_an_array_that_does_not_resync_by_itself_is_made_to_and_read_again() -> None:
     machine = ArrayMachine(change(TEXT, "array_state", "read-auto"), TEXT)
-    assert Array(RAID5, machine).wait_clean().top.array_state != "read-auto"
+    assert MdArray(RAID5, machine).wait_clean().top.array_state != "read-auto"
     assert machine.mdadm == ["--readwrite"]
 
 
 def test_a_check_that_never_ran_proves_nothing() -> None:
     with pytest.raises(RigError, match="last_sync_action"):
-        Array(RAID5, ArrayMachine(TEXT)).scrub()
+        MdArray(RAID5, ArrayMachine(TEXT)).scrub()
 
 
 def test_a_degraded_array_has_nothing_to_compare() -> None:
-    scrub = Array(RAID5, ArrayMachine(change(TEXT, "degraded", "1"))).scrub()
+    scrub = MdArray(RAID5, ArrayMachine(change(TEXT, "degraded", "1"))).scrub()
     assert scrub.mismatch_cnt == {}
     assert "degraded" in scrub.unchecked["/dev/md0"]
 
@@ -274,7 +274,7 @@ def test_a_degraded_array_has_nothing_to_compare() -> None:
 def test_an_array_that_was_only_assembled_is_made_writable_before_it_is_waited_for() -> None:
     assembled = change(change(TEXT, "array_state", "read-auto"), "resync_start", "0")
     machine = ArrayMachine(assembled, assembled, TEXT)
-    assert Array(RAID5, machine).wait_clean().clean
+    assert MdArray(RAID5, machine).wait_clean().clean
     assert machine.mdadm == ["--readwrite"]
 
 

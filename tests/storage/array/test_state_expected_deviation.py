@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import NotEffective
-from raidproof.storage.array import Array, ExpectedDeviation
+from raidproof.storage.array import ExpectedDeviation, MdArray
 from raidproof.storage.array.state import parse_md
 from tests.guest_files import parse_read
 from tests.storage.array.test_state import DATA, RAID5, TEXT, ArrayMachine, change, disks, names_of, read, spec_of
@@ -27,7 +27,7 @@ def rebuilding(serial: str) -> str:
 
 def activated(text: str, expected_deviation: ExpectedDeviation = WHOLE) -> ArrayMachine:
     machine = ArrayMachine(text)
-    array = Array(RAID5, machine)
+    array = MdArray(RAID5, machine)
     array.expected_deviation = expected_deviation
     array.activate()
     return machine
@@ -128,7 +128,7 @@ def test_an_array_that_was_reshaped_is_accepted_only_if_that_was_the_fault() -> 
             names = names_of(RESHAPED, "6.12")
             return replace(completed, stdout="".join(f"/dev/{names[path]}\n" for path in argv[2:]))
 
-    array = Array(RESHAPED, Reshaping((DATA / "linux-6.12-raid5-reshaping.txt").read_text()))
+    array = MdArray(RESHAPED, Reshaping((DATA / "linux-6.12-raid5-reshaping.txt").read_text()))
     with pytest.raises(NotEffective, match="raid_disks: requested 3, effective 4"):
         array.activate()
     array.expected_deviation = ExpectedDeviation(raid_disks=4)

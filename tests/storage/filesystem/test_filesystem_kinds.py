@@ -249,7 +249,7 @@ def test_an_axis_of_its_own_is_not_named_like_another(toy: type[FilesystemSpec])
         rate: int = 1
 
     try:
-        with pytest.raises(RigError, match="axes of file systems have the same names as other axes: rate"):
+        with pytest.raises(RigError, match="axes of arrays or file systems have the same names as other axes: rate"):
             axes()
     finally:
         FILESYSTEMS.remove("odd")

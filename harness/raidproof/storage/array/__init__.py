@@ -1,10 +1,10 @@
-"""The RAID array: its request, the mdadm commands, its effective state, and the bytes on its members."""
+"""The RAID array: its request, its effective state, and the bytes on its members. Each kind of array is one file."""
 
-from raidproof.storage.array.array import (
-    SYNC_DEADLINE_S,
-    Array,
-    Scrub,
-    Upkeep,
+from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub, waits_for_flush
+from raidproof.storage.array.level import LEVELS, Level
+from raidproof.storage.array.md import MdArray, MdSpec
+from raidproof.storage.array.mdadm import (
+    Md,
     assemble_command,
     bitmap_command,
     check_command,
@@ -12,46 +12,46 @@ from raidproof.storage.array.array import (
     create_commands,
     readwrite_command,
     stop_command,
-    waits_for_flush,
     zero_command,
 )
-from raidproof.storage.array.level import LEVELS, Level
-from raidproof.storage.array.spec import (
-    ArraySpec,
-    Geometry,
-    Md,
-    capacity,
-    disk_path,
-    holders_of_old_data,
-)
+from raidproof.storage.array.spec import ARRAYS, AnyArray, ArraySpec, Geometry, capacity, holders_of_old_data
 from raidproof.storage.array.state import (
     EVENT_MARGIN,
     ArrayState,
+    DeviceState,
     ExpectedDeviation,
     Identity,
+    MdArrayState,
     MdState,
     MemberState,
     examine_command,
     parse_examine,
     parse_md,
-    serial_of,
     stale,
 )
 from raidproof.storage.array.superblock import Bitmap, examine_bitmap_command, parse_bitmaps
+from raidproof.storage.array.upkeep import Upkeep
+from raidproof.storage.member import disk_path, serial_of
 
 __all__ = [
+    "ARRAYS",
     "EVENT_MARGIN",
     "LEVELS",
     "SYNC_DEADLINE_S",
+    "AnyArray",
     "Array",
     "ArraySpec",
     "ArrayState",
     "Bitmap",
+    "DeviceState",
     "ExpectedDeviation",
     "Geometry",
     "Identity",
     "Level",
     "Md",
+    "MdArray",
+    "MdArrayState",
+    "MdSpec",
     "MdState",
     "MemberState",
     "Scrub",

@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from pydantic import SerializeAsAny
+
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import State, Value, found_in, whole_number
 from raidproof.storage.array.level import LEVELS, Level, Part
-from raidproof.storage.array.spec import ArraySpec, LevelName, Md, disk_path
+from raidproof.storage.array.mdadm import Md
+from raidproof.storage.array.spec import ArraySpec, LevelName
 from raidproof.storage.array.striping import Assembled, Striping
 from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock, by_device
+from raidproof.storage.member import disk_path
 
 _FILES = (
     "level",
@@ -150,8 +154,8 @@ class MemberState(State):
     """The last range in md's bad block list of the member: first sector and number of sectors; empty without any."""
 
 
-class MdState(State):
-    """The effective state of an md device, from sysfs. Most fields have names of Documentation/admin-guide/md.rst."""
+class DeviceState(State):
+    """The effective state of a device of an array. A kind of array adds its own fields in a subclass."""
 
     device: str
     level: LevelName
@@ -161,25 +165,14 @@ class MdState(State):
     """Bytes; None for a mirror."""
     layout: str | None
     """Name of the layout in mdadm; None for a level without layouts."""
-    metadata_version: str
-    component_size: int
-    """Bytes of each member that hold data."""
-    array_state: str
     degraded: int
     """Number of members that are missing or not yet rebuilt."""
     sync_action: str
-    last_sync_action: str | None
+    """The background work of md, in the words of md/sync_action: ``idle``, ``resync``, ``check``, ..."""
     resynced: bool
-    """Whether no part of the md device needs a resync."""
-    reshape_position: int | None = None
-    """Sectors of the array that md has reshaped; None if no reshape runs."""
+    """Whether no part of the device needs a resync."""
     mismatch_cnt: int
     """Sectors that the last check or repair found to differ."""
-    consistency_policy: str
-    bitmap: str | None
-    """Content of the file bitmap/location; None without a bitmap."""
-    bitmap_chunk: int | None = None
-    """Bytes that one bit of the bitmap covers (bitmap/chunksize); None without a bitmap."""
     minimum_io_size: int
     optimal_io_size: int
     write_cache: str
@@ -187,36 +180,74 @@ class MdState(State):
 
     @property
     def raid(self) -> Level:
-        """The md device's level with its number of members and its layout."""
+        """The device's level with its number of members and its layout."""
         return LEVELS[self.level].of(self.raid_disks, self.layout)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the device has lost more members than its level tolerates, as far as the kernel reports that."""
+        return False
+
+    @property
+    def clean(self) -> bool:
+        """Whether the device is online and idle, has all members, and is in sync."""
+        return self.degraded == 0 and self.resynced and self.sync_action == "idle"
+
+
+class MdState(DeviceState):
+    """The effective state of an md device, from sysfs. Most fields have names of Documentation/admin-guide/md.rst."""
+
+    metadata_version: str
+    component_size: int
+    """Bytes of each member that hold data."""
+    array_state: str
+    last_sync_action: str | None
+    reshape_position: int | None = None
+    """Sectors of the array that md has reshaped; None if no reshape runs."""
+    consistency_policy: str
+    bitmap: str | None
+    """Content of the file bitmap/location; None without a bitmap."""
+    bitmap_chunk: int | None = None
+    """Bytes that one bit of the bitmap covers (bitmap/chunksize); None without a bitmap."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether md reports the state ``broken``."""
+        return self.array_state == "broken"
 
     @property
     def clean(self) -> bool:
         """Whether the md device is online and idle, has all members, and is in sync."""
-        return (
-            self.degraded == 0
-            and self.resynced
-            and self.reshape_position is None
-            and self.sync_action == "idle"
-            and self.array_state in {"clean", "active", "active-idle", "write-pending", "read-auto"}
-        )
+        states = {"clean", "active", "active-idle", "write-pending", "read-auto"}
+        return super().clean and self.reshape_position is None and self.array_state in states
 
 
 class ArrayState(State):
-    """The effective state of an array, which is one md device, or several if the array is nested."""
+    """The effective state of an array, which is one device, or several if the array is nested."""
+
+    devices: tuple[SerializeAsAny[DeviceState], ...]
+    """The devices; the last carries the file system."""
+
+    @property
+    def top(self) -> DeviceState:
+        """The device that carries the file system."""
+        return self.devices[-1]
+
+    @property
+    def clean(self) -> bool:
+        """Whether every device is online and idle, has all members, and is in sync."""
+        return all(device.clean for device in self.devices)
+
+
+class MdArrayState(ArrayState):
+    """The effective state of an array of md devices; the last is md0, which carries the file system."""
 
     devices: tuple[MdState, ...]
-    """The md devices; the last is md0, which carries the file system."""
 
     @property
     def top(self) -> MdState:
         """The md device that carries the file system."""
         return self.devices[-1]
-
-    @property
-    def clean(self) -> bool:
-        """Whether every md device is online and idle, has all members, and is in sync."""
-        return all(device.clean for device in self.devices)
 
 
 def state_paths(md: Md, names: Mapping[str, str]) -> list[str]:
@@ -387,11 +418,6 @@ def parse_examine(text: str) -> dict[str, Identity]:
     return {path: _identity(part, path) for path, part in found.items() if _WHOLE.search(part)}
 
 
-def serial_of(path: str) -> str:
-    """Return the serial of the disk with this path. The path of a leg of a nested array is returned as it is."""
-    return path.removeprefix(disk_path(""))
-
-
 def stale(members: Mapping[str, Identity]) -> dict[str, int]:
     """Return the members whose superblock is behind the newest of their array: number of events by serial.
 
@@ -466,7 +492,7 @@ class ExpectedDeviation:
             changed |= {"raid_disks": self.raid_disks, "stripe_width": None}
         return {**asked, **changed}
 
-    def unexpected(self, found: MdState) -> list[str]:
+    def unexpected(self, found: DeviceState) -> list[str]:
         """Return the device paths of members that have a slot and are not in sync, although no deviation allows it."""
         expected = {disk_path(serial) for serial in self.rebuilding | self.absent}
         return [

@@ -1,0 +1,184 @@
+# No pathlib, no subprocess: on the minimal Python of a guest each import takes time.
+"""The devices of an array in a checker, by the kernel interface through which they are read and frozen.
+
+The harness copies this file into machines, into the folder of check_agent.py: standard library only. The format of the
+ioctl calls of device-mapper is that of linux/dm-ioctl.h.
+"""
+
+import os
+import struct
+from collections.abc import Callable
+from importlib import import_module
+from typing import Protocol
+
+SYSFS_MD, DM_RAID, DEVICE_MAPPER = "sysfs-md", "dm-raid", "device-mapper"
+"""The interfaces: md's files in sysfs (Documentation/admin-guide/md.rst), and the targets of device-mapper.
+
+One interface is for the target ``raid``, the other for all other targets, which have no members."""
+BLOCK_DEVICES = "/sys/block"
+TARGET_BYTES = 40
+"""Size of struct dm_target_spec, which precedes the text of a target."""
+STATUS, MESSAGE = 12, 14
+"""DM_TABLE_STATUS and DM_TARGET_MSG."""
+HEALTH = 5
+"""Index of the members' characters in the status line of the target ``raid`` (Documentation: dm-raid.rst).
+
+``A``: alive and in sync; ``a``: alive and not in sync; ``D``: dead. The words before: begin, length, target, level,
+number of members; the kernel's answer lacks the first three."""
+
+
+class Device(Protocol):
+    """A device of an array."""
+
+    def freeze(self) -> None:
+        """Forbid a resync, which would change the members during the check."""
+
+    def missing(self) -> int:
+        """Return the number of missing members; 0 for a level without redundancy."""
+
+    def remains(self) -> bool:
+        """Return whether the device still exists, even if only some members are in it."""
+
+    def write_enable(self) -> None:
+        """Let a resync begin that waits for the first write."""
+
+    def settled(self) -> bool:
+        """Return whether the device is in sync and marked clean, and nothing is done to its members."""
+
+
+class SysfsMd:
+    """An md device by its files in sysfs; ``name``: ``md0``."""
+
+    def __init__(self, name: str) -> None:
+        self._folder = f"{BLOCK_DEVICES}/{name}/md"
+
+    def freeze(self) -> None:
+        """Write ``frozen`` to the file ``sync_action``."""
+        try:
+            fd = os.open(f"{self._folder}/sync_action", os.O_WRONLY)
+        except OSError:
+            return  # RAID0 has no resync, and no such file
+        try:
+            os.write(fd, b"frozen")
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
+
+    def missing(self) -> int:
+        """Return the content of the file ``degraded``, which levels without redundancy do not have."""
+        try:
+            return int(self._read("degraded"))
+        except OSError:
+            return 0
+
+    def remains(self) -> bool:
+        """Return whether the file ``array_state`` has a state other than ``clear``."""
+        return self._text("array_state") not in ("", "clear")
+
+    def write_enable(self) -> None:
+        """Make md resync an assembled array that waits for its first write, as with md_mod.start_ro=1 (md(4))."""
+        if self._text("array_state") == "read-auto":
+            with open(f"{self._folder}/array_state", "w") as file:
+                file.write("active")
+
+    def settled(self) -> bool:
+        """Return whether the array is in sync and marked clean, and md does nothing to it.
+
+        The resync begins some time after the assembly: until its end, the file ``resync_start`` has a number (md(4)).
+        An array without redundancy has neither file, and is never marked clean.
+        """
+        if not os.path.exists(f"{self._folder}/sync_action"):
+            return True
+        return (
+            self._text("sync_action") == "idle"
+            and self._text("resync_start") == "none"
+            and self._text("array_state") in ("clean", "readonly")
+        )
+
+    def _text(self, file: str) -> str:
+        """Return the content of a file without its end of line; empty if the file cannot be read."""
+        try:
+            return self._read(file).strip()
+        except OSError:
+            return ""
+
+    def _read(self, file: str) -> str:
+        with open(f"{self._folder}/{file}") as opened:
+            return opened.read()
+
+
+class Mapped:
+    """A device of device-mapper; ``name``: its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def freeze(self) -> None:
+        """Do nothing: the target has no resync."""
+
+    def missing(self) -> int:
+        """Return 0: the target has no members."""
+        return 0
+
+    def remains(self) -> bool:
+        """Return whether device-mapper has a device of this name."""
+        try:
+            self._control(STATUS)
+        except OSError:
+            return False
+        return True
+
+    def write_enable(self) -> None:
+        """Do nothing: the target has no resync."""
+
+    def settled(self) -> bool:
+        """Return True: the target has no resync."""
+        return True
+
+    def _control(self, command: int, data: bytes = b"") -> bytes:
+        answer: bytes = import_module("member_disks").control(command, self._name, data)[1]
+        return answer[TARGET_BYTES:]
+
+
+class DmRaid(Mapped):
+    """A device of device-mapper with the target ``raid``."""
+
+    def freeze(self) -> None:
+        """Send the message ``frozen`` to the target; a level without resync does not know it."""
+        try:
+            self._control(MESSAGE, struct.pack("=Q", 0) + b"frozen\0")
+        except OSError:
+            return
+
+    def missing(self) -> int:
+        """Return the number of members that are dead in the status line."""
+        return missing_in(self._control(STATUS))
+
+    def settled(self) -> bool:
+        """Return whether the target does nothing, and all regions are in sync."""
+        return idle_in(self._control(STATUS))
+
+
+def missing_in(status: bytes) -> int:
+    """Return the number of dead members in the answer to DM_TABLE_STATUS: ``raid5_ls 4 AADA 128/128 idle 0 0 -``.
+
+    Raises:
+        ValueError: the answer has no line of the target ``raid``.
+    """
+    words = status.partition(b"\0")[0].decode().split()
+    place = HEALTH - 3
+    if len(words) <= place or words[place].strip("AaD-"):
+        raise ValueError("no status of the target raid: %r" % " ".join(words))
+    return words[place].count("D")
+
+
+def idle_in(status: bytes) -> bool:
+    """Return whether the answer to DM_TABLE_STATUS has the action ``idle``, and all regions in sync (``128/128``)."""
+    words = status.partition(b"\0")[0].decode().split()
+    done, _, total = words[HEALTH - 2].partition("/")
+    return done == total and words[HEALTH - 1] == "idle"
+
+
+INTERFACES: dict[str, Callable[[str], Device]] = {SYSFS_MD: SysfsMd, DM_RAID: DmRaid, DEVICE_MAPPER: Mapped}
+"""The interfaces by name; each makes the object for a device of a name."""

@@ -1,0 +1,160 @@
+"""A requested md device, and the commands of mdadm that create, assemble, stop and maintain it."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from raidproof.core.layer import HOMEHOST
+from raidproof.storage.array.level import LEVELS
+
+
+class Md(NamedTuple):
+    """A requested md device. A plain array is one md device; a nested array has one per leg and one over the legs."""
+
+    number: int
+    """The minor number: 0 is /dev/md0, which carries the file system."""
+    level: str
+    members: tuple[str, ...]
+    """Device paths of the members, in the order of their slots."""
+    spares: tuple[str, ...] = ()
+    """Device paths."""
+    journal: str | None = None
+    """Device path of the journal device (md(4)); None without one."""
+    chunk_size: int | None = None
+    """Bytes; None for a mirror."""
+    layout: str | None = None
+    """Name of the layout in mdadm; None for a level without layouts."""
+    consistency_policy: str = "none"
+    """How md keeps copies and parity consistent, in the words of the sysfs file md/consistency_policy."""
+    bitmap_chunk: int | None = None
+    """Bytes that one bit of the bitmap covers; None leaves the choice to mdadm."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's name of the md device: ``md0``."""
+        return f"md{self.number}"
+
+    @property
+    def device(self) -> str:
+        """The path of the md device: ``/dev/md0``."""
+        return f"/dev/{self.name}"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The device paths of members, spares and journal."""
+        return (*self.members, *self.spares, *((self.journal,) if self.journal else ()))
+
+
+def create_command(md: Md) -> list[str]:
+    """Return the command that creates and starts an md device."""
+    policy = {
+        "bitmap": [
+            "--bitmap=internal",
+            *([f"--bitmap-chunk={md.bitmap_chunk // 1024}K"] if md.bitmap_chunk else []),
+        ],
+        # Without a bitmap option, mdadm 4.3 and later ask whether to create a bitmap on RAID1, 4, 5, 6 and 10.
+        "resync": ["--bitmap=none", "--consistency-policy=resync"],
+        "ppl": ["--consistency-policy=ppl"],
+        "journal": [f"--write-journal={md.journal}"],
+    }
+    return [
+        "mdadm",
+        "--create",
+        md.device,
+        # Without --run mdadm asks whether a member that is not blank may be overwritten.
+        "--run",
+        "--metadata=1.2",
+        f"--homehost={HOMEHOST}",
+        f"--level={md.level}",
+        f"--raid-devices={len(md.members)}",
+        *([f"--spare-devices={len(md.spares)}"] if md.spares else []),
+        *([f"--chunk={md.chunk_size // 1024}K"] if md.chunk_size else []),
+        *([f"--layout={md.layout}"] if md.layout else []),
+        *policy.get(md.consistency_policy, []),
+        *md.members,
+        *md.spares,
+    ]
+
+
+def create_commands(devices: Iterable[Md], *, assume_clean: bool) -> list[list[str]]:
+    """Return the commands that create the md devices of an array, in order."""
+    assumed = ["--assume-clean"] if assume_clean else []
+    # mdadm refuses --assume-clean for RAID0, which has no redundancy.
+    return [
+        command[:4] + (assumed if LEVELS[md.level].redundant else []) + command[4:]
+        for md in devices
+        for command in [create_command(md)]
+    ]
+
+
+def bitmap_command(md: Md) -> list[str] | None:
+    """Return the command that gives an existing md device the requested bitmap; None if its policy has no bitmap word.
+
+    A bitmap with another chunk size replaces the old one only after a command with ``--bitmap=none``.
+    """
+    words = [word for word in create_command(md) if word.startswith("--bitmap")]
+    return ["mdadm", "--grow", md.device, *words] if words else None
+
+
+def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
+    """Return the command that assembles an existing md device.
+
+    By default the command has neither --force nor --run: after a power cut, a complete array starts without these
+    options even if it is dirty. An array that does not start is a finding. With ``starts_dirty``, the command has
+    --run: mdadm then passes a dirty and degraded array to md, which starts it if `START_DIRTY` is set. Unlike --force,
+    --run does not modify the superblocks.
+    """
+    return ["mdadm", "--assemble", *(["--run"] if starts_dirty else []), md.device, *md.inputs]
+
+
+def stop_command(devices: Iterable[str]) -> list[str]:
+    """Return the command that stops md devices, in the given order."""
+    return ["mdadm", "--stop", *devices]
+
+
+def zero_command(paths: Iterable[str]) -> list[str]:
+    """Return the command that erases the superblocks from devices."""
+    return ["mdadm", "--zero-superblock", *paths]
+
+
+def check_command(devices: Sequence[str]) -> list[str]:
+    """Return the command that starts a check of md devices: md compares copies or parity in the background."""
+    return ["mdadm", "--action=check", *devices]
+
+
+def repair_command(devices: Sequence[str]) -> list[str]:
+    """Return the command that starts a repair of md devices: md corrects copies or parity in the background."""
+    return ["mdadm", "--action=repair", *devices]
+
+
+def fail_command(md: Md, path: str) -> list[str]:
+    """Return the command that declares the member with this path faulty."""
+    return ["mdadm", md.device, "--fail", path]
+
+
+def remove_command(md: Md, path: str) -> list[str]:
+    """Return the command that removes a faulty member from an md device."""
+    return ["mdadm", md.device, "--remove", path]
+
+
+def add_command(md: Md, path: str) -> list[str]:
+    """Return the command that adds a disk without a superblock. A degraded md device then rebuilds onto the disk."""
+    return ["mdadm", md.device, "--add", path]
+
+
+def re_add_command(md: Md, path: str) -> list[str]:
+    """Return the command that re-adds a former member. md rebuilds only the regions that the bitmap marks."""
+    return ["mdadm", md.device, "--re-add", path]
+
+
+def grow_command(md: Md, members: int) -> list[str]:
+    """Return the command that starts a reshape to ``members`` members. Spares become the additional members.
+
+    The reshape needs no backup file: with metadata 1.2, mdadm moves the start of the data into the free space before
+    the data. No new stripe then overwrites an old stripe that is still needed (mdadm(8), --data-offset).
+    """
+    return ["mdadm", "--grow", md.device, f"--raid-devices={members}"]
+
+
+def readwrite_command(devices: Iterable[str]) -> list[str]:
+    """Return the command that makes md devices read-write, so that md starts a pending resync before a first write."""
+    return ["mdadm", "--readwrite", *devices]

@@ -1,0 +1,13 @@
+"""The layer between a disk and the array that has it as a member. Each kind of layer is one file."""
+
+from raidproof.storage.member.member import (
+    LAYERED,
+    MEMBER_LAYERS,
+    AnyMemberLayer,
+    Assembly,
+    MemberLayer,
+    disk_path,
+    serial_of,
+)
+
+__all__ = ["LAYERED", "MEMBER_LAYERS", "AnyMemberLayer", "Assembly", "MemberLayer", "disk_path", "serial_of"]

@@ -1,0 +1,142 @@
+"""The devices of an array in a checker: what is read from sysfs and from device-mapper."""
+
+import struct
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from raidproof.guest import assembled
+from raidproof.guest.assembled import DM_RAID, INTERFACES, MESSAGE, STATUS, SYSFS_MD, TARGET_BYTES, idle_in, missing_in
+
+STATUS_LINE = b"raid5_ls 4 AAAA 376832/376832 idle 0 0 -\0"
+
+
+def md_files(home: Path, monkeypatch: pytest.MonkeyPatch, **content: str) -> Path:
+    monkeypatch.setattr(assembled, "BLOCK_DEVICES", str(home))
+    folder = home / "md0" / "md"
+    folder.mkdir(parents=True)
+    for name, text in content.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(("degraded", "missing"), [({"degraded": "2\n"}, 2), ({"degraded": "0\n"}, 0), ({}, 0)])
+def test_missing_members_of_an_md_device(
+    degraded: dict[str, str], missing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    md_files(tmp_path, monkeypatch, **degraded)
+    assert INTERFACES[SYSFS_MD]("md0").missing() == missing
+
+
+@pytest.mark.parametrize(
+    ("state", "left"), [("clean\n", True), ("inactive\n", True), ("clear\n", False), (None, False)]
+)
+def test_an_md_device_remains_until_it_is_clear_or_gone(
+    state: str | None, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    md_files(tmp_path, monkeypatch, **({} if state is None else {"array_state": state}))
+    assert INTERFACES[SYSFS_MD]("md0").remains() is left
+
+
+def test_an_md_device_is_frozen_if_it_has_a_resync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = md_files(tmp_path, monkeypatch, sync_action="idle")
+    INTERFACES[SYSFS_MD]("md0").freeze()
+    assert (folder / "sync_action").read_text() == "frozen"
+    INTERFACES[SYSFS_MD]("md7").freeze()  # RAID0 has no such file
+
+
+IN_SYNC = {"sync_action": "idle\n", "resync_start": "none\n", "array_state": "clean\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "settled"),
+    [
+        ({}, True),
+        ({"sync_action": "resync"}, False),
+        ({"resync_start": "0"}, False),
+        ({"array_state": "active"}, False),
+        ({"array_state": "read-auto"}, False),
+    ],
+)
+def test_an_md_device_has_settled_when_it_is_in_sync_and_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], settled: bool
+) -> None:
+    md_files(tmp_path, monkeypatch, **{**IN_SYNC, **files})
+    assert INTERFACES[SYSFS_MD]("md0").settled() is settled
+    assert INTERFACES[SYSFS_MD]("md7").settled(), "an array without redundancy has no file sync_action"
+
+
+@pytest.mark.parametrize(("state", "after"), [("read-auto\n", "active"), ("clean\n", "clean\n")])
+def test_an_md_device_that_waits_for_a_write_is_made_active(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, after: str
+) -> None:
+    folder = md_files(tmp_path, monkeypatch, array_state=state)
+    INTERFACES[SYSFS_MD]("md0").write_enable()
+    assert (folder / "array_state").read_text() == after
+
+
+@pytest.mark.parametrize(
+    ("line", "idle"),
+    [
+        (STATUS_LINE, True),
+        (b"raid5_ls 4 aAAA 100/376832 recover 0 0 -\0", False),
+        (b"raid5_ls 4 AAAA 100/376832 idle 0 0 -\0", False),
+        (b"raid5_ls 4 AAAA 376832/376832 frozen 0 0 -\0", False),
+    ],
+)
+def test_an_array_of_device_mapper_has_settled_when_it_is_in_sync_and_idle(line: bytes, idle: bool) -> None:
+    assert idle_in(line) is idle
+
+
+class DeviceMapper:
+    """A fake of `member_disks.control` that answers with a status line, or refuses."""
+
+    def __init__(self, line: bytes | None) -> None:
+        self.line = line
+        self.sent: list[tuple[int, str, bytes]] = []
+
+    def control(self, command: int, name: str, data: bytes = b"") -> tuple[int, bytes]:
+        self.sent.append((command, name, data))
+        if self.line is None:
+            raise OSError(6, "No such device or address")
+        return 0, bytes(TARGET_BYTES) + self.line
+
+
+def mapper(monkeypatch: pytest.MonkeyPatch, line: bytes | None) -> DeviceMapper:
+    fake = DeviceMapper(line)
+    monkeypatch.setitem(sys.modules, "member_disks", SimpleNamespace(control=fake.control))
+    return fake
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        (STATUS_LINE, 0),
+        (b"raid5_ls 4 ADAA 0/376832 frozen 0 0 -\0", 1),
+        (b"raid6_zr 5 DAADa 0/376832 idle 0 0 -\0", 2),
+    ],
+)
+def test_dead_members_of_a_target_are_missing(line: bytes, missing: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = mapper(monkeypatch, line)
+    device = INTERFACES[DM_RAID]("raidproof-array")
+    assert (device.missing(), device.remains()) == (missing, True)
+    assert {(command, name) for command, name, _ in fake.sent} == {(STATUS, "raidproof-array")}
+
+
+@pytest.mark.parametrize("line", [b"", b"raid5_ls\0", b"0 linear 8:0 8 9\0"])
+def test_a_line_of_another_target_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match="no status of the target raid"):
+        missing_in(line)
+
+
+def test_a_target_is_frozen_by_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = mapper(monkeypatch, STATUS_LINE)
+    INTERFACES[DM_RAID]("raidproof-array").freeze()
+    assert fake.sent == [(MESSAGE, "raidproof-array", struct.pack("=Q", 0) + b"frozen\0")]
+
+
+def test_a_device_that_is_gone_does_not_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapper(monkeypatch, None)
+    assert not INTERFACES[DM_RAID]("raidproof-array").remains()

@@ -1,0 +1,52 @@
+"""The demo's stack with settings of the user."""
+
+import pytest
+
+from raidproof.core.errors import RequestError
+from raidproof.run.demo import demo_cycles, demo_stack, read_settings
+
+
+def test_without_settings_the_array_is_md_raid5() -> None:
+    array = demo_stack(sync=True).array
+    assert (array.type, array.level, array.chunk_size, len(array.members)) == ("md", "5", 65536, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["raid=lvm"], "type", "lvm"),
+        (["raid=lvm", "level=1"], "chunk_size", None),
+        (["level=6"], "level", "6"),
+        (["chunk=128KiB"], "chunk_size", 131072),
+    ],
+)
+def test_a_setting_is_in_all_four_crash_tests(words: list[str], field: str, value: object) -> None:
+    cycles = demo_cycles(settings=read_settings(words))
+    assert [getattr(one.stack.array, field) for one in cycles] == [value] * 4
+    assert [one.name for one in cycles] == ["sync", "async", "lying-disks", "clean-reboot"]
+    assert [one.stack.export.sync for one in cycles] == [True, False, True, True]
+
+
+def test_a_layer_below_md_can_be_set() -> None:
+    stack = demo_stack(sync=True, settings=read_settings(["member_layer=integrity"]))
+    assert stack.array.model_dump()["member_layer"] == {"type": "integrity"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["raid"], "expected a name and a value"),
+        (["raid=zfs"], "raid"),
+        (["export=async"], "the demo has its own export"),
+        (["members=3"], "the demo has its own members"),
+        (["nothing=1"], "unknown axis 'nothing'"),
+    ],
+)
+def test_other_settings_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        read_settings(words)
+
+
+def test_settings_that_exclude_each_other_are_refused() -> None:
+    with pytest.raises(RequestError, match="at least 5 members"):
+        demo_cycles(settings=read_settings(["raid=lvm", "level=6"]))
