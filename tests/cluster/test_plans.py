@@ -185,8 +185,7 @@ def test_the_end_of_the_worker_interrupts_the_process_of_a_request() -> None:
         "from raidproof.core.waiting import unwind_on_signals\n"
         "unwind_on_signals()\n"
         "threading.Thread(target=end_with_worker, daemon=True).start()\n"
-        "print('works', flush=True)\n"
-        "try:\n    time.sleep(600)\n"
+        "try:\n    print('works', flush=True)\n    time.sleep(600)\n"
         "except KeyboardInterrupt as error:\n    print(error)\n"
     )
     with subprocess.Popen(
