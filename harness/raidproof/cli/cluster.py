@@ -25,7 +25,7 @@ def certs(
 ) -> None:
     """Make the certificates of a cluster, and print their folder.
 
-    Copy this folder to each machine. Whoever has it may execute programs on all workers.
+    Copy this folder to each machine. A program that can read it can execute any program on all workers.
     """
     from raidproof.cluster import certificates as made  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
 """Certificates of a cluster: a certificate authority, and one certificate for all parts of the cluster.
 
 Scheduler, workers and clients prove to each other that they know a key that this authority has signed (mutual TLS).
-Whoever has the key may execute programs on all workers.
+A program that has the key can execute any program on all workers.
 """
 
 import os
