@@ -100,6 +100,8 @@ def test_the_rest_is_passed_on(explore: Explore, asked: list[Options]) -> None:
         (("--resume",), "made-up has not been explored yet (leave --resume out)"),
         (("--states", "0"), "--states"),
         (("--epochs", "1-2"), "--epochs requires --all-losses"),
+        (("--cluster", "local:2", "--checkers", "3"), "with --cluster, --checkers would have no effect"),
+        (("--cluster", "locale:2"), "--cluster locale:2: not a cluster"),
         (("--second-states", "5"), "--second-states requires --second-cuts"),
         (("--all-losses", "2", "--epochs", "few"), "--epochs must be a range like 1-40, not 'few'"),
         (
@@ -130,6 +132,7 @@ def test_what_cannot_be_done_says_what_can(
         ["--all-losses", "1"],
         ["--second-cuts", "1"],
         ["--dry-run"],
+        ["--cluster", "local:2"],
     ],
 )
 def test_what_is_for_many_states_is_refused_with_one(

@@ -9,6 +9,7 @@ from raidproof.cli.output import emit, say
 from raidproof.core.errors import RequestError, Status
 
 if TYPE_CHECKING:
+    from raidproof.cluster.spec import ClusterSpec
     from raidproof.record.outcome import Outcome
     from raidproof.run.crash_states import Options
     from raidproof.run.exploration import Source
@@ -33,6 +34,7 @@ SAMPLING = (
     "second_cuts",
     "second_states",
     "dry_run",
+    "cluster",
 )
 """Options that select the crash states of an exploration; with ``--state`` they have no effect."""
 OF_A_SAMPLE = ("seed", "tear", "at_replies", "uniform")
@@ -127,6 +129,7 @@ def explore(
 
     if tear not in TEARS:
         raise RequestError(f"--tear must be 512 or 4096, the bytes that a disk writes atomically, not {tear}")
+    spec = None if cluster is None else cluster_of(cluster, checkers=bool(given_of(asked, ("checkers",))))
     if keep and state is None:
         raise RequestError("--keep requires --state", remedy="give --state with the ID of a crash state")
     given = given_of(asked, SAMPLING)
@@ -173,17 +176,32 @@ def explore(
             raise typer.Exit(Status[show_state(source, state, keep=keep, as_json=json).name])
         from raidproof.run.exploration import explore_cycle  # noqa: PLC0415
 
-        if cluster is None:
+        if spec is None:
             record, page = explore_cycle(source, options)
         else:
             from raidproof.cluster.exploration import explore_on  # noqa: PLC0415
-            from raidproof.cluster.spec import ClusterSpec  # noqa: PLC0415
 
-            record, page = explore_on(ClusterSpec.read(cluster), source, options)
+            record, page = explore_on(spec, source, options)
     from raidproof.report.exploration import show_exploration  # noqa: PLC0415
 
     emit(record, json, lambda console: show_exploration(record, console, page))
     raise typer.Exit(Status[record.outcome.name])
+
+
+def cluster_of(text: str, *, checkers: bool) -> "ClusterSpec":
+    """Return the cluster of the option ``--cluster``; ``checkers``: whether ``--checkers`` is given.
+
+    Raises:
+        RequestError: the text names no cluster, or the number of checkers has no effect.
+    """
+    from raidproof.cluster.spec import ClusterSpec  # noqa: PLC0415
+
+    if checkers:
+        raise RequestError(
+            "with --cluster, --checkers would have no effect: each worker has its own number",
+            remedy="omit --checkers, or give it to `raidproof worker`",
+        )
+    return ClusterSpec.read(text)
 
 
 def given_of(asked: typer.Context, names: tuple[str, ...]) -> list[str]:

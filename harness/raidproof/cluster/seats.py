@@ -8,7 +8,6 @@ from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -47,7 +46,10 @@ class Seat:
     worker: CheckerWorker
     cursor: RecordingCursor
     stats: ExplorationStats
+    used: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the thread that uses the seat."""
     proved: bool = False
+    """Whether the seat has proved itself since its last check."""
 
 
 @dataclass(eq=False)
@@ -59,12 +61,12 @@ class Seats:
     """Name of the worker."""
     _source: Source | None = None
     _points: Points | None = None
-    _free: SimpleQueue[Seat] = field(default_factory=SimpleQueue)
     _made: list[Seat] = field(default_factory=list)
-    _busy: int = 0
     _undo: ExitStack = field(default_factory=ExitStack)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _idle: threading.Timer | None = None
+    _ended_unproved: bool = False
+    """Whether a machine ended that had checked states since its last proof."""
     ended: bool = False
 
     def prepare(self) -> Source:
@@ -84,37 +86,37 @@ class Seats:
             Unsound: the proof failed, or the worker is ending.
             RigError: the checker does not boot, or failed.
         """
-        seat = self._take()
+        seat, new = self._take(self.prepare())
         try:
-            if not seat.proved:
+            if new:
                 self._prove(seat)
+            seat.proved = False
             yield seat
         finally:
-            self._give_back(seat)
+            seat.used.release()
+            self._start_idle_timer()
 
-    def _take(self) -> Seat:
-        source = self.prepare()
+    def _take(self, source: Source) -> tuple[Seat, bool]:
+        """Return a seat whose lock this thread holds, and whether the seat is new."""
         with self._lock:
             if self.ended:
                 raise Unsound("the worker is ending")
-            self._busy += 1
-            if self._idle is not None:
-                self._idle.cancel()
-            if not self._free.empty():
-                return self._free.get()
+            for seat in self._made:
+                if seat.used.acquire(blocking=False):
+                    return seat, False
             logs = Path(self._undo.enter_context(TemporaryDirectory(prefix="raidproof-checker-")))
             stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
             worker = CheckerWorker(len(self._made) + 1, source.boots(logs), cursor)
             self._undo.enter_context(worker)
             self._made.append(seat := Seat(worker, cursor, stats))
-            return seat
+            seat.used.acquire()
+            return seat, True
 
-    def _give_back(self, seat: Seat) -> None:
+    def _start_idle_timer(self) -> None:
         with self._lock:
-            if seat in self._made:
-                self._free.put(seat)
-            self._busy -= 1
-            if not self._busy and not self.ended:
+            if self._idle is not None:
+                self._idle.cancel()
+            if not self.ended:
                 self._idle = threading.Timer(IDLE_S, self._end_if_idle)
                 self._idle.daemon = True
                 self._idle.start()
@@ -125,28 +127,32 @@ class Seats:
         seat.proved = True
 
     def prove_all(self) -> None:
-        """Prove each seat again.
+        """Prove each seat that has checked states since its last proof; wait for seats that are in use.
 
         Raises:
-            Unsound: an answer is wrong.
+            Unsound: an answer is wrong, or a machine ended before it could prove itself again.
             RigError: a check failed twice.
         """
-        with ExitStack() as undo:
-            for _ in self._made:
-                seat = undo.enter_context(self.borrowed())
-                self._prove(seat)
+        with self._lock:
+            seats = list(self._made)
+        for seat in seats:
+            with seat.used:
+                if not seat.proved:
+                    self._prove(seat)
+        if self._ended_unproved:
+            raise Unsound("a machine ended before it could prove itself again")
 
     def _end_if_idle(self) -> None:
         with self._lock:
-            if not self._busy:
+            if not any(seat.used.locked() for seat in self._made):
                 self.end_machines()
 
     def end_machines(self) -> None:
         """End all machines; checks that run fail, and the next check boots a new machine, which proves itself."""
         with self._lock:
             undo, self._undo = self._undo, ExitStack()
+            self._ended_unproved |= not all(seat.proved for seat in self._made)
             self._made.clear()
-            self._free = SimpleQueue()
         undo.close()
 
     def end(self) -> None:

@@ -64,7 +64,7 @@ class Exploration:
         """Further states with the content of a request that has no answer."""
         self._without_fsck: dict[str, list[tuple[Choice, CrashState]]] = {}
         """Broken states whose content was checked without fsck, by digest."""
-        self._progress = _Progress(stats, journal.path.parent)
+        self._progress = _Progress(stats, journal.path.parent, checkers)
         self._verdicts = Verdicts(journal.path.with_name(VERDICTS))
         lines, journal.lines = journal.lines, []
         for line in lines:
@@ -244,9 +244,10 @@ class Exploration:
 class _Progress:
     """The progress line of an exploration."""
 
-    def __init__(self, stats: ExplorationStats, folder: Path) -> None:
+    def __init__(self, stats: ExplorationStats, folder: Path, checkers: Checkers) -> None:
         """Begin; ``folder``: that of the exploration's journal, in the directory of its run."""
         self.stats = stats
+        self._checkers = checkers
         self._folder = folder
         self.total: int | None = None
         """Number of states that will be judged; None if only the time limits the exploration."""
@@ -289,6 +290,8 @@ class _Progress:
         of = f" of {self.total:,}" if self.total is not None else ""
         yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different disk contents"
         yield f"{stats.broken:,} broken"
+        if workers := len(self._checkers.workers):
+            yield f"{workers} worker{'s' if workers > 1 else ''}, {self._checkers.open:,} states in work"
         if done and seconds:
             yield f"{done / seconds * 60:,.0f} a minute"
         if (left_s := self.left_s(seconds)) is not None:
