@@ -7,7 +7,7 @@ from random import Random
 
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.journal import Line
-from raidproof.crash.page_data import Explored
+from raidproof.crash.page.data import Explored
 from raidproof.crash.sampler import Choices
 from raidproof.crash.states import CrashState, DiskStates, Recording
 from raidproof.disk.cache import CacheMode

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from raidproof.crash.page_superblocks import ELSEWHERE, _assembly
+from raidproof.crash.page.superblocks import ELSEWHERE, _assembly
 from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, DiskStates, Recording
 from raidproof.storage.array import ARRAYS

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.page_data import page_data
+from raidproof.crash.page.data import page_data
 from raidproof.crash.states import CrashState
 from raidproof.record.crash_page import CrashPage
 from raidproof.report.crash_page import about, render_crash_page

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RequestError
-from raidproof.crash import page_window
 from raidproof.crash.exploration import Budget
+from raidproof.crash.page import window as page_window
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.run.crash_page import data_of, write_pages
 from raidproof.run.crash_states import Options

@@ -1,7 +1,7 @@
 """The data of the crash page: a part of a write log, the rows that it touches, and the checked crash states in it.
 
 A *unit* is a block of 4 KiB of a member, or a sector of a block that a request covers only in part. The page decides
-consistency by linear hashes of the units' contents (`raidproof.crash.page_hash`).
+consistency by linear hashes of the units' contents (`raidproof.crash.page.hash`).
 """
 
 from enum import StrEnum

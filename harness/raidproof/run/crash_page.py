@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from raidproof.core.errors import RequestError
 from raidproof.core.log import say, step
 from raidproof.crash.journal import read
-from raidproof.crash.page_data import Explored, page_data
+from raidproof.crash.page.data import Explored, page_data
 from raidproof.record.crash_page import CrashPage
 from raidproof.record.exploration import SCHEMA, ExplorationRecord
 from raidproof.record.results.names import EXPLORATIONS, JOURNAL

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.units import SECTOR
-from raidproof.crash.page_hash import NONE, page_hash, part_hash
+from raidproof.crash.page.hash import NONE, page_hash, part_hash
 from raidproof.guest.ledger_writer import BLOCK, block
 from raidproof.storage.array.raid import PAGE, product_table
 from raidproof.storage.array.striping import Striping

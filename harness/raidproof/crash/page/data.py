@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from raidproof.core.units import SECTOR, format_size
 from raidproof.crash.journal import Line
-from raidproof.crash.page_content import SUPERBLOCK, Geometry, PageContent
-from raidproof.crash.page_superblocks import Superblocks
-from raidproof.crash.page_window import Lifetime, Window
+from raidproof.crash.page.content import SUPERBLOCK, Geometry, PageContent
+from raidproof.crash.page.superblocks import Superblocks
+from raidproof.crash.page.window import Lifetime, Window
 from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, DiskStates, Recording, Survivor
 from raidproof.crash.stats import ExplorationStats

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
-from raidproof.crash import page_window
-from raidproof.crash.page_window import Window, lifetimes
+from raidproof.crash.page import window as page_window
+from raidproof.crash.page.window import Window, lifetimes
 from raidproof.crash.states import Caches, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
-from raidproof.crash.page_content import SUPERBLOCK
-from raidproof.crash.page_hash import page_hash
-from raidproof.crash.page_window import Window
+from raidproof.crash.page.content import SUPERBLOCK
+from raidproof.crash.page.hash import page_hash
+from raidproof.crash.page.window import Window
 from raidproof.crash.redundancy import accuracy_of, assembled
 from raidproof.crash.states import BLOCK, CrashState, DiskStates, Spans
 from raidproof.disk.writelog import Kind

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from raidproof.core.units import SECTOR
-from raidproof.crash.page_hash import SIZE, page_hash, part_hash
+from raidproof.crash.page.hash import SIZE, page_hash, part_hash
 from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, DiskStates, Spans
 from raidproof.disk.writelog import Kind, Record
