@@ -185,14 +185,14 @@ def runner_of(matrix: Matrix, folder: Path, side: str = "run") -> PlanRunner:
     return PlanRunner(matrix, cast("Run", run))
 
 
-def run_on(client: Any, matrix: Matrix, folder: Path, doing: Any = maker) -> PlanRunner:
+def run_on(client: Any, matrix: Matrix, folder: Path, doing: Any = maker, *, wait_s: float = 20.0) -> PlanRunner:
     """Run a plan on a cluster; None as client: without one."""
     runner = runner_of(matrix, folder)
     if client is None:
         runner.run()
     else:
         named = {ALONE: runner}
-        with RoundPool(client, job_of(named), doing) as pool:
+        with RoundPool(client, job_of(named), doing, wait_s=wait_s) as pool:
             carry_out_plan(OnWorkers(pool, named), runner)
     return runner
 

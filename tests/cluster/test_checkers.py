@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raidproof.cluster import checkers as module
+from raidproof.cluster import workers as of_workers
 from raidproof.core.errors import RigError
 from raidproof.crash.exploration import Exploration
 from raidproof.crash.journal import read
@@ -20,7 +21,8 @@ from tests.crash.made_up import MadeUp, told, written
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "POLL_S", 0.1)
+    for one in (module, of_workers):
+        monkeypatch.setattr(one, "POLL_S", 0.1)
     monkeypatch.setattr(module, "MOST_STATES", 5)
     monkeypatch.setattr(module, "PROOF_EVERY", 3)
 

@@ -171,14 +171,13 @@ def test_a_round_of_a_worker_that_dies_is_made_by_another(house: House, tmp_path
 def test_a_cluster_without_a_slot_for_labs_ends_the_run(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(round_pool, "WITHOUT_WORKERS_S", 0.5)
     monkeypatch.setattr("raidproof.cluster.slots.slots_of", lambda: {"checker": 1.0})
     with labs(1) as client:
         client.run(lambda dask_worker: dask_worker.state.total_resources.clear())
         for worker in client.cluster.workers.values():
             client.cluster.sync(worker.set_resources, lab=0)
-        with pytest.raises(RigError, match="no worker left that runs labs"):
-            run_on(client, tiny(repeats=1), tmp_path)
+        with pytest.raises(RigError, match="no worker left"):
+            run_on(client, tiny(repeats=1), tmp_path, wait_s=0.5)
     assert house.made == []
 
 
@@ -195,11 +194,11 @@ STARTED, ENDED = Event(), Event()
 
 @pytest.mark.usefixtures("house")
 def test_an_interruption_ends_the_labs_of_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_pool: object) -> None:
+    def interrupt(_workers: object) -> None:
         if STARTED.is_set():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(round_pool.RoundPool, "_require_workers", interrupt)
+    monkeypatch.setattr(round_pool.Workers, "poll", interrupt)
     with labs(1) as client:
         with pytest.raises(KeyboardInterrupt):
             run_on(client, tiny(repeats=2), tmp_path, until_unwanted)

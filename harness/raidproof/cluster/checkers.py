@@ -15,9 +15,10 @@ from raidproof.cluster.identity import version
 from raidproof.cluster.seats import Explained, unpacked
 from raidproof.cluster.slots import CHECKER
 from raidproof.cluster.tasks import RaidproofPlugin, Refusal, TaskResult, check, explain, prove_worker
+from raidproof.cluster.workers import ATTEMPTS, POLL_S, WAIT_S, Workers
 from raidproof.core.errors import RigError
-from raidproof.core.log import logger, say, step
-from raidproof.core.waiting import Deadline, now_ns
+from raidproof.core.log import logger, step
+from raidproof.core.waiting import Deadline
 from raidproof.crash.checkers import Answer, Request
 from raidproof.crash.states import DiskStates, Recording
 from raidproof.crash.stats import ExplorationStats
@@ -36,14 +37,8 @@ AHEAD = 3
 """Number of tasks for each slot of the cluster that are sent before results are collected."""
 PROOF_EVERY = 20
 """Number of tasks of a worker after which it proves itself again."""
-POLL_S = 2.0
-"""Interval in seconds at which the workers are counted."""
 FETCH_S = 30.0
 """Time limit in seconds for fetching the result of a task from its worker."""
-WITHOUT_WORKERS_S = 120.0
-"""Time in seconds without any worker after which the exploration ends."""
-ATTEMPTS = 3
-"""Number of workers that may refuse the same task before the exploration ends."""
 
 
 @dataclass(eq=False)
@@ -68,22 +63,15 @@ class Unproved:
     """Number of results, from the first on, that this proof covers."""
 
 
-async def _remove(address: str, dask_scheduler: Any) -> None:
-    """Remove a worker from the cluster, and end it; runs in the scheduler."""
-    await dask_scheduler.remove_worker(address=address, stimulus_id="raidproof-left-out", expected=True, close=True)
-
-
 class ClusterCheckers:
     """The workers of a cluster of Dask, which check crash states of one campaign."""
 
     batch = BATCH
 
-    def __init__(
-        self, client: Any, campaign: Campaign, recording: Recording, *, wait_s: float = WITHOUT_WORKERS_S
-    ) -> None:
+    def __init__(self, client: Any, campaign: Campaign, recording: Recording, *, wait_s: float = WAIT_S) -> None:
         """``wait_s``: time in seconds for which the cluster may be without any worker."""
         self._client = client
-        self._wait_s = wait_s
+        self._workers = Workers(client, CHECKER, wait_s)
         self._campaign = campaign
         self._plugin = f"raidproof-{campaign.digest}"
         self._window = DiskStates(recording)
@@ -94,17 +82,14 @@ class ClusterCheckers:
         self._waiting: list[Task] = []
         """Tasks that are sent again when the workers have been counted."""
         self._unproved: dict[str, Unproved] = {}
-        self._records: dict[str, WorkerRecord] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._proved: list[Answer] = []
         self._seconds_each: float | None = None
-        self._slots = 1
-        self._polled_ns = self._alive_ns = now_ns()
 
     @property
     def workers(self) -> Sequence[WorkerRecord]:
         """See `Checkers.workers`."""
-        return sorted(self._records.values(), key=lambda one: one.name)
+        return sorted(self._workers.records.values(), key=lambda one: one.name)
 
     def __enter__(self) -> Self:
         return self
@@ -124,23 +109,14 @@ class ClusterCheckers:
         """
         if self._data is not None:
             return
-        step("waiting for a worker of the cluster")
-        try:
-            self._client.wait_for_workers(1, timeout=self._wait_s)
-        except TimeoutError as error:
-            raise RigError(f"the cluster has no worker after {self._wait_s:.0f} s") from error
+        self._workers.wait()
         self._client.register_plugin(RaidproofPlugin(self._plugin, version()), name=self._plugin)
         step("sending the write log to the workers")
         self._scatter()
-        self._count_slots()
+        self._workers.count()
 
     def _scatter(self) -> None:
         self._data = self._client.scatter(self._campaign, broadcast=True, hash=False)
-
-    def _count_slots(self) -> dict[str, Any]:
-        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        self._slots = max(1, int(sum(one["resources"].get(CHECKER, 0) for one in workers.values())))
-        return workers
 
     def at(self, cut: int) -> DiskStates:
         """See `Checkers.at`."""
@@ -152,7 +128,7 @@ class ClusterCheckers:
     @property
     def full(self) -> bool:
         """See `Checkers.full`."""
-        return len(self._tasks) >= AHEAD * self._slots
+        return len(self._tasks) >= AHEAD * self._workers.slots
 
     @property
     def open(self) -> int:
@@ -198,8 +174,7 @@ class ClusterCheckers:
                 self._take(self._ended.get())
         except Empty:
             pass
-        if now_ns() - self._polled_ns > POLL_S * 1e9:
-            self._polled_ns = now_ns()
+        if self._workers.poll():
             self._find_lost()
         proved, self._proved = self._proved, []
         return proved
@@ -235,7 +210,7 @@ class ClusterCheckers:
             self._client.cancel([future], force=True)
             self._take_error(future, task, proof)
             return
-        self._records.setdefault(done.session, done.worker.model_copy())
+        self._workers.record_of(done)
         if isinstance(done.result, Refusal):
             self._leave_out(done, task)
         elif proof is not None:
@@ -249,11 +224,7 @@ class ClusterCheckers:
                 self._request_proof(mine)
 
     def _take_error(self, future: Any, task: Task | None, proof: Unproved | None) -> None:
-        if self._client.status != "running":
-            raise RigError(
-                "the connection to the cluster's scheduler is lost",
-                remedy="the same command with --resume continues, on any cluster or without one",
-            )
+        self._workers.require_scheduler()
         error = future.exception() if future.status == "error" else None
         logger.warning("a task of the cluster ended %s: %s", future.status, error)
         if proof is not None:
@@ -286,7 +257,7 @@ class ClusterCheckers:
     def _confirm(self, session: str, proved: Unproved) -> None:
         done, proved.finished = proved.finished[: proved.covered], proved.finished[proved.covered :]
         proved.proof, proved.covered = None, 0
-        record = self._records[session]
+        record = self._workers.records[session]
         record.proofs += 1
         for _, result in done:
             answers = unpacked(result)
@@ -296,18 +267,11 @@ class ClusterCheckers:
             del self._unproved[session]
 
     def _leave_out(self, done: TaskResult, task: Task | None) -> None:
-        refusal: Refusal = done.result
-        record, first = self._records[done.session], self._records[done.session].left_out is None
-        record.left_out = record.left_out or refusal.reason
-        if first:
-            say(f"worker {done.worker.name} on {done.worker.host} is left out: {refusal.reason}")
+        reason = self._workers.leave_out(done)
         if (one := self._unproved.pop(done.session, None)) is not None:
             self._throw_away(one)
         if task is not None:
-            self._again(task, done.worker.name, refusal.reason)
-        if first:
-            # To retire it would fail if it has the only copy of some data.
-            self._client.run_on_scheduler(_remove, address=done.address)
+            self._again(task, done.worker.name, reason)
 
     def _throw_away(self, one: Unproved) -> None:
         """Throw the results since the last proof away, and send their states again."""
@@ -320,29 +284,15 @@ class ClusterCheckers:
         one.finished = []
 
     def _find_lost(self) -> None:
-        """Throw the results of workers away that are gone; end if no worker is left.
-
-        Raises:
-            RigError: the scheduler is gone, or the cluster has had no worker for `WITHOUT_WORKERS_S`.
-        """
-        if self._client.status != "running":
-            raise RigError(
-                "the connection to the cluster's scheduler is lost",
-                remedy="the same command with --resume continues, on any cluster or without one",
-            )
-        there = self._count_slots()
+        """Throw the results of workers away that are gone, and send the waiting tasks to those that are there."""
         for session, one in [*self._unproved.items()]:
-            if one.address not in there:
-                self._records[session].left_out = "it is gone"
+            if one.address not in self._workers.addresses:
+                self._workers.records[session].left_out = "it is gone"
                 if one.proof is not None:
                     self._client.cancel([one.proof], force=True)
                 self._throw_away(one)
-        if there:
-            self._alive_ns = now_ns()
+        if self._workers.addresses:
             self._send_again()
-        elif now_ns() - self._alive_ns > self._wait_s * 1e9:
-            reasons = "; ".join(f"{one.name}: {one.left_out}" for one in self.workers if one.left_out)
-            raise RigError(f"the cluster has no worker left{': ' if reasons else ''}{reasons}")
 
     def _send_again(self) -> None:
         if self._waiting and self._data.status != "finished":
@@ -375,7 +325,7 @@ class ClusterCheckers:
                 pure=False,
             )
             done: TaskResult = future.result()
-            self._records.setdefault(done.session, done.worker.model_copy())
+            self._workers.record_of(done)
             if not isinstance(done.result, Refusal):
                 break
             self._leave_out(done, None)

@@ -47,7 +47,12 @@ def run_plan_on(
     require_movable(matrix, [topology])
     with connected(spec) as client:
         return run_plan(
-            matrix, path, results, platform=platform, carry_out=partial(_carry_out_plan, client), **options
+            matrix,
+            path,
+            results,
+            platform=platform,
+            carry_out=partial(_carry_out_plan, client, spec.wait_s),
+            **options,
         )
 
 
@@ -63,7 +68,7 @@ def run_ab_on(
     """
     require_movable(matrix, [matrix.plan.hardware.topology(platform) for platform in (base, new)])
     with connected(spec) as client:
-        carry_out = partial(_carry_out_comparison, client)
+        carry_out = partial(_carry_out_comparison, client, spec.wait_s)
         return run_ab(matrix, path, results, base=base, new=new, carry_out=carry_out, **options)
 
 
@@ -121,9 +126,9 @@ def job_of(runners: Mapping[str, PlanRunner]) -> PlanJob:
     return PlanJob(one.matrix, record, topologies, software)
 
 
-def _carry_out_plan(client: Any, runner: PlanRunner) -> None:
+def _carry_out_plan(client: Any, wait_s: float, runner: PlanRunner) -> None:
     named = {ALONE: runner}
-    with RoundPool(client, job_of(named)) as pool:
+    with RoundPool(client, job_of(named), wait_s=wait_s) as pool:
         carry_out_plan(OnWorkers(pool, named), runner)
 
 
@@ -134,9 +139,9 @@ def carry_out_plan(hands: "OnWorkers", runner: PlanRunner) -> None:
         hands.finish(runner)
 
 
-def _carry_out_comparison(client: Any, executions: Sequence[PlanRunner], effort: Effort) -> None:
+def _carry_out_comparison(client: Any, wait_s: float, executions: Sequence[PlanRunner], effort: Effort) -> None:
     named = dict(zip((BASE, NEW), executions, strict=True))
-    with RoundPool(client, job_of(named)) as pool:
+    with RoundPool(client, job_of(named), wait_s=wait_s) as pool:
         measure(executions, effort, OnWorkers(pool, named))
 
 
@@ -195,7 +200,7 @@ class OnWorkers:
     def _cuts(self, execution: PlanRunner, side: str, groups: list[list[Cell]]) -> Iterator[CutRequest]:
         taken = frozenset(one.name for one in execution.current_run.store.path.iterdir())
         rest = iter(groups)
-        for part, size in enumerate(evenly(len(groups), self._pool.slots), start=1):
+        for part, size in enumerate(evenly(len(groups), self._pool.workers.slots), start=1):
             cells = [cell for _ in range(size) for cell in next(rest)]
             step(f"power cuts on a worker of the cluster: {'; '.join(cell.name for cell in cells)}")
             yield CutRequest(side, tuple(execution.records[cell.name] for cell in cells), part, taken)
@@ -220,7 +225,7 @@ class OnWorkers:
         for side, runner in self._named.items():
             here = {
                 session: self._done.get((side, session), record).model_copy(update={"left_out": record.left_out})
-                for session, record in self._pool.records.items()
+                for session, record in self._pool.workers.records.items()
             }
             workers = [*self._earlier[side], *here.values()]
             runner.record.workers = sorted(workers, key=lambda one: one.name)
@@ -230,7 +235,7 @@ class OnWorkers:
         runners = list(self._named.values())
         total = sum(len(one.order) for one in runners)
         made = sum(len(cell.repeats) for one in runners for cell in one.records.values())
-        left_s = sum(one.forecast.left_s for one in runners) / self._pool.slots
+        left_s = sum(one.forecast.left_s for one in runners) / self._pool.workers.slots
         left = f" (about {timedelta(seconds=round(left_s))} left)" if made else ""
         step(f"{done.request.label} by worker {done.worker.name}: {made} of {total} repetitions made{left}")
         for one in runners:

@@ -1,0 +1,101 @@
+"""The workers of a cluster that have slots of one kind: which are there, and which are left out."""
+
+from typing import Any
+
+from raidproof.cluster.tasks import Refusal, TaskResult
+from raidproof.core.errors import RigError
+from raidproof.core.log import say, step
+from raidproof.core.waiting import now_ns
+from raidproof.record.worker import WorkerRecord
+
+POLL_S = 2.0
+"""Interval in seconds at which the workers are counted."""
+WAIT_S = 120.0
+"""Default of the time in seconds for which the cluster may be without any worker."""
+ATTEMPTS = 3
+"""Number of workers that may refuse the same task before the work ends."""
+CONTINUES = "the same command with --resume continues, on any cluster or without one"
+
+
+async def _remove(address: str, dask_scheduler: Any) -> None:
+    """Remove a worker from the cluster, and end it; runs in the scheduler."""
+    await dask_scheduler.remove_worker(address=address, stimulus_id="raidproof-left-out", expected=True, close=True)
+
+
+class Workers:
+    """The workers of a connected `distributed.Client`."""
+
+    def __init__(self, client: Any, slot: str, wait_s: float = WAIT_S) -> None:
+        """``slot``: the resource of Dask that a task takes; ``wait_s``: see `WAIT_S`."""
+        self._client = client
+        self._slot = slot
+        self._wait_s = wait_s
+        self.records: dict[str, WorkerRecord] = {}
+        """The workers that have carried out or refused a task, by identifier of their process."""
+        self.addresses: frozenset[str] = frozenset()
+        """Addresses of the workers with slots, when they were counted last."""
+        self.slots = 1
+        """Number of tasks that the cluster can carry out at the same time; at least 1."""
+        self._polled_ns = self._alive_ns = now_ns()
+
+    def wait(self) -> None:
+        """Wait until the cluster has a worker.
+
+        Raises:
+            RigError: it has none in time.
+        """
+        step("waiting for a worker of the cluster")
+        try:
+            self._client.wait_for_workers(1, timeout=self._wait_s)
+        except TimeoutError as error:
+            raise RigError(f"the cluster has no worker after {self._wait_s:.0f} s") from error
+
+    def count(self) -> None:
+        """Count the workers and their slots."""
+        workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
+        slots = {address: int(one["resources"].get(self._slot, 0)) for address, one in workers.items()}
+        self.addresses = frozenset(address for address, count in slots.items() if count)
+        self.slots = max(1, sum(slots.values()))
+
+    def poll(self) -> bool:
+        """Count the workers, unless they were counted less than `POLL_S` ago; return whether they were counted.
+
+        Raises:
+            RigError: the scheduler is gone, or the cluster has had no worker for too long.
+        """
+        self.require_scheduler()
+        if now_ns() - self._polled_ns <= POLL_S * 1e9:
+            return False
+        self._polled_ns = now_ns()
+        self.count()
+        if self.addresses:
+            self._alive_ns = now_ns()
+        elif now_ns() - self._alive_ns > self._wait_s * 1e9:
+            reasons = "; ".join(f"{one.name}: {one.left_out}" for one in self.records.values() if one.left_out)
+            raise RigError(f"the cluster has no worker left{': ' if reasons else ''}{reasons}", remedy=CONTINUES)
+        return True
+
+    def require_scheduler(self) -> None:
+        """Verify that the client is connected.
+
+        Raises:
+            RigError: the scheduler is gone.
+        """
+        if self._client.status != "running":
+            raise RigError("the connection to the cluster's scheduler is lost", remedy=CONTINUES)
+
+    def record_of(self, done: TaskResult) -> WorkerRecord:
+        """Return the record of the worker that carried out a task, which lasts as long as its process."""
+        return self.records.setdefault(done.session, done.worker.model_copy())
+
+    def leave_out(self, done: TaskResult) -> str:
+        """Remove the worker that refused a task from the cluster; return its reason."""
+        refusal = done.result
+        assert isinstance(refusal, Refusal)  # noqa: S101  the caller has tested it
+        record = self.record_of(done)
+        if record.left_out is None:
+            record.left_out = refusal.reason
+            say(f"worker {record.name} on {record.host} is left out: {refusal.reason}")
+            # Dask's retirement of a worker fails if it has the only copy of some data.
+            self._client.run_on_scheduler(_remove, address=done.address)
+        return refusal.reason
