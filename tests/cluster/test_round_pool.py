@@ -7,7 +7,8 @@ from threading import Event
 
 import pytest
 
-from raidproof.cluster import identity, round_pool
+from raidproof.cluster import identity
+from raidproof.cluster import workers as of_workers
 from raidproof.cluster.rounds import Made, PlanJob, Request
 from raidproof.core.errors import RigError
 from raidproof.plan.cell import Cell
@@ -198,7 +199,7 @@ def test_an_interruption_ends_the_labs_of_the_workers(tmp_path: Path, monkeypatc
         if STARTED.is_set():
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(round_pool.Workers, "poll", interrupt)
+    monkeypatch.setattr(of_workers.Workers, "poll", interrupt)
     with labs(1) as client:
         with pytest.raises(KeyboardInterrupt):
             run_on(client, tiny(repeats=2), tmp_path, until_unwanted)

@@ -11,6 +11,7 @@ from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline
 from raidproof.guest import (
     application,
+    assembled,
     check_agent,
     ledger_reader,
     ledger_writer,
@@ -24,7 +25,16 @@ from raidproof.machine.kernel_log import cause_of_death
 from raidproof.machine.machine import Machine
 
 FOLDER = "/run/raidproof"
-PROGRAMS = (application, ledger_writer, ledger_reader, check_agent, member_disks, nfsd_threads, storage_calls)
+PROGRAMS = (
+    application,
+    assembled,
+    ledger_writer,
+    ledger_reader,
+    check_agent,
+    member_disks,
+    nfsd_threads,
+    storage_calls,
+)
 """The agent, and the modules that it imports in the machine."""
 KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
 """Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
