@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from raidproof.cli import findings as module
-from raidproof.cli.main import main, pytest_arguments
+from raidproof.cli.main import main
+from raidproof.cli.project_tests import pytest_arguments
 from raidproof.core.errors import Status
 from raidproof.core.waiting import wall_clock
 from raidproof.record.finding import Answer, Finding, FindingsRecord, KernelAnswer

@@ -15,7 +15,8 @@ from jsonschema import Draft202012Validator
 
 from raidproof import __version__
 from raidproof.cli import main as cli
-from raidproof.cli.main import cause_of, main, pytest_arguments, status_of, tox_arguments, tox_environments
+from raidproof.cli.main import cause_of, main, status_of
+from raidproof.cli.project_tests import pytest_arguments, tox_arguments, tox_environments
 from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError, Status
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore

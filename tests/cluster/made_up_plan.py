@@ -9,7 +9,6 @@ from typing import Any, Self, cast
 import pytest
 from distributed import Client, LocalCluster, get_worker
 
-from raidproof.cluster import rounds
 from raidproof.cluster.plans import OnWorkers, carry_out_plan, job_of
 from raidproof.cluster.round_pool import RoundPool
 from raidproof.cluster.rounds import ALONE, Made, PlanJob, Request
@@ -172,7 +171,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> House:
 def maker(job: PlanJob, request: Request, wanted: Callable[[], bool]) -> Made:
     """Carry out a request in this process."""
     assert wanted()
-    return rounds.carried_out(job, request, Path(mkdtemp()))
+    return job.carried_out(request, Path(mkdtemp()))
 
 
 def runner_of(matrix: Matrix, folder: Path, side: str = "run") -> PlanRunner:
@@ -192,7 +191,7 @@ def run_on(client: Any, matrix: Matrix, folder: Path, doing: Any = maker, *, wai
         runner.run()
     else:
         named = {ALONE: runner}
-        with RoundPool(client, job_of(named), doing, wait_s=wait_s) as pool:
+        with RoundPool[Request, Made](client, job_of(named), doing, wait_s=wait_s) as pool:
             carry_out_plan(OnWorkers(pool, named), runner)
     return runner
 

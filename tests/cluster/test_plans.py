@@ -11,7 +11,7 @@ import pytest
 from raidproof.cluster.plans import LONGEST_ROUND_S, OnWorkers, job_of, require_movable, round_of
 from raidproof.cluster.round_pool import RoundPool
 from raidproof.cluster.round_process import end, environment, made_in_process
-from raidproof.cluster.rounds import ALONE, PlanJob, RoundRequest
+from raidproof.cluster.rounds import ALONE, Made, PlanJob, Request, RoundRequest
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.plan.cell import Cell, Matrix, matrix_of
@@ -84,7 +84,7 @@ def sides_of(matrix: Matrix, folder: Path) -> list[PlanRunner]:
 
 def compare_on(client: Any, sides: list[PlanRunner], effort: Effort = NO_MORE) -> None:
     named = dict(zip((BASE, NEW), sides, strict=True))
-    with RoundPool(client, job_of(named), maker) as pool:
+    with RoundPool[Request, Made](client, job_of(named), maker) as pool:
         measure(sides, effort, OnWorkers(pool, named))
 
 

@@ -14,7 +14,8 @@ import typer.main
 
 import site_commands
 import site_output
-from raidproof.cli.main import app, main, pytest_arguments
+from raidproof.cli.main import app, main
+from raidproof.cli.project_tests import pytest_arguments
 from raidproof.core.errors import Status
 from site_commands import Shown
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.core.errors import NotEffective, RequestError, RigError, Status
-from raidproof.pytest_plugin.exit_status import status_of, worst
+from raidproof.core.errors import NotEffective, RequestError, RigError, Status, worst
+from raidproof.pytest_plugin.exit_status import status_of
 from raidproof.pytest_plugin.plugin import outcome_of
 
 ENDS = {

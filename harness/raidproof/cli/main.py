@@ -1,6 +1,5 @@
 """The command line. Each command imports its modules only when it runs, so that help appears at once."""
 
-import configparser
 import errno
 import os
 import sys
@@ -23,6 +22,7 @@ from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import import_server as cli_import
 from raidproof.cli import kernel as cli_kernel
 from raidproof.cli import package as cli_package
+from raidproof.cli import project_tests as cli_tests
 from raidproof.cli import teach as cli_teach
 from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.config import split, use_defaults
@@ -64,9 +64,8 @@ from raidproof.core.errors import (
     RequestError,
     RequirementMissing,
     Status,
-    nearest,
 )
-from raidproof.core.waiting import interrupted, unwind_on_signals
+from raidproof.core.waiting import unwind_on_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,8 +74,6 @@ if TYPE_CHECKING:
     from raidproof.plan.cell import Matrix
     from raidproof.plan.plan import Plan
 
-HOME = Path(__file__).resolve().parents[3]
-"""The folder of the clone, if raidproof runs from a clone."""
 ORDER = (
     *("demo", "teach", "import", "run", "advise", "ab", "explore"),
     *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
@@ -168,6 +165,8 @@ app.command()(cli_man.man)
 app.command()(cli_config.config)
 app.command()(cli_summary.summary)
 app.command()(cli_teach.teach)
+app.command("test")(cli_tests.run_tests)
+app.command(context_settings=cli_tests.TO_PYTEST)(cli_tests.scenarios)
 
 
 def show_version(asked: bool) -> None:
@@ -201,32 +200,6 @@ def options(
         RequestError: a file of defaults is invalid.
     """
     use_defaults(asked)
-
-
-@app.command("test")
-def run_tests(
-    parts: Annotated[
-        list[str] | None, typer.Argument(help="lint, type, unit, docs, scenarios (default: all five), or fuzz")
-    ] = None,
-) -> None:
-    """Run linter, type checker, unit tests and the build of the documents, then the scenarios."""
-    require_clone()
-    from tox.run import main as tox  # noqa: PLC0415
-
-    arguments = tox_arguments(parts or [], *tox_environments((HOME / "tox.ini").read_text()))
-    # In this process, so that SIGTERM interrupts tox as Ctrl-C does, and tox ends the programs that it runs.
-    failed = tox(arguments) != Status.PASS
-    raise typer.Exit(Status.INTERRUPTED if interrupted() else Status.FAIL if failed else Status.PASS)
-
-
-@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
-def scenarios(arguments: Annotated[list[str] | None, typer.Argument(help="pytest's arguments")] = None) -> None:
-    """Run the end-to-end scenarios. All arguments are passed to pytest."""
-    require_clone()
-    os.chdir(HOME)
-    # Replace this process, so that pytest itself receives the signals.
-    words = [sys.executable, "-m", "raidproof.pytest_plugin", *pytest_arguments(arguments or [])]
-    os.execv(sys.executable, words)  # noqa: S606
 
 
 @app.command()
@@ -488,45 +461,6 @@ def platform_asked(asked: typer.Context, plan: "Plan | None" = None) -> "Platfor
 
     given, defaults = split(asked)
     return platform_for(given, plan.run if plan else None, defaults)
-
-
-def require_clone() -> None:
-    """Check that raidproof runs from a clone of the project, which has the project's tests.
-
-    Raises:
-        RequestError: raidproof runs from an installed package.
-    """
-    if not (HOME / "tox.ini").is_file():
-        remedy = "run ./raidproof in a clone of the project; for your own tests, run pytest, which loads the plugin"
-        raise RequestError("the project's tests and scenarios are not part of an installed raidproof", remedy=remedy)
-
-
-def tox_environments(ini: str) -> tuple[list[str], list[str]]:
-    """Return the names of the tox environments that run by default, and of all environments that tox.ini defines."""
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(ini)
-    listed = [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
-    return listed, [name.removeprefix("testenv:") for name in parser.sections() if name.startswith("testenv:")]
-
-
-def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the arguments with which tox runs these parts in the current Python environment.
-
-    Raises:
-        RequestError: tox.ini does not define an environment with the name of a part.
-    """
-    for part in parts:
-        if part not in known:
-            raise RequestError(f"unknown part of the tests: {part!r}", remedy=nearest(part, known))
-    config = ["--conf", str(HOME / "tox.ini")]
-    return ["run", "--current-env", *config, "-e", ",".join(parts or listed)]
-
-
-def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments, with ``scenarios`` added unless an argument names a path there or in ``findings``."""
-    tests = ("scenarios", "findings")
-    named = any(not argument.startswith("-") and any(one in argument for one in tests) for argument in arguments)
-    return [*arguments] if named else ["scenarios", *arguments]
 
 
 def status_of(error: BaseException) -> Status:

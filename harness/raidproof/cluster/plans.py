@@ -11,7 +11,7 @@ from raidproof.cluster.campaign import require_portable
 from raidproof.cluster.connection import connected
 from raidproof.cluster.identity import software_digest
 from raidproof.cluster.round_pool import Done, RoundPool
-from raidproof.cluster.rounds import ALONE, CutRequest, PlanJob, Request, RoundRequest, SideResult
+from raidproof.cluster.rounds import ALONE, CutRequest, Made, PlanJob, Request, RoundRequest, SideResult
 from raidproof.cluster.spec import ClusterSpec
 from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory, write_durably
@@ -128,7 +128,7 @@ def job_of(runners: Mapping[str, PlanRunner]) -> PlanJob:
 
 def _carry_out_plan(client: Any, wait_s: float, runner: PlanRunner) -> None:
     named = {ALONE: runner}
-    with RoundPool(client, job_of(named), wait_s=wait_s) as pool:
+    with RoundPool[Request, Made](client, job_of(named), wait_s=wait_s) as pool:
         carry_out_plan(OnWorkers(pool, named), runner)
 
 
@@ -141,14 +141,14 @@ def carry_out_plan(hands: "OnWorkers", runner: PlanRunner) -> None:
 
 def _carry_out_comparison(client: Any, wait_s: float, executions: Sequence[PlanRunner], effort: Effort) -> None:
     named = dict(zip((BASE, NEW), executions, strict=True))
-    with RoundPool(client, job_of(named), wait_s=wait_s) as pool:
+    with RoundPool[Request, Made](client, job_of(named), wait_s=wait_s) as pool:
         measure(executions, effort, OnWorkers(pool, named))
 
 
 class OnWorkers:
     """Repetitions and power cuts by the workers of a cluster; see `raidproof.run.comparison.Hands`."""
 
-    def __init__(self, pool: RoundPool, named: Mapping[str, PlanRunner]) -> None:
+    def __init__(self, pool: RoundPool[Request, Made], named: Mapping[str, PlanRunner]) -> None:
         self._pool = pool
         self._named = named
         self._earlier = {side: list(runner.record.workers) for side, runner in named.items()}
@@ -205,7 +205,7 @@ class OnWorkers:
             step(f"power cuts on a worker of the cluster: {'; '.join(cell.name for cell in cells)}")
             yield CutRequest(side, tuple(execution.records[cell.name] for cell in cells), part, taken)
 
-    def _merge(self, done: Done) -> None:
+    def _merge(self, done: Done[Request, Made]) -> None:
         """Add what a worker made to the runs of all sides."""
         for side, result in done.made.items():
             runner = self._named[side]
@@ -231,7 +231,7 @@ class OnWorkers:
             runner.record.workers = sorted(workers, key=lambda one: one.name)
             runner.current_run.store.save(runner.current_run.record)
 
-    def _tell(self, done: Done) -> None:
+    def _tell(self, done: Done[Request, Made]) -> None:
         runners = list(self._named.values())
         total = sum(len(one.order) for one in runners)
         made = sum(len(cell.repeats) for one in runners for cell in one.records.values())

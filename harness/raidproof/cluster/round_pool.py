@@ -1,15 +1,14 @@
-"""The workers of a cluster that make the rounds and power cuts of a plan."""
+"""The workers of a cluster that carry out requests with labs, such as rounds of a plan."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 from uuid import uuid4
 
 from raidproof.cluster.identity import version
 from raidproof.cluster.round_process import made_in_process
 from raidproof.cluster.round_tasks import Maker, RoundsPlugin, make
-from raidproof.cluster.rounds import Made, PlanJob, Request
 from raidproof.cluster.slots import LAB
 from raidproof.cluster.tasks import Refusal, TaskResult
 from raidproof.cluster.workers import ATTEMPTS, CONTINUES, POLL_S, WAIT_S, Workers
@@ -18,11 +17,23 @@ from raidproof.core.log import logger
 from raidproof.record.worker import WorkerRecord
 
 
-class Done(NamedTuple):
+class Labelled(Protocol):
+    """A request to the workers."""
+
+    @property
+    def label(self) -> str:
+        """Name of the request, for folders and messages."""
+
+
+R = TypeVar("R", bound=Labelled)
+M = TypeVar("M")
+
+
+class Done(NamedTuple, Generic[R, M]):
     """A request that a worker has carried out."""
 
-    request: Request
-    made: Made
+    request: R
+    made: M
     worker: WorkerRecord
     """The worker; equal for all results of one process."""
     session: str
@@ -30,25 +41,25 @@ class Done(NamedTuple):
 
 
 @dataclass(eq=False)
-class Task:
+class Task(Generic[R]):
     """A request that was sent to the cluster."""
 
-    request: Request
+    request: R
     refused: list[str] = field(default_factory=list)
     """Why workers refused it."""
 
 
-class RoundPool:
+class RoundPool(Generic[R, M]):
     """The workers of a cluster, as a context manager that sends the job to them, and in the end ends all labs."""
 
-    def __init__(self, client: Any, job: PlanJob, maker: Maker = made_in_process, *, wait_s: float = WAIT_S) -> None:
+    def __init__(self, client: Any, job: Any, maker: Maker = made_in_process, *, wait_s: float = WAIT_S) -> None:
         """``wait_s``: time in seconds for which the cluster may be without any worker."""
         self._client = client
         self._job = job
         self._maker = maker
         self._plugin = f"raidproof-plan-{uuid4().hex}"
         self._data: Any = None
-        self._tasks: dict[Any, Task] = {}
+        self._tasks: dict[Any, Task[R]] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self.workers = Workers(client, LAB, wait_s)
 
@@ -67,7 +78,7 @@ class RoundPool:
             self._client.unregister_worker_plugin(self._plugin)
         self._tasks.clear()
 
-    def results(self, requests: Iterable[Request]) -> Iterator[Done]:
+    def results(self, requests: Iterable[R]) -> Iterator[Done[R, M]]:
         """Have requests carried out, and yield each once, as it ends. A request is taken when a slot is free.
 
         Raises:
@@ -84,14 +95,14 @@ class RoundPool:
             if self._tasks and (done := self._collected()) is not None:
                 yield done
 
-    def _send(self, task: Task) -> None:
+    def _send(self, task: Task[R]) -> None:
         future = self._client.submit(
             make, self._data, self._plugin, task.request, resources={LAB: 1}, pure=False, retries=0
         )
         self._tasks[future] = task
         future.add_done_callback(self._ended.put)
 
-    def _collected(self) -> Done | None:
+    def _collected(self) -> Done[R, M] | None:
         """Return the next result; None if there is none within `POLL_S`."""
         self.workers.poll()
         try:
@@ -116,7 +127,7 @@ class RoundPool:
             return None
         return Done(task.request, found.result, worker, found.session)
 
-    def _again(self, task: Task, why: str) -> None:
+    def _again(self, task: Task[R], why: str) -> None:
         task.refused.append(why)
         if len(task.refused) >= ATTEMPTS:
             reasons = "; ".join(dict.fromkeys(task.refused))

@@ -1,4 +1,4 @@
-"""A request of a plan in a process of its own on a worker: its end, for whatever reason, ends all labs of the request.
+"""A request (a round of a plan, ...) in a process of its own on a worker: its end ends all labs of the request.
 
 The process reads its standard input, which the worker keeps open. The end of this input, also that by the death of the
 worker, interrupts the process as SIGTERM does.
@@ -13,10 +13,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import raidproof
 from raidproof.cluster.proof import Unsound
-from raidproof.cluster.rounds import Made, PlanJob, Request, carried_out
 from raidproof.core.errors import RaidproofError, RigError
 from raidproof.core.log import be_silent
 from raidproof.core.waiting import unwind_on_signals
@@ -31,8 +31,10 @@ LINES = 5
 """Number of lines of the output in the message of an error."""
 
 
-def made_in_process(job: PlanJob, request: Request, wanted: Callable[[], bool]) -> Made:
-    """Carry out a request in a process of its own, as long as ``wanted`` returns True.
+def made_in_process(job: Any, request: Any, wanted: Callable[[], bool]) -> Any:
+    """Carry out a request of a job in a process of its own, as long as ``wanted`` returns True.
+
+    ``job`` has a method ``carried_out`` with the request and a folder, as `rounds.PlanJob`; return its result.
 
     Raises:
         RigError: the process ended without a result; or the error that ended the request.
@@ -61,8 +63,8 @@ def made_in_process(job: PlanJob, request: Request, wanted: Callable[[], bool]) 
             end(process)
         if not (folder / RESULT).exists():
             raise RigError(f"the process of {request.label} ended with status {process.returncode}: {tail(folder)}")
-        result: Made | str = pickle.loads((folder / RESULT).read_bytes())  # noqa: S301  this process's own child
-    if isinstance(result, str):
+        failed, result = pickle.loads((folder / RESULT).read_bytes())  # noqa: S301  this process's own child
+    if failed:
         raise RigError(result)
     return result
 
@@ -103,13 +105,13 @@ def main() -> None:
     threading.Thread(target=end_with_worker, daemon=True).start()
     be_silent()
     job, request = pickle.loads((folder / REQUEST).read_bytes())  # noqa: S301  written by the worker
-    result: Made | str
+    failed = False
     try:
-        result = carried_out(job, request, folder)
+        result = job.carried_out(request, folder)
     except (Unsound, RaidproofError, OSError, MemoryError) as error:
-        result = str(error) or type(error).__name__
+        failed, result = True, str(error) or type(error).__name__
     aside = folder / f"{RESULT}.new"
-    aside.write_bytes(pickle.dumps(result))
+    aside.write_bytes(pickle.dumps((failed, result)))
     aside.rename(folder / RESULT)
 
 

@@ -1,4 +1,4 @@
-"""The tasks of a plan on a worker: one round, or the power cuts of some configurations, with their labs."""
+"""The tasks with labs on a worker: a round of a plan, power cuts of some configurations, or a file of scenarios."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,12 +8,11 @@ from distributed import get_worker
 
 from raidproof.cluster.identity import version
 from raidproof.cluster.proof import Unsound
-from raidproof.cluster.rounds import Made, PlanJob, Request
 from raidproof.cluster.tasks import RaidproofPlugin, TaskResult, plugin_of
 from raidproof.core.waiting import Deadline
 
-Maker = Callable[[PlanJob, Request, Callable[[], bool]], Made]
-"""A function that carries out a request as long as its last argument returns True."""
+Maker = Callable[[Any, Any, Callable[[], bool]], Any]
+"""A function that carries out a request of a job as long as its last argument returns True."""
 END_S = 60.0
 """Time limit in seconds for the end of all labs of a worker that ends."""
 POLL_S = 0.1
@@ -37,7 +36,7 @@ class RoundsPlugin(RaidproofPlugin):
             await asyncio.sleep(POLL_S)
         await super().teardown(worker)
 
-    def made(self, job: PlanJob, request: Request, wanted: Callable[[], bool]) -> Made:
+    def made(self, job: Any, request: Any, wanted: Callable[[], bool]) -> Any:
         """Carry out a request.
 
         Raises:
@@ -53,8 +52,11 @@ class RoundsPlugin(RaidproofPlugin):
             self.running -= 1
 
 
-def make(job: PlanJob, plugin: str, request: Request) -> TaskResult:
-    """Carry out a request; `TaskResult.result` is a `Made`. It ends early if the client cancels it or is gone."""
+def make(job: Any, plugin: str, request: Any) -> TaskResult:
+    """Carry out a request; `TaskResult.result` is what the job makes of it.
+
+    The request ends early if the client cancels it, or is gone.
+    """
     mine, worker = plugin_of(plugin), get_worker()
     assert isinstance(mine, RoundsPlugin)  # noqa: S101  it has the name of a plan's job
     key = worker.get_current_task()

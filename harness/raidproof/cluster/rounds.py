@@ -43,6 +43,30 @@ class PlanJob:
     software: Mapping[str, str]
     """Digest of the kernels and images of each side; see `identity.software_digest`."""
 
+    def carried_out(self, request: "Request", folder: Path) -> "Made":
+        """Carry out a request on this machine, with runs in a folder; the labs end in any case.
+
+        Raises:
+            Unsound: a kernel or an image differs from that of the client.
+            RequirementMissing: this machine, or a machine of the lab, lacks something.
+            RigError: a lab does not boot, or a download or a build failed.
+        """
+        require_host()
+        runners: dict[str, PlanRunner] = {}
+        with ExitStack() as undo:
+            for side in request.sides:
+                topology = self.topologies[side]
+                if (found := software_digest(topology)) != self.software[side]:
+                    raise Unsound(
+                        f"its kernel or image differs from the client's: digest {found}, not {self.software[side]}"
+                    )
+                run = undo.enter_context(Run(side or "plan", folder, topology))
+                run.record.plan = self.record.model_copy(deep=True)
+                run.record.cells = [one.model_copy(deep=True) for one in request.records()]
+                runners[side] = PlanRunner(self.matrix, run)
+            request.carry_out(runners)
+        return {side: result_of(runner, request) for side, runner in runners.items()}
+
 
 @dataclass(frozen=True)
 class RoundRequest:
@@ -134,31 +158,6 @@ class SideResult:
 
 Made = dict[str, SideResult]
 """What a worker made of a request, by side."""
-
-
-def carried_out(job: PlanJob, request: Request, folder: Path) -> Made:
-    """Carry out a request on this machine, with runs in a folder; the labs end in any case.
-
-    Raises:
-        Unsound: a kernel or an image differs from that of the client.
-        RequirementMissing: this machine, or a machine of the lab, lacks something.
-        RigError: a lab does not boot, or a download or a build failed.
-    """
-    require_host()
-    runners: dict[str, PlanRunner] = {}
-    with ExitStack() as undo:
-        for side in request.sides:
-            topology = job.topologies[side]
-            if (found := software_digest(topology)) != job.software[side]:
-                raise Unsound(
-                    f"its kernel or image differs from the client's: digest {found}, not {job.software[side]}"
-                )
-            run = undo.enter_context(Run(side or "plan", folder, topology))
-            run.record.plan = job.record.model_copy(deep=True)
-            run.record.cells = [one.model_copy(deep=True) for one in request.records()]
-            runners[side] = PlanRunner(job.matrix, run)
-        request.carry_out(runners)
-    return {side: result_of(runner, request) for side, runner in runners.items()}
 
 
 def result_of(runner: PlanRunner, request: Request) -> SideResult:

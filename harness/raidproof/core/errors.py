@@ -1,6 +1,6 @@
 """The errors of raidproof by their origin (request, host, rig, product), and the exit status of each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 
@@ -76,3 +76,15 @@ class Status(IntEnum):
     REQUIREMENT_MISSING = 6
     SKIP = 6
     INTERRUPTED = 130
+
+
+SEVERITY = (Status.PASS, Status.INCONCLUSIVE, Status.BAD_REQUEST, Status.ERROR, Status.FAIL, Status.INVALID)
+"""Statuses of scenarios from best to worst. A missing requirement counts only if every scenario lacks one."""
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """Return the worst status of several scenarios; PASS without scenarios."""
+    ran = [status for status in statuses if status is not Status.REQUIREMENT_MISSING]
+    if statuses and not ran:
+        return Status.REQUIREMENT_MISSING
+    return max(ran, key=SEVERITY.index, default=Status.PASS)

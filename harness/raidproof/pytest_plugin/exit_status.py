@@ -1,16 +1,12 @@
 """The exit status of `raidproof scenarios`: raidproof's own, from the outcomes of all scenarios."""
 
-from collections.abc import Sequence
-
 import pytest
 
-from raidproof.core.errors import RaidproofError, RequestError, Status
+from raidproof.core.errors import RaidproofError, RequestError, Status, worst
 from raidproof.record.outcome import Outcome
 
 PROPERTY = "raidproof-status"
 """Key of a property of a failed report: the name of the `Status` of the error that ended the phase of the test."""
-SEVERITY = (Status.PASS, Status.INCONCLUSIVE, Status.BAD_REQUEST, Status.ERROR, Status.FAIL, Status.INVALID)
-"""Statuses of scenarios from best to worst. A missing requirement counts only if every scenario lacks one."""
 
 
 def status_of(error: BaseException, outcome: Outcome | None) -> Status:
@@ -25,14 +21,6 @@ def status_of(error: BaseException, outcome: Outcome | None) -> Status:
     if isinstance(error, AssertionError | pytest.fail.Exception) and not isinstance(error, RaidproofError):
         return Status.FAIL
     return Status.ERROR
-
-
-def worst(statuses: Sequence[Status]) -> Status:
-    """Return the worst status of several scenarios; PASS without scenarios."""
-    ran = [status for status in statuses if status is not Status.REQUIREMENT_MISSING]
-    if statuses and not ran:
-        return Status.REQUIREMENT_MISSING
-    return max(ran, key=SEVERITY.index, default=Status.PASS)
 
 
 class ExitStatus:
