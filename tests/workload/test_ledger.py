@@ -311,18 +311,19 @@ def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("vers", "filesystem", "left_out"),
+    ("vers", "filesystem", "server", "left_out"),
     [
-        ("4.2", "xfs", set()),
-        ("4.2", "ext4", {"clone"}),
-        ("4.1", "xfs", {"extents"}),
-        ("3", "xfs", {"extents", "o_append"}),
+        ("4.2", "xfs", "knfsd", set()),
+        ("4.2", "xfs", "ganesha", {"clone"}),
+        ("4.2", "ext4", "knfsd", {"clone"}),
+        ("4.1", "xfs", "knfsd", {"extents"}),
+        ("3", "xfs", "knfsd", {"extents", "o_append"}),
     ],
 )
-def test_what_a_version_or_a_file_system_has_not_is_left_out_with_the_reason(
-    vers: str, filesystem: str, left_out: set[str]
+def test_what_a_version_a_file_system_or_a_server_has_not_is_left_out_with_the_reason(
+    vers: str, filesystem: str, server: str, left_out: set[str]
 ) -> None:
-    fitting, reasons = LedgerSpec().fitting(vers, filesystem)
+    fitting, reasons = LedgerSpec().fitting(vers, filesystem, server)
     assert set(reasons) - {"clone"} == left_out - {"clone"}
     done = {kind for worker in fitting.workers(["client1"]) for kind in (worker.kind, *worker.kinds)}
     assert not done & (left_out | {"setxattr"})

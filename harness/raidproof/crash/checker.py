@@ -231,7 +231,7 @@ def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any]
         check = Check(lab.server, deadline_s)
         try:
             answer = check.ask(agent, "up")
-            if answer["end"] == End.READ:
+            if answer["end"] == End.READ and stack.export.scans:
                 answer.update(_through_nfsd(lab, stack, config, check, agent, answer["found"]))
             answer.update(check.ask(agent, "down"))
         except Lost as lost:
@@ -445,8 +445,8 @@ class Checker:
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
         """Check the state that a patch makes of the base: assemble, mount, scan the ledger, unmount, stop.
 
-        ``nfsd``: scan the ledger through nfsd also. ``fsck``: run the file system's checker (fsck) after the unmount;
-        the mount has then replayed the file system's log.
+        ``nfsd``: scan the ledger through nfsd also, if the run's server supports this (`ServerSpec.scans`). ``fsck``:
+        run the file system's checker (fsck) after the unmount; the mount has then replayed the file system's log.
 
         Raises:
             RigError: the check failed for a reason other than the state.
@@ -455,7 +455,7 @@ class Checker:
         check = Check(self.machine, self.deadline_s)
         try:
             self.show(patch)
-            answer = check.ask(line, "check", nfsd=nfsd, fsck=fsck)
+            answer = check.ask(line, "check", nfsd=nfsd and self.stack.export.scans, fsck=fsck)
             checked = self._checked(answer.pop("fsck", None))
             observation = check.seen({**answer, **checked})
         except Lost as lost:
@@ -478,7 +478,7 @@ class Checker:
             return {}
 
     def cold(self, patch: Patch) -> Observation:
-        """Check the state that a patch makes of the base on a newly booted machine, also through nfsd.
+        """Check the state that a patch makes of the base on a newly booted machine, also through the NFS server.
 
         Raises:
             RigError: the check failed for a reason other than the state.
@@ -530,9 +530,10 @@ class Checker:
     def _connect(self) -> AgentConnection:
         # nfsd starts without a mounted state; the agent exports a state when a check through nfsd is requested.
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
-        start_nfsd(self.stack.export.server(self.machine))
-        nfsd = nfsd_config(self.stack, self.machine, self.config["ledger"]["root"])
-        config = {**self.config, "members": self._members.config, "nfsd": nfsd}
+        config = {**self.config, "members": self._members.config}
+        if self.stack.export.scans:
+            start_nfsd(self.stack.export.server(self.machine))
+            config["nfsd"] = nfsd_config(self.stack, self.machine, self.config["ledger"]["root"])
         self._agent = line = AgentConnection.start(self.machine, self._listener, self.lab, config)
         self._members.connected(self._ask(line))
         return line

@@ -27,7 +27,8 @@ from raidproof.storage.array import ARRAYS, ArraySpec
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
 from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
-from raidproof.storage.server import SERVERS
+from raidproof.storage.server import SERVERS, ServerSpec
+from raidproof.storage.server.server import DEFAULT as USUAL_SERVER
 
 Settings = Mapping[str, Value]
 """Values by axis name. For an axis without a value, the stack layer uses its default."""
@@ -235,7 +236,7 @@ _ABOVE = (
         write_plain,
         ON_SYNC,
     ),
-    _number("threads", "export.threads", "number of nfsd threads"),
+    _number("threads", "export.threads", "number of threads of the server"),
     _size("max_block_size", "export.max_block_size", "size of the largest READ or WRITE that the server accepts"),
     _seconds(
         "lease",
@@ -304,19 +305,19 @@ _ABOVE = (
 
 
 def axes(*, built_in: bool = False) -> dict[str, Axis]:
-    """Return all axes by name, the lowest layer first, including the axes of single kinds of array and file system.
+    """Return all axes by name, the lowest layer first, including the axes of single kinds of a layer.
 
     ``built_in``: without the levels, arrays, file systems and servers of other distributions.
 
     Raises:
-        RigError: an axis of an array or a file system has the name of another axis.
+        RigError: an axis of an array, a file system or a server has the name of another axis.
     """
     levels, arrays, kinds, servers = (
         [(name, kind) for name, kind in registry.items() if not built_in or is_built_in(kind)]
         for registry in (LEVELS, ARRAYS, FILESYSTEMS, SERVERS)
     )
     named = [name for name in level_names() if name in dict(levels)]
-    return _axes(tuple(named), tuple(arrays), tuple(kinds), tuple(name for name, _ in servers))
+    return _axes(tuple(named), tuple(arrays), tuple(kinds), tuple(servers))
 
 
 @cache
@@ -324,26 +325,28 @@ def _axes(
     levels: tuple[str, ...],
     arrays: tuple[tuple[str, type[ArraySpec]], ...],
     kinds: tuple[tuple[str, type[FilesystemSpec]], ...],
-    servers: tuple[str, ...],
+    servers: tuple[tuple[str, type[ServerSpec]], ...],
 ) -> dict[str, Axis]:
     raids = [name for name, _ in arrays]
     raid = Axis(RAID, "array.type", f"kind of array: {' or '.join(raids)}", word_of(*raids))
-    array = (_only_where_it_is_a_field(axis, dict(arrays)) for axis in _ARRAY)
+    array = (_only_where_it_is_a_field(axis, _LAYER_ARRAY, dict(arrays)) for axis in _ARRAY)
     level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", read_raid_level)
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", f"type of the file system: {' or '.join(words)}", word_of(*words))
     shared = (_where_supported(axis, dict(kinds)) for axis in _FILESYSTEM)
     common = {axis.name: axis for axis in (raid, level, *array, kind, *shared)}
-    server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(servers)}", word_of(*servers))
-    above = {axis.name: axis for axis in (server, *_ABOVE)}
+    daemons = [name for name, _ in servers]
+    server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(daemons)}", word_of(*daemons))
+    exported = (_only_where_it_is_a_field(axis, _LAYER_EXPORT, dict(servers)) for axis in _ABOVE)
+    above = {axis.name: axis for axis in (server, *exported)}
     own = {
         name: _own_axis(name, text, layer, dict(of))
-        for layer, of in _layers(arrays, kinds)
+        for layer, of in ((_LAYER_ARRAY, arrays), (_LAYER_FILES, kinds), (_LAYER_EXPORT, servers))
         for _, one in of
         for name, text in one.axes.items()
     }
     if twice := sorted(own.keys() & (common.keys() | above.keys())):
-        raise RigError(f"axes of arrays or file systems have the same names as other axes: {', '.join(twice)}")
+        raise RigError(f"axes of single kinds have the same names as other axes: {', '.join(twice)}")
     return {**common, **own, **above}
 
 
@@ -359,26 +362,20 @@ class _Layer(NamedTuple):
 
 _LAYER_ARRAY = _Layer("array", RAID, DEFAULT_KIND)
 _LAYER_FILES = _Layer("filesystem", "filesystem", USUAL)
+_LAYER_EXPORT = _Layer("export", "server", USUAL_SERVER)
 
 
-def _layers(
-    arrays: tuple[tuple[str, type[ArraySpec]], ...], filesystems: tuple[tuple[str, type[FilesystemSpec]], ...]
-) -> Iterator[tuple[_Layer, tuple[tuple[str, type[ArraySpec] | type[FilesystemSpec]], ...]]]:
-    yield _LAYER_ARRAY, arrays
-    yield _LAYER_FILES, filesystems
-
-
-def _only_where_it_is_a_field(axis: Axis, kinds: Mapping[str, type[ArraySpec]]) -> Axis:
-    """Return an axis of the array that also requires a kind of array with the field of the axis."""
-    layer, _, field = axis.field.partition(".")
+def _only_where_it_is_a_field(axis: Axis, layer: _Layer, kinds: Mapping[str, type[BaseModel]]) -> Axis:
+    """Return an axis that also requires, if it is of this layer, a kind of the layer with the field of the axis."""
+    of, _, field = axis.field.partition(".")
     having = {kind for kind, spec in kinds.items() if field in spec.model_fields}
-    if layer != _LAYER_ARRAY.name or len(having) == len(kinds):
+    if of != layer.name or len(having) == len(kinds):
         return axis
     where = axis.where
-    text = f"{RAID} is not {' or '.join(sorted(having))}"
+    text = f"{layer.chooser} is not {' or '.join(sorted(having))}"
     return axis._replace(
         where=Where(
-            lambda its: its.get(RAID, DEFAULT_KIND) in having and (where is None or where.holds(its)),
+            lambda its: its.get(layer.chooser, layer.usual) in having and (where is None or where.holds(its)),
             f"{where.text}, or {text}" if where else text,
             where.levels if where else None,
         )

@@ -11,7 +11,7 @@ from raidproof.plan.cell import Cell
 from raidproof.plan.hardware import Hardware
 from raidproof.storage.array import LEVELS
 from raidproof.storage.array.level import Level
-from raidproof.storage.server import USUAL_LEASE_S, ExportSpec
+from raidproof.storage.server import ExportSpec
 
 WriteCache = Literal["none", "volatile", "protected"]
 """Where acknowledged writes of the members are until a flush: on the medium, or in a cache that a power cut empties
@@ -133,8 +133,8 @@ def configuration_of(hardware: Hardware, cell: Cell, profiles: Mapping[str, Prof
         sync=export.sync,
         wdelay=knfsd.wdelay if knfsd else None,
         subtree_check=knfsd.subtree_check if knfsd else None,
-        lease_s=export.lease_s or USUAL_LEASE_S,
-        grace_s=export.grace_s or USUAL_LEASE_S,
+        lease_s=export.lease_s or export.usual_lease_s,
+        grace_s=export.grace_s or export.usual_grace_s,
         vers=mount.vers,
         udp=False,
         recovery=mount.recovery,

@@ -34,9 +34,12 @@ TWO_CUTS = (
 OF_ALL = (
     "Other orders or speeds of the clients' operations are not tried; another run has other orders and speeds.",
     "A disk keeps or loses unflushed requests, whole or torn at multiples of --tear bytes; it corrupts no content.",
-    f"States are read before any resync begins; one in {NFSD_EVERY} distinct states is also read through nfsd.",
+    "States are read before any resync begins.",
     f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
 )
+
+SCANNED = f"One in {NFSD_EVERY} distinct states is also read through nfsd."
+NOT_SCANNED = "States are read from the file system on the server's machine, never through the NFS server."
 
 
 @dataclass(frozen=True)
@@ -74,11 +77,14 @@ class Options:
             return self.budget
         return replace(self.budget, minutes=self.budget.minutes / 2)
 
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """What an exploration with these options cannot prove."""
+    def limits(self, *, scans: bool) -> tuple[str, ...]:
+        """Return what an exploration with these options cannot prove.
+
+        ``scans``: whether states are also read through the NFS server (`ServerSpec.scans`).
+        """
         cuts = TWO_CUTS if self.second_cuts else (ONE_CUT,)
-        return (*cuts, *((SAMPLE,) if self.all_losses is None else ALL_LOSSES), *OF_ALL)
+        sample = (SAMPLE,) if self.all_losses is None else ALL_LOSSES
+        return (*cuts, *sample, *OF_ALL, SCANNED if scans else NOT_SCANNED)
 
 
 def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:

@@ -45,7 +45,6 @@ RESUME_DEADLINE_S = 30.0
 """Seconds, in addition to `protocol_s`, until a client must have continued its work after the fault."""
 STOP_DEADLINE_S = 60.0
 """Seconds, in addition to `protocol_s`, until all clients must have finished their work."""
-CLIENT_RECORDS = "/var/lib/nfs"
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 FIO_DEADLINE_S = 300.0
 _AT_ONCE = """
@@ -300,7 +299,8 @@ class CrashTest:
         self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         # The seed depends on the name, so that blocks of an earlier crash test are not mistaken for current ones.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
-        fitting, left_out = self.spec.ledger.fitting(self.spec.stack.mount.vers, self.spec.stack.filesystem.type)
+        stack = self.spec.stack
+        fitting, left_out = self.spec.ledger.fitting(stack.mount.vers, stack.filesystem.type, stack.export.type)
         self.record.workload["left_out"] = left_out
         ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})
         self.record.files.history = self.files.entry("history")
@@ -318,9 +318,9 @@ class CrashTest:
         observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
         self._end_lockd_grace()
-        # Without this sync, a power cut within seconds would lose nfsdcld's record of the newest client, and with it
-        # the client's locks (docs/findings.md). The array's members are not on this file system.
-        self.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
+        # Without this sync, a power cut within seconds would lose the server's record of the newest client, and with
+        # it the client's locks (docs/findings.md). The array's members are not on this file system.
+        self.lab.server.succeed(["sync", "--file-system", self.stack.export.client_records])
         # The RPCs of an application have no mark, and several of them may belong to one operation.
         marked = [worker for worker in ledger.workers if worker.kind != APPLICATION]
         self.replies = ReplyWatch(self.lab, marked, ledger.path.parent) if marked else None

@@ -29,9 +29,13 @@ demo's ledger."""
 ASYNC_LEDGER_S = 5.0
 """Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
-SETTABLE = ("array", "filesystem")
-"""The layers whose settings `read_settings` accepts. The others are what the demo shows."""
+SETTABLE = ("array", "filesystem", "export")
+"""The layers whose settings `read_settings` accepts."""
+OWN = ("export.sync", "export.delegations")
+"""Fields of these layers that the demo sets itself."""
 _NO_SETTINGS: Mapping[str, Value] = MappingProxyType({})
+SEQUENTIAL = 64 * MIB
+"""Bytes of the sequential write that is measured."""
 CONTROL_LEDGER_S = 2.0
 """Seconds of the clients' work in a control, which shows whether a loss is found, not how much is lost."""
 
@@ -52,8 +56,8 @@ def read_settings(words: Sequence[str]) -> dict[str, Value]:
         name, equals, value = word.partition("=")
         if not equals:
             raise RequestError(f"--set {word}: expected a name and a value, such as level=6")
-        layer, _, field = axis_of(name).field.partition(".")
-        if not field or layer not in SETTABLE:
+        field = axis_of(name).field
+        if field.partition(".")[0] not in SETTABLE or field in OWN:
             raise RequestError(
                 f"--set {word}: the demo has its own {name}",
                 remedy=f"the demo accepts axes of plans for the {' and the '.join(SETTABLE)}; use a plan for others",
@@ -89,19 +93,15 @@ def demo_stack(
 def demo_cycles(seed: int = 1, settings: Mapping[str, Value] = _NO_SETTINGS) -> tuple[CrashTestSpec, ...]:
     """Return the demo's four crash tests: a sync and an async export, whose speed is measured, and two controls.
 
-    ``settings``: see `read_settings`.
+    ``settings``: see `read_settings`. A server without async exports has no second crash test.
 
     Raises:
         RequestError: the settings exclude each other.
     """
-    fio = FioSpec(size=64 * MIB)
-    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK, settings=settings)
     safe = demo_stack(sync=True, settings=settings)
     return (
-        CrashTestSpec(name="sync", title="sync export", stack=safe, fio=fio, seed=seed),
-        CrashTestSpec(
-            name="async", title="async export", stack=early, ledger_seconds=ASYNC_LEDGER_S, fio=fio, seed=seed
-        ),
+        CrashTestSpec(name="sync", title="sync export", stack=safe, fio=FioSpec(size=SEQUENTIAL), seed=seed),
+        *(_async_cycles(seed, settings) if safe.export.has_async else ()),
         CrashTestSpec(
             name="lying-disks",
             title="control: lying disks",
@@ -119,6 +119,20 @@ def demo_cycles(seed: int = 1, settings: Mapping[str, Value] = _NO_SETTINGS) -> 
             ledger_seconds=CONTROL_LEDGER_S,
             seed=seed,
             control=ControlSpec(expects_loss=False),
+        ),
+    )
+
+
+def _async_cycles(seed: int, settings: Mapping[str, Value]) -> tuple[CrashTestSpec, ...]:
+    early = demo_stack(sync=False, tuning=EARLY_WRITE_BACK, settings=settings)
+    return (
+        CrashTestSpec(
+            name="async",
+            title="async export",
+            stack=early,
+            ledger_seconds=ASYNC_LEDGER_S,
+            fio=FioSpec(size=SEQUENTIAL),
+            seed=seed,
         ),
     )
 

@@ -398,7 +398,11 @@ def new_record(source: Source, options: Options, choices: Chosen, begun: Begun) 
         ),
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
-        cannot_prove=[*options.limits, *undated(source), *(environment.cannot_prove if environment else ())],
+        cannot_prove=[
+            *options.limits(scans=source.stack.export.scans),
+            *undated(source),
+            *(environment.cannot_prove if environment else ()),
+        ],
     )
 
 

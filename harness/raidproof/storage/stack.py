@@ -40,6 +40,11 @@ class StackSpec(Spec):
                 f"disk {self.filesystem.log} is in the array, so it cannot carry the external log of the file system"
             )
         self._refuse_port()
+        if self.mount.vers not in self.export.versions:
+            raise RequestError(
+                f"{self.export.type} does not serve NFS version {self.mount.vers}; "
+                f"valid: {', '.join(sorted(self.export.versions))}"
+            )
         if not self.array.kind.parity and (requested := self.tuning.parity_only):
             others = listed(lambda kind: kind.parity > 0)
             raise RequestError(f"RAID{self.array.level} has no {' and no '.join(requested)}: only RAID{others} have")

@@ -14,8 +14,6 @@ from raidproof.storage.stack import Stack, StackSpec, on_disks
 from raidproof.workload.lock import Answer, LockHolder, lock_holder
 
 FILE = "locked"
-CLIENT_RECORDS = "/var/lib/nfs"
-"""Directory of nfsdcld's client records, on the server's system disk and not on the array."""
 AGAIN = "EAGAIN"
 """Error of a lock request while another process holds the lock (fcntl(2))."""
 MOST_LEASES = 4
@@ -74,8 +72,8 @@ class _Watch:
     def take(self) -> None:
         """Lock the file, and verify that the server refuses the second lock."""
         self.holder.do("lock", self.held, "write").require("lock")
-        # Without this sync, nfsdcld's record of the newest client may be missing after a power cut.
-        self.context.lab.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
+        # Without this sync, the server's record of the newest client may be missing after a power cut.
+        self.context.lab.server.succeed(["sync", "--file-system", self.context.stack.export.client_records])
         refused = self.other.do("lock", self.wanted, "write")
         self.seen.values["refused_before"] = float(refused.error == AGAIN)
         self._say(f"{self._other} requests the lock: {_words(refused)}")

@@ -7,10 +7,11 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.storage.server import SERVERS
 
-# Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of a file system's messages
-# are in the file system's module.
-CORRUPTION = "corruption"
+# Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of the messages of a file
+# system, an array or a server in user space are in its module.
+CORRUPTION, SERVER = "corruption", "NFS server"
 KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
@@ -42,7 +43,12 @@ _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 def findings(log: str) -> list[tuple[str, str]]:
     """Return each suspicious line of a console log, preceded by the name of its sign."""
     damage = "|".join(kind.damage for registry in (FILESYSTEMS, ARRAYS) for _, kind in registry.items())
-    signs = {**SIGNS, CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}")}
+    errors = "|".join(kind.errors for _, kind in SERVERS.items())
+    signs = {
+        **SIGNS,
+        CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}"),
+        SERVER: re.compile(errors),
+    }
     return [
         (sign, line.strip()) for line in log.splitlines() for sign, pattern in signs.items() if pattern.search(line)
     ]

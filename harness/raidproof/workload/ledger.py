@@ -23,6 +23,7 @@ from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.storage.server import SERVERS
 from raidproof.workload.application import PROGRAM, ApplicationError, ApplicationSpec, Reports
 from raidproof.workload.history import History, Recorder, WorkerSpec
 
@@ -156,8 +157,8 @@ class LedgerSpec(BaseModel):
         """Return the settings of a ledger whose only worker on a machine is an application."""
         return cls(kinds=(APPLICATION,), application=application, seed=seed)
 
-    def fitting(self, vers: str, filesystem: str) -> tuple["LedgerSpec", dict[str, str]]:
-        """Return the settings without the kinds that NFS version or file system lack; and, by kind, the reason."""
+    def fitting(self, vers: str, filesystem: str, server: str) -> tuple["LedgerSpec", dict[str, str]]:
+        """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why."""
         reasons: dict[str, str] = {}
         if vers != "4.2":
             reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
@@ -165,6 +166,8 @@ class LedgerSpec(BaseModel):
             reasons["o_append"] = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
+        if "clone" not in SERVERS[server].operations:
+            reasons["clone"] = f"the NFS server {server} does not support CLONE"
         reasons = {kind: why for kind, why in reasons.items() if kind in self.doing()}
         return self.model_copy(update={"omit": (*self.omit, *reasons)}), reasons
 

@@ -170,8 +170,8 @@ def test_a_record_of_it_is_read_as_it_was_written(toy: type[FilesystemSpec]) -> 
 
 
 def test_the_ledger_does_what_it_can(toy: type[FilesystemSpec]) -> None:
-    assert "clone" not in LedgerSpec().fitting("4.2", "toy")[1]
-    assert LedgerSpec().fitting("4.2", "ext4")[1]["clone"] == "ext4 does not share blocks between files"
+    assert "clone" not in LedgerSpec().fitting("4.2", "toy", "knfsd")[1]
+    assert LedgerSpec().fitting("4.2", "ext4", "knfsd")[1]["clone"] == "ext4 does not share blocks between files"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_an_axis_of_its_own_is_not_named_like_another(toy: type[FilesystemSpec])
         rate: int = 1
 
     try:
-        with pytest.raises(RigError, match="axes of arrays or file systems have the same names as other axes: rate"):
+        with pytest.raises(RigError, match="axes of single kinds have the same names as other axes: rate"):
             axes()
     finally:
         FILESYSTEMS.remove("odd")

@@ -1,8 +1,9 @@
 """The interface of every kind of NFS server: its request, the server on a machine, and its effective state."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from ipaddress import IPv4Network
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -18,6 +19,9 @@ USUAL_LEASE_S = 90
 NFS_PORT = 2049
 """The port on which servers listen, and to which NFSv4 clients connect, if no other port is requested."""
 DEFAULT = "knfsd"
+SHORTEST_S = 10
+"""The shortest lease and grace period in seconds that can be requested: the least that nfsd accepts."""
+_NEVER = r"(?!)"
 
 SERVERS: Registry[type["ServerSpec"]] = Registry("server", "raidproof.storage.server", "raidproof.servers")
 """The requests of all kinds of NFS server, by the name of the kind."""
@@ -64,6 +68,8 @@ class Server(ABC):
     """An NFS server on one machine that exports one directory."""
 
     path: str
+    client_records: str = "/var/lib/nfs"
+    """A path on the file system with the records of NFSv4 clients, on which reclaims after a crash depend."""
 
     @abstractmethod
     def activate(self) -> ServerState:
@@ -142,8 +148,27 @@ class Server(ABC):
 class ServerSpec(Spec):
     """The requested NFS server and its export. A subclass with a default for ``type`` is registered in `SERVERS`."""
 
+    axes: ClassVar[Mapping[str, str]] = {}
+    """The fields of this kind that a plan may vary, each with a description."""
+    has_async: ClassVar[bool] = True
+    """Whether the server can reply before its disks have the data (``sync=False``)."""
+    scans: ClassVar[bool] = True
+    """Whether a checker of crash states can read each state through this server, without a restart of the machine."""
+    operations: ClassVar[frozenset[str]] = frozenset({"clone"})
+    """The optional operations of the ledger that the server supports: ``clone``."""
+    versions: ClassVar[frozenset[str]] = frozenset({"3", "4.0", "4.1", "4.2"})
+    """The NFS versions that the server serves."""
+    usual_lease_s: ClassVar[int] = USUAL_LEASE_S
+    """The server's default for the lease in seconds."""
+    usual_grace_s: ClassVar[int] = USUAL_LEASE_S
+    """The server's default for the grace period in seconds."""
+    longest_lease_s: ClassVar[int] = 3600
+    longest_grace_s: ClassVar[int] = 3600
+    errors: ClassVar[str] = _NEVER
+    """A regular expression for the errors of a server that logs to the kernel's messages."""
+
     type: str
-    """The name of the kind of server: ``knfsd``."""
+    """The name of the kind of server: ``knfsd``, ``ganesha``."""
     sync: bool = True
     """Whether the server replies only after its disks have the data; a reply before that violates the protocol."""
     root_squash: bool = False
@@ -165,14 +190,27 @@ class ServerSpec(Spec):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        """Register a subclass under the default of its field ``type``."""
+        """Register a subclass under the default of its field ``type``.
+
+        Raises:
+            TypeError: an axis of the subclass is not the name of a field.
+        """
+        if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
+            raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
         SERVERS.add(cls.model_fields["type"].default, cls)
 
     @model_validator(mode="after")
     def _possible(self) -> "ServerSpec":
-        for name, seconds in (("lease_s", self.lease_s), ("grace_s", self.grace_s)):
-            if seconds is not None and not 10 <= seconds <= 3600:
-                raise RequestError(f"{name} {seconds} s is not from 10 to 3600 s, the range that nfsd accepts")
+        for name, seconds, most in (
+            ("lease_s", self.lease_s, self.longest_lease_s),
+            ("grace_s", self.grace_s, self.longest_grace_s),
+        ):
+            if seconds is not None and not SHORTEST_S <= seconds <= most:
+                raise RequestError(
+                    f"{name} {seconds} s is not from {SHORTEST_S} to {most} s, the range that the server accepts"
+                )
+        if not self.sync and not self.has_async:
+            raise RequestError(f"an export of {self.type} is always sync: this server has no option async")
         if not 8 * KIB <= self.max_block_size <= MIB or not power_of_two(self.max_block_size):
             raise RequestError(
                 f"max_block_size {format_size(self.max_block_size)} is not a power of two from 8KiB to 1MiB"
@@ -197,12 +235,18 @@ class ServerSpec(Spec):
     def caveats(self) -> tuple[str, ...]:
         """Return sentences: why a crash test of this export may end differently on a deployed server."""
         return tuple(
-            f"{name} is {seconds} s, not the default {USUAL_LEASE_S} s: {meaning}"
-            for name, seconds, meaning in (
-                ("lease time", self.lease_s, "a client that renews no lease for this time loses its opens and locks"),
-                ("grace period", self.grace_s, "after a restart, clients must reclaim in this time; new opens wait"),
+            f"{name} is {seconds} s, not the default {usual} s: {meaning}"
+            for name, seconds, usual, meaning in (
+                (
+                    *("lease time", self.lease_s, self.usual_lease_s),
+                    "a client that renews no lease for this time loses its opens and locks",
+                ),
+                (
+                    *("grace period", self.grace_s, self.usual_grace_s),
+                    "after a restart, clients must reclaim in this time; new opens wait",
+                ),
             )
-            if seconds not in {None, USUAL_LEASE_S}
+            if seconds not in {None, usual}
         )
 
 
