@@ -33,8 +33,8 @@ def test_a_dry_run_counts_also_what_would_be_refused(tmp_path: Path, monkeypatch
 
 
 def test_the_limits_name_what_was_not_tried() -> None:
-    assert module.SAMPLE in Options().limits
-    assert module.SAMPLE not in Options(all_losses=2).limits
+    assert module.SAMPLE in Options().limits(scans=True)
+    assert module.SAMPLE not in Options(all_losses=2).limits(scans=True)
 
 
 def test_a_journal_of_the_uniform_order_keeps_its_order(tmp_path: Path) -> None:
@@ -47,3 +47,9 @@ def test_a_journal_of_the_uniform_order_keeps_its_order(tmp_path: Path) -> None:
     journal.write_text(begun_of(source, Options(), "0").model_dump_json() + "\n")
     assert not resumed(options, journal).uniform
     assert resumed(Options(resume=True, uniform=True), journal).uniform
+
+
+def test_a_server_that_cannot_be_scanned_is_a_limit() -> None:
+    assert module.NOT_SCANNED in Options().limits(scans=False)
+    assert module.SCANNED not in Options().limits(scans=False)
+    assert module.SCANNED in Options().limits(scans=True)

@@ -27,6 +27,13 @@ def test_a_setting_is_in_all_four_crash_tests(words: list[str], field: str, valu
     assert [one.stack.export.sync for one in cycles] == [True, False, True, True]
 
 
+def test_a_server_without_async_exports_has_three_crash_tests() -> None:
+    cycles = demo_cycles(settings=read_settings(["server=ganesha", "recovery_backend=fs_ng"]))
+    assert [one.name for one in cycles] == ["sync", "lying-disks", "clean-reboot"]
+    assert {one.stack.export.type for one in cycles} == {"ganesha"}
+    assert {one.stack.export.model_dump()["recovery_backend"] for one in cycles} == {"fs_ng"}
+
+
 def test_a_layer_below_md_can_be_set() -> None:
     stack = demo_stack(sync=True, settings=read_settings(["member_layer=integrity"]))
     assert stack.array.model_dump()["member_layer"] == {"type": "integrity"}
@@ -38,6 +45,8 @@ def test_a_layer_below_md_can_be_set() -> None:
         (["raid"], "expected a name and a value"),
         (["raid=zfs"], "raid"),
         (["export=async"], "the demo has its own export"),
+        (["delegations=true"], "the demo has its own delegations"),
+        (["vers=4.1"], "the demo has its own vers"),
         (["members=3"], "the demo has its own members"),
         (["nothing=1"], "unknown axis 'nothing'"),
     ],

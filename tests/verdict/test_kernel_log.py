@@ -55,3 +55,24 @@ def test_a_task_that_waited_for_a_server_that_was_away_is_no_failure() -> None:
 
 def test_only_waiting_is_excused() -> None:
     assert blocked(f"{OOPS}{WAITS}watchdog: BUG: soft lockup - CPU#0 stuck for 26s!\n") == {WAITS.strip()}
+
+
+GANESHA = "23/11/2026 17:06:10 : epoch 6b047282 : server : nfs-ganesha-1123[{}] {} :{} :{}"
+
+
+@pytest.mark.parametrize(
+    ("words", "bad"),
+    [
+        (("svc_3", "vfs_commit2", "FSAL", "CRIT :fsync failed"), True),
+        (("main", "lower_my_caps", "NFS STARTUP", "FATAL :no capability"), True),
+        (("reaper", "reaper_init", "CLIENTID", "MAJ :Unable to start reaper thread"), True),
+        (("main", "nfs_start", "NFS STARTUP", "EVENT :NFS SERVER INITIALIZED"), False),
+        # Nothing depends on the bus, which the machine does not have.
+        (("dbus", "gsh_dbus_thread", "DBUS", "CRIT :DBUS not initialized, service thread exiting"), False),
+    ],
+)
+def test_errors_that_ganesha_logs_are_suspicious(words: tuple[str, ...], bad: bool) -> None:
+    verdict = judge_kernel_logs([("server", GANESHA.format(*words))])
+    assert (verdict.outcome is Outcome.FAIL) is bad
+    if bad:
+        assert "NFS server" in verdict.reason

@@ -209,7 +209,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 1,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="AXIS=VALUE", help="Setting of array or file system, as in a plan; repeatable."),
+        typer.Option(
+            "--set", metavar="AXIS=VALUE", help="Setting of array, file system or server, as in a plan; repeatable."
+        ),
     ] = None,
     results: Results = RESULTS,
     keep: Keep = False,

@@ -30,6 +30,7 @@ class Layer(StrEnum):
     MD = "md"
     FILESYSTEM = "file systems"
     NFSD = "nfsd, nfs-utils"
+    USER_SERVER = "NFS servers in user space"
     NFS_CLIENT = "NFS client"
     APPLICATION = "applications"
     RIG = "User-mode Linux, QEMU"

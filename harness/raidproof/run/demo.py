@@ -60,7 +60,7 @@ def read_settings(words: Sequence[str]) -> dict[str, Value]:
         if field.partition(".")[0] not in SETTABLE or field in OWN:
             raise RequestError(
                 f"--set {word}: the demo has its own {name}",
-                remedy=f"the demo accepts axes of plans for the {' and the '.join(SETTABLE)}; use a plan for others",
+                remedy=f"the demo accepts axes of plans for {', '.join(SETTABLE)}; use a plan for others",
             )
         settings[name] = read_value(name, int(value) if value.isdecimal() else value)
     return settings
