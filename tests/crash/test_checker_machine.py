@@ -18,6 +18,8 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import WriteLog
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import End, Observation
+from raidproof.storage.server import SERVERS
+from raidproof.storage.stack import StackSpec
 
 LEDGER = {"root": "/srv/raidproof/ledger"}
 READ = {"end": End.READ, "said": "", "found": {}, "left": ""}
@@ -160,9 +162,11 @@ class Rig:
         }.items():  # fmt: skip
             monkeypatch.setattr(module, name, stand_in)
 
-    def checker(self, disks: int = 3, provider: str = "uml", **changes: Any) -> Checker:
+    def checker(
+        self, disks: int = 3, provider: str = "uml", stack: StackSpec | None = None, **changes: Any
+    ) -> Checker:
         topology = server_and_clients(clients=1, disks=disks).model_copy(update={"provider": provider})
-        return Checker(topology, stack_of(), LEDGER, self.folder / "logs", **changes)
+        return Checker(topology, stack or stack_of(), LEDGER, self.folder / "logs", **changes)
 
 
 @pytest.fixture
@@ -190,6 +194,21 @@ def test_a_machine_that_something_stays_in_is_of_no_more_use(rig: Rig) -> None:
     with rig.checker() as checker:
         assert checker.check(Patch()).end is End.WEDGED
         assert rig.server.did[-1] == "crash"
+
+
+@pytest.mark.parametrize(("server", "scans"), [("knfsd", True), ("ganesha", False)])
+def test_only_a_server_that_can_be_scanned_is_started_and_scanned(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, server: str, scans: bool
+) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(module, "start_nfsd", started.append)
+    stack = stack_of().model_copy(update={"export": SERVERS[server].model_validate({})})
+    rig.answers = [READ]
+    with rig.checker(stack=stack) as checker:
+        checker.check(Patch(), nfsd=True)
+    assert len(started) == int(scans)
+    assert ("nfsd" in rig.lines[0].config) is scans
+    assert rig.asked[0]["nfsd"] is scans
 
 
 @pytest.mark.parametrize("provider", ["uml", "qemu"])
