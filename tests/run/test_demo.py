@@ -34,6 +34,12 @@ def test_a_server_without_async_exports_has_three_crash_tests() -> None:
     assert {one.stack.export.model_dump()["recovery_backend"] for one in cycles} == {"fs_ng"}
 
 
+@pytest.mark.parametrize(("word", "value"), [("true", True), ("false", False)])
+def test_a_switch_can_be_set(word: str, value: bool) -> None:
+    stack = demo_stack(sync=True, settings=read_settings(["server=ganesha", f"nfs_commit={word}"]))
+    assert stack.export.model_dump()["nfs_commit"] is value
+
+
 def test_a_layer_below_md_can_be_set() -> None:
     stack = demo_stack(sync=True, settings=read_settings(["member_layer=integrity"]))
     assert stack.array.model_dump()["member_layer"] == {"type": "integrity"}

@@ -62,7 +62,8 @@ def read_settings(words: Sequence[str]) -> dict[str, Value]:
                 f"--set {word}: the demo has its own {name}",
                 remedy=f"the demo accepts axes of plans for {', '.join(SETTABLE)}; use a plan for others",
             )
-        settings[name] = read_value(name, int(value) if value.isdecimal() else value)
+        number = int(value) if value.isdecimal() else value
+        settings[name] = read_value(name, {"true": True, "false": False}.get(value, number))
     return settings
 
 
