@@ -38,6 +38,16 @@ def test_each_kind_of_operation_needs_some_call(kind: str, vers: str) -> None:
     assert calls_of(kind, {"vers": vers})
 
 
+def test_a_server_with_stable_writes_needs_no_commit_but_the_writes() -> None:
+    mount = {"vers": "4.2"}
+    writes = {"client1": {"WRITE": 9}}
+    (verdict,) = judge_calls(["pages"], writes, mount)
+    assert (verdict.outcome, "COMMIT" in verdict.reason) == (Outcome.INCONCLUSIVE, True)
+    assert [one.outcome for one in judge_calls(["pages"], writes, mount, stable_writes=True)] == [Outcome.PASS]
+    (verdict,) = judge_calls(["pages"], {"client1": {"COMMIT": 9}}, mount, stable_writes=True)
+    assert (verdict.outcome, "WRITE" in verdict.reason) == (Outcome.INCONCLUSIVE, True)
+
+
 def test_a_promise_whose_call_was_never_sent_is_inconclusive() -> None:
     mount = {"vers": "4.2"}
     assert [one.outcome for one in judge_calls(["pages", "link"], SENT, mount)] == [Outcome.PASS]

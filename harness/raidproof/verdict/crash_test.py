@@ -226,7 +226,8 @@ def judge_what_is_left(
             log = None if cycle.files.write_log is None else directory / cycle.files.write_log
             cycle.lives = lives_of(balance.losses, log, cycle.fault_at_ns)
         if place == "on_server" and (calls := cycle.observed.calls) is not None:
-            verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"])
+            stable = _SERVER.validate_python(cycle.asked["export"]).stable_writes
+            verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"], stable_writes=stable)
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
         verdicts += judge_application_data(evidence, conditions, where)

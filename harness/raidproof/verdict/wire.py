@@ -77,14 +77,17 @@ def total(calls: Calls) -> Counter[str]:
     return counted
 
 
-def judge_calls(kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any]) -> list[Verdict]:
+def judge_calls(
+    kinds: Iterable[str], calls: Calls, mount: Mapping[str, Any], *, stable_writes: bool = False
+) -> list[Verdict]:
     """Judge that clients sent the calls that each acknowledged kind of operation needs.
 
     Without these calls the client completed the operations alone, and their survival proves nothing about the server.
+    ``stable_writes``: the server commits each WRITE before it replies, so that no COMMIT is needed.
     """
     sent, verdicts = total(calls), []
     for kind in kinds:
-        needed = calls_of(kind, mount)
+        needed = calls_of(kind, mount) - ({"COMMIT"} if stable_writes else set())
         if missing := sorted(name for name in needed if not sent[name]):
             reason = f"no client sent a {' or a '.join(missing)} call, which this promise needs"
             verdicts.append(

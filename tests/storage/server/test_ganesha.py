@@ -120,6 +120,11 @@ def test_the_configuration_has_every_setting() -> None:
     assert text.count("{") == text.count("}")
 
 
+def test_only_nfs_commit_makes_each_write_stable() -> None:
+    assert GaneshaSpec(nfs_commit=True).stable_writes
+    assert not GaneshaSpec().stable_writes
+
+
 def test_a_setting_that_is_not_requested_is_not_in_the_configuration() -> None:
     text = configuration(GaneshaSpec(), PATH, "10.77.0.0/24")
     assert "Lease_Lifetime" not in text

@@ -94,6 +94,11 @@ class GaneshaSpec(ServerSpec):
             delegations="RW" if self.delegations else "none",
         )
 
+    @property
+    def stable_writes(self) -> bool:
+        """Whether Ganesha commits each WRITE before it replies."""
+        return self.nfs_commit
+
     def lines(self, path: str, network: str) -> tuple[ServerLine, ...]:
         """Return the lines of /etc/ganesha/ganesha.conf."""
         lines = configuration(self, path, network, deployed=True).splitlines()

@@ -225,6 +225,11 @@ class ServerSpec(Spec):
     def options(self) -> tuple[str, ...]:
         """Return the requested export options, including defaults."""
 
+    @property
+    def stable_writes(self) -> bool:
+        """Whether the server commits each WRITE before it replies, so that clients send no COMMIT."""
+        return False
+
     def lines(self, path: str, network: str) -> tuple[ServerLine, ...]:  # noqa: ARG002
         """Return the lines of configuration files that give a deployed server the requested export of a directory.
 
