@@ -7,6 +7,7 @@ CONFIGURATION = (
     "/etc/mdadm.conf",
     "/etc/mdadm.conf.d",
     "/etc/fstab",
+    "/etc/ganesha",
     "/etc/nfs.conf",
     "/etc/nfs.conf.d",
     "/etc/nfsmount.conf",
