@@ -10,7 +10,9 @@ from raidproof.crash.exploration import Budget
 from raidproof.crash.sampler import Choices
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault import NfsdRestart
+from raidproof.fault.network import port_of
 from raidproof.guest.ledger_writer import METADATA
+from raidproof.namespace.network import Way
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.run import crash_states
 from raidproof.run.crash_states import Options
@@ -46,14 +48,16 @@ def after_a_restart(clients: Clients, plant: Callable[[TwoClients], None]) -> Ve
 
 
 def grace_is_skipped(clients: TwoClients) -> None:
-    """Make nfsd end its grace period right after each restart."""
+    """Make nfsd end its grace period right after each restart, before the holder of the lock can reach nfsd."""
     export, server = clients.context.stack.export, clients.server
-    restart = export.restart
+    restart, holder = export.restart, port_of(clients.context, clients.context.lab.clients[1])
 
     def skipping() -> None:
+        holder.cut(Way.BOTH)
         restart()
         for path in (END_GRACE, LOCKD_GRACE):
             server.put("Y", path)
+        holder.mend()
 
     setattr(export, "restart", skipping)  # noqa: B010  mypy knows it as a method
 
