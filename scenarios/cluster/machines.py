@@ -156,5 +156,9 @@ def ended(process: Process, within_s: float) -> int:
 @contextmanager
 def machines() -> Iterator[Machines]:
     """Yield a network without workers; leaving the context ends all its processes."""
-    with TemporaryDirectory(prefix="cl-") as folder, Namespace(Path(folder)) as namespace:
-        yield Machines(namespace, Path(folder))
+    with TemporaryDirectory(prefix="cl-") as name:
+        folder = Path(name)
+        (folder / "mnt").mkdir()
+        # A namespace with a folder of its own also has its own /proc, in which Dask looks up its processes.
+        with Namespace(folder, folders={Path("/mnt"): folder / "mnt"}) as namespace:
+            yield Machines(namespace, folder)

@@ -13,7 +13,7 @@ from raidproof.cluster.slots import slots_of
 from raidproof.cluster.spec import require_tls
 from raidproof.core.log import say
 
-AGAIN_S = 5.0
+AGAIN_S = 10.0
 """Time in seconds until a worker that was not accepted connects again."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -65,7 +65,9 @@ async def _serve(kind: Any, address: str, options: dict[str, Any]) -> None:
             say(f"the scheduler does not accept this worker: {error}; connecting again in {AGAIN_S:.0f} s")
             await asyncio.wait({stopping}, timeout=AGAIN_S)
         else:
-            say("the scheduler has left this worker out, or is gone; connecting again")
+            # A worker that was left out must not disturb the work of the others.
+            say(f"the scheduler has left this worker out, or is gone; connecting again in {AGAIN_S:.0f} s")
+            await asyncio.wait({stopping}, timeout=AGAIN_S)
 
 
 async def _work(worker: Any) -> None:

@@ -34,6 +34,8 @@ class Workers:
         """The workers that have carried out or refused a task, by identifier of their process."""
         self.addresses: frozenset[str] = frozenset()
         """Addresses of the workers with slots, when they were counted last."""
+        self.left_out: set[str] = set()
+        """Names of the workers that refused a task; they may connect again, and get no task then."""
         self.slots = 1
         """Number of tasks that the cluster can carry out at the same time; at least 1."""
         self._polled_ns = self._alive_ns = now_ns()
@@ -53,7 +55,14 @@ class Workers:
     def count(self) -> None:
         """Count the workers and their slots."""
         workers: dict[str, Any] = self._client.scheduler_info(n_workers=-1)["workers"]
-        slots = {address: int(one["resources"].get(self._slot, 0)) for address, one in workers.items()}
+        for address, one in workers.items():
+            if str(one["name"]) in self.left_out:
+                self._client.run_on_scheduler(_remove, address=address)
+        slots = {
+            address: int(one["resources"].get(self._slot, 0))
+            for address, one in workers.items()
+            if str(one["name"]) not in self.left_out
+        }
         self.addresses = frozenset(address for address, count in slots.items() if count)
         self.slots = max(1, sum(slots.values()))
 
@@ -95,6 +104,7 @@ class Workers:
         record = self.record_of(done)
         if record.left_out is None:
             record.left_out = refusal.reason
+            self.left_out.add(record.name)
             say(f"worker {record.name} on {record.host} is left out: {refusal.reason}")
             # Dask's retirement of a worker fails if it has the only copy of some data.
             self._client.run_on_scheduler(_remove, address=done.address)
