@@ -37,11 +37,11 @@ def test_a_worker_that_was_left_out_gets_no_task_when_it_connects_again() -> Non
     client = Client()
     workers = Workers(client, "lab")
     workers.count()
-    assert (workers.slots, workers.addresses) == (4, {"tls://1", "tls://2"})
+    assert (workers.slots, workers.addresses) == (4, frozenset({"tls://1", "tls://2"}))
     assert workers.leave_out(refused("1", "one")) == "the disk is full"
     client.names = {"tls://3": "one", "tls://2": "two"}
     workers.count()
-    assert (workers.slots, workers.addresses) == (2, {"tls://2"})
+    assert (workers.slots, workers.addresses) == (2, frozenset({"tls://2"}))
     assert client.removed == ["tls://1", "tls://3"]
     assert workers.records["1"].left_out == "the disk is full"
 
