@@ -44,7 +44,9 @@ class Worker:
         return [
             process.pid
             for process in psutil.process_iter(["cmdline"])
-            if any(str(self.temporary) in word for word in process.info["cmdline"] or ())
+            if (words := process.info["cmdline"] or ())
+            and str(ENTRY) not in words
+            and any(str(self.temporary) in word for word in words)
         ]
 
     def wait_for_lab(self) -> None:

@@ -31,15 +31,14 @@ class Recorded:
         self.run = run
         self.cycle = cycle
         self.expected = self.table(f"{STEM}{cycle}")
-        self.explorations = 1
 
     def table(self, stem: str) -> bytes:
         return (self.run / stem / VERDICTS).read_bytes()
 
     def newest(self) -> tuple[ExplorationRecord, bytes]:
         """Return the record and the verdicts of the exploration that has just ended."""
-        self.explorations += 1
-        stem = f"{STEM}{self.cycle}-{self.explorations}"
+        path = max(self.run.glob(f"{STEM}{self.cycle}-*.json"), key=lambda one: one.stat().st_mtime_ns)
+        stem = path.stem
         return ExplorationRecord.model_validate(json.loads((self.run / f"{stem}.json").read_text())), self.table(stem)
 
 
