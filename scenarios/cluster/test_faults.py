@@ -99,7 +99,7 @@ def test_workers_that_die_or_are_cut_off_change_no_verdict(cluster: Machines, re
 
 
 def test_a_worker_without_disk_space_is_left_out(cluster: Machines, recorded: Recorded) -> None:
-    cluster.worker("worker1", room="1M")
+    cluster.worker("worker1", room="128k")
     cluster.worker("worker2")
     finished(cluster, cluster.explore(recorded.run, recorded.cycle, "--states", str(STATES)))
     record, verdicts = recorded.newest()

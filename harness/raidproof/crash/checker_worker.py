@@ -164,6 +164,8 @@ class CheckerWorker:
         self._checker: Checks | None = None
         self._undo = ExitStack()
         self._at = (0, 0)
+        self._ending = False
+        """Whether no further job begins."""
         # The kernel kills a machine when the thread that started it ends (PR_SET_PDEATHSIG in prctl(2)): the same
         # thread therefore boots the machine and executes all jobs.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"checker{number}")
@@ -172,6 +174,7 @@ class CheckerWorker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ending = True
         try:
             self._thread.submit(self._end).result()
         finally:
@@ -225,9 +228,13 @@ class CheckerWorker:
             self._at = (self._cursor.epoch, 0)
 
     def _check(self, job: Job, epoch: int) -> CheckResult:
+        if self._ending:
+            raise RigError(f"checker {self.number} is ending")
         try:
             return self._try(job, epoch)
         except RigError:
+            if self._ending:
+                raise
             # After an error of the rig the state of the machine is unknown: repeat the job once on a new machine.
             logger.exception("checker %d failed; the check is repeated on a new machine", self.number)
             self._end()
