@@ -22,7 +22,7 @@ class FakeHolder:
 
 
 def watch_of(holder: FakeHolder, other: FakeHolder) -> _Watch:
-    export = SimpleNamespace(end_grace=lambda: None, end_lockd_grace=lambda: None)
+    export = SimpleNamespace(end_grace=lambda: None, end_lockd_grace=lambda: None, client_records="/var/lib/nfs")
     mounts = {holder.client.name: SimpleNamespace(directory="/mnt")}
     lab = SimpleNamespace(server=SimpleNamespace(succeed=lambda _: None), clients=[])
     stack = SimpleNamespace(export=export, mounts=mounts)
