@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,11 @@ def made_up(tmp_path: Path) -> MadeUp:
 
 
 def test_an_honest_checker_is_sound(made_up: MadeUp) -> None:
+    proved(made_up)
+
+
+def test_operations_may_be_acknowledged_while_the_ledger_is_started(made_up: MadeUp) -> None:
+    made_up.oracle = replace(made_up.oracle, created_ns=19_000)
     proved(made_up)
 
 

@@ -1,9 +1,8 @@
 """The proof of a checker: it finds a loss in a state that has one, and none in a state that has none.
 
-The states are made from the recording that is explored. When array and file system have been created, no operation
-has been acknowledged, so that nothing can be missing. The same content at a later instant is what disks leave that
-acknowledge flushes and store nothing: every operation acknowledged until then is missing. The content with all
-requests up to this instant has at least a part of the operations.
+The states are made from the recording that is explored. Before the first acknowledgement nothing can be missing. The
+same content at a later instant is what disks leave that acknowledge flushes and store nothing: the operations
+acknowledged until then are missing. The content with all requests up to this instant has at least a part of them.
 """
 
 from typing import NamedTuple
@@ -27,7 +26,9 @@ class Points(NamedTuple):
     """The two cuts of a proof."""
 
     before: int
-    """Cut at which array and file system have been created."""
+    """Cut at which array and file system have been created, and no operation has been acknowledged."""
+    before_ns: int
+    """The instant of this cut."""
     after: int
     """Cut after the first acknowledgements."""
 
@@ -42,7 +43,9 @@ def points_of(stats: ExplorationStats) -> Points:
     instants = sorted(
         one.promised_ns for one in oracle.history.acknowledged(recording.end_ns) if one.promised_ns is not None
     )
-    before = recording.place(oracle.created_ns)
+    # The first workers of the ledger work while the last ones are started, before the instant `Oracle.created_ns`.
+    before_ns = min([oracle.created_ns, *instants[:1]])
+    before = recording.place(before_ns)
     cuts = [cut for cut in recording.cuts if cut >= before]
     if not instants or not cuts:
         raise RequestError(
@@ -52,7 +55,7 @@ def points_of(stats: ExplorationStats) -> Points:
     # An async export acknowledges operations long before the disks get their data.
     wanted_ns = instants[:OPERATIONS][-1] if oracle.conditions.export_sync else instants[-1]
     after = next((cut for cut in cuts if recording.instant_ns(cut) > wanted_ns), cuts[-1])
-    return Points(before, after)
+    return Points(before, before_ns, after)
 
 
 def prove(worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStats, points: Points) -> None:
@@ -64,7 +67,7 @@ def prove(worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStat
     """
     judge, after_ns = stats.oracle.judge, stats.recording.instant_ns(points.after)
     empty = _checked(worker, cursor, points.before, everything=False)
-    clean = judge(empty, stats.oracle.created_ns)
+    clean = judge(empty, points.before_ns)
     if empty.end is not End.READ or clean.broken or clean.missing:
         raise Unsound(f"a clean state is not clean: {clean.reason}")
     full = _checked(worker, cursor, points.after, everything=True)
