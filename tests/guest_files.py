@@ -40,9 +40,8 @@ class FilesByCommands:
         self.succeed(["tee", path], stdin=content)
 
     def put_all(self, files: Mapping[str, str | bytes]) -> dict[str, str]:
-        for path, content in files.items():
-            self.run(["tee", path], stdin=content)
-        return {}
+        ended = {path: self.run(["tee", path], stdin=content) for path, content in files.items()}
+        return {path: one.stderr for path, one in ended.items() if not one.ok}
 
     def resolve(self, paths: Iterable[str]) -> list[str]:
         return str(self.succeed(["realpath", "--canonicalize-existing", *paths])).split()

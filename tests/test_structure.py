@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from raidproof.storage.filesystem import FILESYSTEMS
+from tests.kinds import Kinds
 
 HOME = Path(__file__).resolve().parents[1]
 PLUGIN = HOME / "scenarios" / "suites"
@@ -23,10 +24,10 @@ CLOCK = "harness/raidproof/core/waiting.py"
 STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
 PACKAGE = "harness/raidproof/"
 KINDS = "harness/raidproof/storage/filesystem/"
-KIND_NAMES = frozenset(FILESYSTEMS)
-KIND_CLASSES = frozenset(kind.__name__ for _, kind in FILESYSTEMS.items())
-KIND_MODULES = tuple(kind.__module__ for _, kind in FILESYSTEMS.items())
+OF_FILESYSTEM = Kinds(dict(FILESYSTEMS.items()))
 NOT_A_KIND = (
+    # The array that this file system makes itself.
+    "harness/raidproof/storage/array/btrfs.py",
     # The system disk of each machine is an ext4; kernels must have it built in, and a list of useful modules.
     "harness/raidproof/image/kernel/initramfs.py",
     "harness/raidproof/image/kernel/own.py",
@@ -37,7 +38,7 @@ NOT_A_KIND = (
 """Modules whose words for file systems are of machines' system disks or of an existing server."""
 MACHINES_CLOCK = {
     f"harness/raidproof/guest/{name}.py"
-    for name in ("ledger_writer", "application_meter", "check_agent", "nfsd_threads")
+    for name in ("ledger_writer", "application_meter", "check_agent", "assembled", "nfsd_threads")
 }
 """Programs that run in a machine, and stamp or wait by the machine's own clock."""
 
@@ -108,15 +109,11 @@ def kind_outside(path: str, source: str) -> Iterator[str]:
         return
     for node in ast.walk(ast.parse(source)):
         match node:
-            case ast.Constant(value=str(word)) if word in KIND_NAMES:
+            case ast.Constant(value=str(word)) if word in OF_FILESYSTEM.names:
                 yield f"{path}:{node.lineno}: {word!r} belongs to a file in {KINDS}"
-            case ast.ImportFrom(module=str(module), names=names):
-                modules = [module, *(f"{module}.{name.name}" for name in names)]
-                if any(one.startswith(KIND_MODULES) for one in modules) or any(
-                    name.name in KIND_CLASSES for name in names
-                ):
-                    yield f"{path}:{node.lineno}: the import of one file system belongs to a file in {KINDS}"
-            case ast.Import(names=names) if any(name.name.startswith(KIND_MODULES) for name in names):
+            case ast.ImportFrom(names=names) if OF_FILESYSTEM.classes & {one.name for one in names}:
+                yield f"{path}:{node.lineno}: the import of one file system belongs to a file in {KINDS}"
+            case ast.ImportFrom() | ast.Import() if list(OF_FILESYSTEM.imports(node)):
                 yield f"{path}:{node.lineno}: the import of one file system belongs to a file in {KINDS}"
 
 

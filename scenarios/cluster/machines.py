@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 
 from raidproof.cluster.certificates import create
+from raidproof.core.command import run
+from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.image import cache
 from raidproof.namespace import Namespace, Process
@@ -25,7 +27,11 @@ ENTRY = Path(__file__).with_name("worker_entry.py")
 OF_A_RUN = ("campaign", "locks")
 """Folders of the cache that a worker's own cache begins without; the files of the others are links to those of this
 host, so that no worker fetches a kernel."""
+KERNEL = "umid="
+"""Beginning of an argument of each kernel of User-mode Linux."""
 BOOT_S = 60.0
+LOOK_S = 0.2
+"""Interval in seconds at which the processes of this host are read, which takes processor time from the machines."""
 END_S = 10.0
 """Greatest time in seconds for which machines of a worker continue that was killed, or that has lost the scheduler."""
 
@@ -39,23 +45,43 @@ class Worker:
     temporary: Path
     """Folder of its temporary files, with those of its labs."""
 
+    def processes(self) -> dict[int, list[str]]:
+        """Return the command lines of the worker, of its labs and of its checkers, by their PIDs on this host."""
+        lines: dict[int, list[str]] = {one.pid: one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"])}
+        return {pid: words for pid, words in lines.items() if any(str(self.temporary) in word for word in words)}
+
     def labs(self) -> list[int]:
         """Return the PIDs, on this host, of the processes of its labs and checkers."""
-        return [
-            process.pid
-            for process in psutil.process_iter(["cmdline"])
-            if (words := process.info["cmdline"] or ())
-            and str(ENTRY) not in words
-            and any(str(self.temporary) in word for word in words)
-        ]
+        return [pid for pid, words in self.processes().items() if str(ENTRY) not in words]
+
+    def fill(self) -> None:
+        """Shrink the tmpfs of the worker's temporary files (``room``) to its present content: no write succeeds."""
+        pid = next(pid for pid, words in self.processes().items() if str(ENTRY) in words)
+
+        def shrunk() -> bool:
+            used = shutil.disk_usage(f"/proc/{pid}/root{self.temporary}").used
+            mount = ["mount", "-o", f"remount,size={used}", str(self.temporary)]
+            # mount(8) fails if the content has grown meanwhile.
+            return run(["nsenter", "--target", str(pid), "--mount", *mount]).ok
+
+        wait_until(shrunk, Deadline.after(END_S), f"a full disk of worker {self.name}")
 
     def wait_for_lab(self) -> None:
-        """Wait until a machine of the worker runs."""
-        wait_until(lambda: bool(self.labs()), Deadline.after(BOOT_S), f"a machine of worker {self.name}")
+        """Wait until the kernel of a machine of the worker runs."""
+        wait_until(
+            lambda: any(word.startswith(KERNEL) for words in self.processes().values() for word in words),
+            Deadline.after(BOOT_S),
+            f"a machine of worker {self.name}",
+            interval_s=LOOK_S,
+        )
 
     def wait_for_no_lab(self) -> None:
         """Wait until no process of a lab of the worker is left."""
-        wait_until(lambda: not self.labs(), Deadline.after(END_S), f"the end of the machines of worker {self.name}")
+        try:
+            what = f"the end of the machines of worker {self.name}"
+            wait_until(lambda: not self.labs(), Deadline.after(END_S), what, interval_s=LOOK_S)
+        finally:
+            logger.info("processes of labs that are left: %s", self.processes())
 
 
 class Machines:
@@ -79,7 +105,7 @@ class Machines:
         return self.namespace.spawn(argv, output=self.folder / f"{name}.log", environment=inherited(environment))
 
     def worker(self, name: str, *, plant: str = "", room: str = "") -> Worker:
-        """Start a worker. ``plant``: its defect, see `worker_entry`. ``room``: limit of its temporary files."""
+        """Start a worker. ``plant``: its defect, see `worker_entry`. ``room``: size of a tmpfs for temporary files."""
         self._workers += 1
         number = self._workers
         own = self.folder / name
@@ -120,8 +146,11 @@ class Machines:
 
     def explore(self, run: Path, cycle: str, *options: str) -> Process:
         """Start an exploration of a crash test on the cluster."""
-        words = ["explore", str(run), "--cycle", cycle, "--cluster", str(self._spec()), *options]
-        return self.raidproof("client", words)
+        return self.client("explore", str(run), "--cycle", cycle, *options)
+
+    def client(self, *words: str) -> Process:
+        """Start a command of raidproof that uses the cluster; its output goes to the file ``client.log``."""
+        return self.raidproof("client", [*words, "--cluster", str(self._spec())])
 
     def _spec(self) -> Path:
         path = self.folder / "cluster.toml"

@@ -12,6 +12,10 @@ import pytest
 from raidproof.core.errors import Status
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.record import RunRecord
+from raidproof.record.comparison import BASE, NEW, ComparisonRecord
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.change.history import server_kernel
 
 PLAN = """
 title = "two levels on two workers"
@@ -20,12 +24,27 @@ axes = { level = [5, 10] }
 workload = { tool = "dd", count = 64 }
 run = { repeats = 2, cut = "power", allow_cache = true }
 """
+EXPLORED = """
+title = "crash states of two levels on two workers"
+hardware = { disks = { count = 4, size = "512MiB" } }
+axes = { level = [5, 10] }
+workload = { tool = "dd", count = 64 }
+run = { repeats = 1, cut = "explore", explore_states = 10, allow_cache = true }
+"""
+COMPARED = """
+title = "two kernels on two workers"
+hardware = { disks = { count = 4, size = "512MiB" } }
+axes = { level = [5] }
+workload = { tool = "dd", count = 64 }
+run = { repeats = 2, allow_cache = true }
+"""
+SIDES = {BASE: "debian/bookworm", NEW: "debian/trixie"}
 RUN_S, START_S, END_S = 600.0, 120.0, 90.0
 
 
-def started(plan: Path, *options: str) -> "subprocess.Popen[bytes]":
-    """Start `raidproof run` on a plan, on two workers."""
-    words = ["run", str(plan), "--cluster", "local:2", "--results", str(plan.parent), *options]
+def started(plan: Path, *options: str, command: str = "run") -> "subprocess.Popen[bytes]":
+    """Start a command on a plan, on two workers."""
+    words = [command, str(plan), "--cluster", "local:2", "--results", str(plan.parent), *options]
     return subprocess.Popen([sys.executable, "-P", "-m", "raidproof", *words], start_new_session=True)
 
 
@@ -66,6 +85,43 @@ def test_two_workers_measure_a_plan(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*-plan")
     assert all((path / (cycle.files.write_log or "missing")).is_file() for cycle in record.cycles)
     assert all((path / file).is_file() for cell in record.cells for one in cell.repeats for file in one.files.values())
+
+
+@pytest.mark.exhaustive
+def test_workers_explore_the_power_cuts_of_a_plan(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(EXPLORED)
+    assert started(plan).wait(RUN_S) in {Status.PASS, Status.INCONCLUSIVE}
+    record = record_in(tmp_path)
+    (path,) = tmp_path.glob("*-plan")
+    assert len(record.cells) == 2
+    for cell in record.cells:
+        assert cell.explored is not None
+        assert (cell.explored.judged, cell.explored.broken, cell.explored.outcome) == (10, 0, Outcome.PASS)
+        stored = ExplorationRecord.model_validate_json((path / (cell.explored.file or "missing")).read_text())
+        assert (stored.cycle, stored.checked) == (cell.cycle, 10)
+
+
+@pytest.mark.exhaustive
+def test_one_worker_measures_both_sides_of_a_round(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(COMPARED)
+    sides = [f"--{side}=server.kernel={kernel}" for side, kernel in SIDES.items()]
+    process = started(plan, *sides, "--repeats", "2", command="ab")
+    # Two repetitions decide nothing.
+    assert process.wait(RUN_S) == Status.INCONCLUSIVE
+    (path,) = tmp_path.glob("*-ab/comparison.json")
+    compared = ComparisonRecord.model_validate_json(path.read_text())
+    [pair] = compared.pairs
+    assert pair.base.rounds == pair.new.rounds == [1, 2]
+    assert pair.base.workers == pair.new.workers
+    assert set(pair.base.workers) <= {"0", "1"}
+    kernels = {}
+    for side in SIDES:
+        (stored,) = tmp_path.glob(f"*-plan-{side}/report.json")
+        kernels[side] = server_kernel(RunRecord.model_validate_json(stored.read_text()))
+    assert kernels[BASE].startswith("6.1.")
+    assert kernels[NEW].startswith("6.12.")
 
 
 @pytest.mark.exhaustive

@@ -18,6 +18,8 @@ from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
 from raidproof.storage.array import disk_path
 from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.storage.server import SERVERS
+from raidproof.storage.server.ganesha import CONFIG
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
 from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
 
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.long
 MAGIC = b"XFSB"
 HANGS_S = 12.0
 """Deadline of a check in seconds: longer than all steps before the read through nfsd, shorter than nfsd's timeout."""
+SAME, DIFFERENT = ThroughNfsd.SAME, ThroughNfsd.DIFFERENT
 HEADS = range(512)
 """Numbers of the blocks at the beginning of each member, which hold the superblocks of md and of the file system."""
 
@@ -103,6 +106,23 @@ def test_a_difference_through_nfsd_is_reported(source: Source, checker: Checker)
     assert {one.end for one in (squashed, nothing, again)} == {End.READ}
     assert squashed.found == nothing.found == again.found
     assert checker.reboots == 0
+
+
+def test_states_are_read_through_ganesha_too(source: Source, current_run: Run, tmp_path: Path) -> None:
+    export = SERVERS["ganesha"].model_validate({"lease_s": 10, "grace_s": 10})
+    served = replace(source, stack=source.stack.model_copy(update={"export": export}))
+    current_run.discard_lab()
+    with served.checker(1, logs=tmp_path) as checker:
+        checker.advance(DiskStates(source.recording).move(len(source.recording.records)))
+        seen = [checker.check(Patch(), nfsd=True) for _ in range(2)]
+        assert checker.cold(Patch()).through_nfsd is ThroughNfsd.SAME
+        checker.machine.succeed(["sed", "--in-place", "s/no_root_squash/root_squash/", CONFIG])
+        squashed = checker.check(Patch(), nfsd=True)
+        checker.machine.succeed(["sed", "--in-place", "s/Name = VFS/Name = NONE/", CONFIG])
+        unserved = checker.check(Patch(), nfsd=True)
+        assert checker.reboots == 0
+    assert [one.through_nfsd for one in (*seen, squashed, unserved)] == 2 * [SAME] + 2 * [DIFFERENT]
+    assert all(one.found == seen[0].found for one in (*seen, squashed, unserved))
 
 
 def without_a_superblock(window: DiskStates) -> Patch:

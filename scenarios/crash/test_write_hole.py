@@ -64,6 +64,39 @@ def degraded(cycle: CrashTestRunner, policy: str, cache_mode: CacheMode = CacheM
     )
 
 
+def whole(cycle: CrashTestRunner, policy: str) -> CrashTestResult:
+    """Record clients that overwrite blocks while all members are there, on disks without a volatile cache."""
+    ledger = LedgerSpec(kinds=("fsync", "fsync"))
+    return cycle(stack_with(policy), fault="none", cache_mode=CacheMode.NONE, ledger=ledger)
+
+
+@pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
+def test_a_member_that_is_lost_with_the_power_takes_old_data_with_it(
+    cycle: CrashTestRunner, explore: Explore, policy: str
+) -> None:
+    ended = whole(cycle, policy)
+    with_all = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, scrub=True)
+    with_all.must_keep_every_promise()
+    assert with_all.record.scrub is not None
+    assert with_all.record.scrub.states
+    assert not with_all.record.scrub.differing
+    without = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, lost_member=MISSING)
+    assert without.must_find("write + fsync").confirmed
+    assert without.record.refused, "md must refuse to start a dirty and degraded array"
+    assert without.record.silent, "wrong data must be read without an error"
+    assert not without.record.counts
+
+
+@pytest.mark.parametrize("policy", [pytest.param("ppl", marks=pytest.mark.exhaustive), "journal"])
+def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
+    cycle: CrashTestRunner, explore: Explore, policy: str
+) -> None:
+    ended = whole(cycle, policy)
+    explored = explore(ended, states=STATES, minutes=MINUTES, starts_dirty=True, lost_member=MISSING)
+    explored.must_keep_every_promise()
+    assert not explored.record.refused
+
+
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
     explored = explore(degraded(cycle, policy), states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True)

@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, cast
 
 import distributed
+import pytest
 
 from raidproof.cluster.campaign import Campaign
 from raidproof.cluster.checkers import ClusterCheckers
+from raidproof.cluster.workers import Workers
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal
 from raidproof.crash.sampler import Choices
@@ -52,6 +55,34 @@ class MadeUpCampaign:
         return CAMPAIGNS[self.digest].source(str(dask.get_worker().name))
 
 
+class Twice(SimpleQueue[Any]):
+    """A queue in which everything arrives twice."""
+
+    doubled = 0
+    """Number of items that were put into all such queues."""
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an item twice."""
+        Twice.doubled += 1
+        super().put(item, block, timeout)
+        super().put(item, block, timeout)
+
+
+def ending_before_fetch(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let one worker end between the end of its task and the fetch of the result; the returned list gets its name."""
+    fetch, ended = Workers.fetch, list[str]()
+
+    def end_first(of: Workers, future: Any) -> Any:
+        if not ended and (holders := client.who_has([future])[future.key]):
+            worker = next(one for one in client.cluster.workers.values() if one.address in holders)
+            ended.append(str(worker.name))
+            client.cluster.sync(worker.close, nanny=False, executor_wait=False)
+        return fetch(of, future)
+
+    monkeypatch.setattr(Workers, "fetch", end_first)
+    return ended
+
+
 @contextmanager
 def workers(count: int, slots: int = 1) -> Iterator[Any]:
     """Return the client of a cluster with so many workers in this process."""
@@ -70,16 +101,28 @@ def workers(count: int, slots: int = 1) -> Iterator[Any]:
         yield client
 
 
-def explored(run: MadeUpRun, client: Any, states: int | None = None, *, wait_s: float = 20.0) -> Exploration:
-    """Explore on a cluster; return the exploration after its end."""
-    made_up = run.made_up
-    digest = str(made_up.folder)
+def checkers_of(run: MadeUpRun, client: Any, wait_s: float = 20.0) -> ClusterCheckers:
+    """Return the checkers of a made-up exploration."""
+    digest = str(run.made_up.folder)
     CAMPAIGNS[digest] = run
+    return ClusterCheckers(client, cast("Campaign", MadeUpCampaign(digest)), run.made_up.recording, wait_s=wait_s)
+
+
+def explored(
+    run: MadeUpRun,
+    client: Any,
+    states: int | None = None,
+    *,
+    wait_s: float = 20.0,
+    then: Callable[[Exploration], None] = lambda _: None,
+) -> Exploration:
+    """Explore on a cluster, do ``then``, and return the exploration after its end."""
+    made_up = run.made_up
     stats = ExplorationStats(made_up.recording, made_up.oracle)
     begun = Begun(cycle="made-up", log_digest="0", seed=1, tear=512)
     journal = Journal(made_up.folder / "states.jsonl", begun)
-    checkers = ClusterCheckers(client, cast("Campaign", MadeUpCampaign(digest)), made_up.recording, wait_s=wait_s)
-    exploration = Exploration(Choices(made_up.recording, 1), stats, journal, checkers)
+    exploration = Exploration(Choices(made_up.recording, 1), stats, journal, checkers_of(run, client, wait_s))
     with closing(journal), exploration:
         exploration.run(Budget(states))
+        then(exploration)
     return exploration

@@ -165,6 +165,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setattr("raidproof.cluster.plans.software_digest", lambda _: "0")
     monkeypatch.setattr("raidproof.cluster.rounds.Run", MadeUpRun)
     monkeypatch.setattr("raidproof.cluster.round_pool.POLL_S", 0.2)
+    monkeypatch.setattr("raidproof.cluster.workers.POLL_S", 0.2)
     return made_up
 
 

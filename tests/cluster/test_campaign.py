@@ -25,12 +25,14 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     class Source:
         topology = None
 
-        def __init__(self, store: Any, cycle: str, *, starts_dirty: bool) -> None:
+        def __init__(
+            self, store: Any, cycle: str, *, starts_dirty: bool, lost_member: str | None, scrub: bool
+        ) -> None:
             self.path = store.path
 
     monkeypatch.setattr(module, "source_of", Source)
     digests = {name: digest_of(content) for name, content in FILES.items()}
-    return Campaign("run", "sync", starts_dirty=False, digests=digests, files=FILES, software="kernel and image")
+    return Campaign("run", "sync", False, None, False, digests=digests, files=FILES, software="kernel and image")
 
 
 def written(campaign: Campaign) -> dict[str, bytes]:
@@ -65,6 +67,7 @@ def test_another_kernel_is_refused(campaign: Campaign) -> None:
 
 def test_other_content_is_another_campaign(campaign: Campaign) -> None:
     assert replace(campaign, digests={**campaign.digests, "report.json": "0"}).digest != campaign.digest
+    assert replace(campaign, lost_member="disk1").digest != campaign.digest
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,21 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from raidproof.cluster import checkers as module
 from raidproof.cluster import workers as of_workers
+from raidproof.cluster.seats import Explained, Seats
 from raidproof.core.errors import RigError
 from raidproof.crash.exploration import Exploration
 from raidproof.crash.journal import read
 from raidproof.crash.verdicts import VERDICTS
-from raidproof.record.exploration import End, Observation
+from raidproof.record.exploration import ColdRecord, End, Observation
 from raidproof.verdict.contract import Conditions
-from tests.cluster.made_up_cluster import MadeUpRun, explored, workers
+from tests.cluster.made_up_cluster import MadeUpRun, Twice, checkers_of, ending_before_fetch, explored, workers
 from tests.crash.made_up import MadeUp, told, written
 
 
@@ -63,6 +65,15 @@ def test_workers_find_what_this_host_finds(lying: MadeUpRun, tmp_path: Path, cou
     assert by <= {str(number) for number in range(count)}
     assert sum(one.done for one in there.checkers.workers) == there.stats.checked
     assert all(one.proofs and one.left_out is None for one in there.checkers.workers)
+
+
+def test_a_checker_is_booted_and_has_proved_itself_before_the_checks_begin(lying: MadeUpRun) -> None:
+    with workers(1) as client, checkers_of(lying, client) as checkers:
+        checkers.boot()
+        [machine] = lying.made_up.checkers
+        assert machine.checks == 2
+        assert checkers.open == 0
+        assert [(one.name, one.done, one.proofs) for one in checkers.workers] == [("0", 0, 0)]
 
 
 def clean(made_up: MadeUp) -> None:
@@ -115,7 +126,7 @@ def test_a_worker_that_becomes_unsound_loses_its_results(lying: MadeUpRun, three
 
 
 def test_without_a_sound_worker_the_exploration_ends(lying: MadeUpRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FETCH_S", 1.0)
+    monkeypatch.setattr(of_workers, "FETCH_S", 1.0)
     lying.planted["0"] = clean
     with workers(1) as client, pytest.raises(RigError, match="no worker left: 0: "):
         explored(lying, client, wait_s=1.0)
@@ -134,6 +145,84 @@ def test_a_worker_that_disappears_loses_its_results(lying: MadeUpRun, three: Any
     lying.planted["2"] = leave
     there = explored(lying, three)
     assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_worker_that_ends_before_its_result_is_fetched_changes_no_verdict(
+    lying: MadeUpRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(of_workers, "FETCH_S", 0.5)
+    with workers(count) as client:
+        ended = ending_before_fetch(client, monkeypatch)
+        # Another worker comes after the only one.
+        client.cluster.adapt(minimum=count, maximum=count, interval="100ms")
+        there = explored(lying, client)
+    assert ended
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+
+
+def test_a_result_that_arrives_twice_counts_once(
+    lying: MadeUpRun, three: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SimpleQueue", Twice)
+    before = Twice.doubled
+    there = explored(lying, three)
+    assert Twice.doubled > before
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+    states = [line.choice for line in read(there.journal.path).lines]
+    assert len(states) == len(set(states))
+    assert sum(one.done for one in there.checkers.workers) == there.stats.checked
+
+
+def test_failures_are_shrunk_by_another_worker_if_the_first_one_ends(
+    lying: MadeUpRun, three: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+
+    def shrink(mine: Seats, groups: Any, *_: object) -> Explained:
+        tried.append(mine.name)
+        return Explained([], groups, ColdRecord(), [], 0)
+
+    monkeypatch.setattr(Seats, "explain", shrink)
+    monkeypatch.setattr(of_workers, "FETCH_S", 0.5)
+    ended: list[list[str]] = []
+
+    def then(exploration: Exploration) -> None:
+        ended.append(ending_before_fetch(three, monkeypatch))
+        exploration.checkers.explain([], exploration.stats, lambda name: [name], None)
+
+    explored(lying, three, then=then)
+    assert [tried[:1]] == ended
+    assert len(set(tried)) == 2
+
+
+def test_a_worker_that_lost_the_scheduler_for_a_moment_continues(
+    lying: MadeUpRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PROOF_EVERY", 8)
+    with workers(1) as client:
+        lost: list[Thread] = []
+
+        def lose(made_up: MadeUp) -> None:
+            def before(number: int) -> None:
+                if number == 9 and not lost:
+                    [plugin] = [one for one in client.cluster.workers[0].plugins.values() if hasattr(one, "seats")]
+                    lost.append(Thread(target=plugin.end_machines))
+                    lost[0].start()
+
+            made_up.before_check = before
+
+        lying.planted["0"] = lose
+        there = explored(lying, client)
+    assert lost
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+    first, second = sorted(there.checkers.workers, key=lambda one: one.done)
+    assert (first.done, first.left_out) in {
+        (0, "it ended its machines: the scheduler did not answer"),
+        (0, None),
+    }
+    assert second.done == there.stats.checked
+    assert second.left_out is None
 
 
 def test_an_exploration_continues_with_other_workers(lying: MadeUpRun, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raidproof.cluster.plans import LONGEST_ROUND_S, OnWorkers, job_of, require_movable, round_of
+from raidproof.cluster.plans import LONGEST_ROUND_S, OnWorkers, distinct, job_of, require_movable, round_of
 from raidproof.cluster.round_pool import RoundPool
 from raidproof.cluster.round_process import end, environment, made_in_process
 from raidproof.cluster.rounds import ALONE, Made, PlanJob, Request, RoundRequest
@@ -18,6 +18,7 @@ from raidproof.plan.cell import Cell, Matrix, matrix_of
 from raidproof.plan.plan import read_plan
 from raidproof.record.cell import Repetition
 from raidproof.record.comparison import BASE, NEW, PairFinding
+from raidproof.record.worker import WorkerRecord
 from raidproof.run.comparison import Effort, measure
 from raidproof.run.plan_runner import PlanRunner
 from raidproof.verdict.cell import judge_cells
@@ -153,6 +154,14 @@ def test_a_side_that_fails_is_repeated_by_nobody(
     errors = [repeat.rig_error for side in sides for cell in side.records.values() for repeat in cell.repeats]
     assert "no lab on 0" in errors
     assert len(errors) == 8
+
+
+def test_a_worker_on_another_machine_does_not_get_the_name_of_an_earlier_one() -> None:
+    worker = WorkerRecord(name="0", host="a", cpu="c", cores=1, kernel="k", load=0.0, version="v")
+    other = worker.model_copy(update={"host": "b"})
+    assert distinct(worker, []).name == distinct(worker, [worker]).name == "0"
+    assert distinct(other, [worker]).name == "0 on b"
+    assert distinct(other, [worker]) is not other
 
 
 @pytest.mark.parametrize(("wanted", "said"), [(lambda: True, "nowhere"), (lambda: False, "nowhere|ended with status")])

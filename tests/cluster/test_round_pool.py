@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 
 import pytest
 
@@ -14,6 +14,7 @@ from raidproof.core.errors import RigError
 from raidproof.plan.cell import Cell
 from raidproof.record.cell import Repetition
 from raidproof.record.outcome import Outcome
+from tests.cluster.made_up_cluster import Twice, ending_before_fetch
 from tests.cluster.made_up_plan import (
     House,
     MadeUpRun,
@@ -167,6 +168,45 @@ def test_a_round_of_a_worker_that_dies_is_made_by_another(house: House, tmp_path
         runner = run_on(client, tiny(repeats=6), tmp_path)
     assert died.is_set()
     assert all([repeat.round for repeat in cell.repeats] == [1, 2, 3, 4, 5, 6] for cell in runner.records.values())
+
+
+def test_a_result_whose_worker_ends_before_it_is_fetched_is_made_again(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with labs(2) as client:
+        client.wait_for_workers(2)
+        ended = ending_before_fetch(client, monkeypatch)
+        runner = run_on(client, tiny(repeats=4), tmp_path)
+    assert len(ended) == 1
+    assert len(house.made) > 8
+    assert all([repeat.round for repeat in cell.repeats] == [1, 2, 3, 4] for cell in runner.records.values())
+
+
+def test_a_round_waits_for_another_worker_if_the_only_one_ends(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_workers, "FETCH_S", 0.5)
+    with labs(1) as client:
+        ended = ending_before_fetch(client, monkeypatch)
+        # The job, which only this worker has, is lost; another worker comes later.
+        comes = Timer(3.0, client.cluster.scale, args=(2,))
+        comes.start()
+        runner = run_on(client, tiny(repeats=2), tmp_path)
+        comes.join()
+    assert ended == ["0"]
+    assert len(house.made) > 4
+    assert all([repeat.round for repeat in cell.repeats] == [1, 2] for cell in runner.records.values())
+
+
+@pytest.mark.usefixtures("house")
+def test_a_result_that_arrives_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raidproof.cluster.round_pool.SimpleQueue", Twice)
+    before = Twice.doubled
+    with labs(2) as client:
+        runner = run_on(client, tiny(repeats=4), tmp_path)
+    assert Twice.doubled == before + 4
+    assert all([repeat.round for repeat in cell.repeats] == [1, 2, 3, 4] for cell in runner.records.values())
+    assert sum(worker.done for worker in plan_of(runner).workers) == 8
 
 
 def test_a_cluster_without_a_slot_for_labs_ends_the_run(

@@ -44,7 +44,7 @@ def test_a_machine_without_the_file_refuses(tmp_path: Path) -> None:
 
 
 def maker(job: Any, request: ScenarioFile, wanted: Any) -> Ended:
-    files = {f"run-{request.label}/report.json": b"{}"}
+    files = {"run/report.json": request.label.encode()}
     return Ended(
         int(request.label == "test_two"), f"output of {request.label}", JUNIT.format(name=request.label), files
     )
@@ -75,6 +75,7 @@ def test_results_of_all_workers_are_together(
     printed = capsys.readouterr().out
     assert "output of test_one" in printed
     assert "output of test_two" in printed
-    assert (results / "run-test_one" / "report.json").read_bytes() == b"{}"
+    for name in ("test_one", "test_two"):  # both workers named their run alike
+        assert (results / f"scenarios.{name}" / "run" / "report.json").read_text() == name
     names = {case.name for suite in JUnitXml.fromfile(str(results / "junit.xml")) for case in suite}
     assert names == {"test_one", "test_two"}

@@ -9,7 +9,7 @@ import pytest
 from raidproof.core import registry as module
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Spec
-from raidproof.core.registry import OneOf, Registry
+from raidproof.core.registry import OneOf, Registry, register_default
 
 KINDS: Registry[type["Shape"]] = Registry("shape", "shapes", "raidproof.shapes")
 
@@ -98,3 +98,20 @@ def test_an_entry_point_that_cannot_be_imported_is_named(monkeypatch: pytest.Mon
     for _ in range(2):
         with pytest.raises(RigError, match=r"raidproof.shapes: no_such_module_at_all:kind of an unknown distribution"):
             KINDS["round"]
+
+
+def test_a_model_is_registered_under_the_default_of_its_key() -> None:
+    figures: Registry[type[Spec]] = Registry("figure", "shapes", "raidproof.figures")
+
+    class Interface(Spec):
+        type: str
+
+    class Line(Interface):
+        type: Literal["line"] = "line"
+        length: int = 1
+
+    register_default(figures, Interface)
+    register_default(figures, Line, axes=["length"])
+    assert dict(figures.items()) == {"line": Line}
+    with pytest.raises(TypeError, match="Line has axes without fields: width"):
+        register_default(figures, Line, axes=["length", "width"])

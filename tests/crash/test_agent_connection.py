@@ -12,6 +12,7 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
 from raidproof.crash.agent_connection import FOLDER, KEEPS_MEMORY, AgentConnection, Lost, Silent
+from raidproof.guest import nfsd_threads
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
@@ -104,7 +105,9 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
         return Command()
 
     guest = Guest(tmp_path / "console", run)
-    with AgentConnection.start(cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}) as line:
+    with AgentConnection.start(
+        cast("Machine", guest), listener, cast("Lab", Here()), {"root": "/srv"}, nfsd_threads
+    ) as line:
         assert set(guest.files) == {
             f"{FOLDER}/{name}"
             for name in (

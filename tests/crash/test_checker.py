@@ -40,8 +40,15 @@ def test_the_orders_are_the_commands_of_a_run() -> None:
 
 
 def test_a_dirty_degraded_array_is_started_only_if_that_is_asked() -> None:
-    ((path, value),) = config_of(stack_of(), {}, starts_dirty=True)["parameters"]
+    assert config_of(stack_of(), {})["permitting"] == []
+    ((path, value),) = config_of(stack_of(), {}, starts_dirty=True)["permitting"]
     assert (path.rpartition("/")[2], value) == ("start_dirty_degraded", "1")
+
+
+def test_an_array_starts_without_the_lost_member() -> None:
+    whole, without = (config_of(stack_of(), {}, without=lost)["assemble"][0]["command"] for lost in ((), ("disk1",)))
+    assert [word for word in whole if word not in without] == ["/dev/disk/by-id/raidproof-disk1"]
+    assert "--run" in without, "mdadm starts an array that lacks a member for the first time only with --run"
 
 
 def test_nested_arrays_are_stopped_from_above() -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,9 +16,12 @@ from raidproof.crash.checker import MOST_CONTENT, Checker
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import WriteLog
+from raidproof.guest import nfsd_threads
+from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import End, Observation
 from raidproof.storage.server import SERVERS
+from raidproof.storage.server.server import StateService
 from raidproof.storage.stack import StackSpec
 
 LEDGER = {"root": "/srv/raidproof/ledger"}
@@ -96,6 +99,13 @@ class Line:
         self.close()
 
 
+def serve_states_without_commands(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each kind of server return the same service without a command on the machine."""
+    for _, kind in SERVERS.items():  # noqa: PERF102  a registry has no values()
+        made = type(kind.model_validate({}).server(cast("Machine", server)))
+        monkeypatch.setattr(made, "serve_states", lambda _: StateService(nfsd_threads, {"nfsd": "/proc"}))
+
+
 class Rig:
     """Stands in for labs, machines and agents."""
 
@@ -114,6 +124,8 @@ class Rig:
         self.cold_orders: list[dict[str, Any]] = []
         self.recorded: list[tuple[list[CacheMode], Path]] = []
         self.engine: list[str] = []
+        self.others: list[tuple[ModuleType, ...]] = []
+        """The modules that each agent gets in addition."""
 
         class Lab:
             """One lab, with members in the machine's memory or on the engine's disks."""
@@ -147,7 +159,10 @@ class Rig:
             lab.disks = SimpleNamespace(freeze=lambda: did("freeze"), log_stop=lambda: did("log_stop"))
             return lab
 
-        def start(_machine: object, _listener: object, _lab: object, config: dict[str, Any]) -> Line:
+        def start(
+            _machine: object, _listener: object, _lab: object, config: dict[str, Any], *others: ModuleType
+        ) -> Line:
+            rig.others.append(others)
             rig.lines.append(Line(rig.answers, rig.asked, config))
             return rig.lines[-1]
 
@@ -158,9 +173,10 @@ class Rig:
         for name, stand_in in {
             "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "RecordedLab": recorded,
             "check_after_boot": check_after_boot,
-            "AgentConnection": SimpleNamespace(start=start), "start_nfsd": lambda _: None,
+            "AgentConnection": SimpleNamespace(start=start),
         }.items():  # fmt: skip
             monkeypatch.setattr(module, name, stand_in)
+        serve_states_without_commands(self.server, monkeypatch)
 
     def checker(
         self, disks: int = 3, provider: str = "uml", stack: StackSpec | None = None, **changes: Any
@@ -196,18 +212,21 @@ def test_a_machine_that_something_stays_in_is_of_no_more_use(rig: Rig) -> None:
         assert rig.server.did[-1] == "crash"
 
 
-@pytest.mark.parametrize(("server", "scans"), [("knfsd", True), ("ganesha", False)])
+@pytest.mark.parametrize("scans", [True, False])
+@pytest.mark.parametrize("server", sorted(SERVERS))
 def test_only_a_server_that_can_be_scanned_is_started_and_scanned(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, server: str, scans: bool
 ) -> None:
-    started: list[object] = []
-    monkeypatch.setattr(module, "start_nfsd", started.append)
     stack = stack_of().model_copy(update={"export": SERVERS[server].model_validate({})})
+    monkeypatch.setattr(type(stack.export), "scans", scans)
     rig.answers = [READ]
     with rig.checker(stack=stack) as checker:
         checker.check(Patch(), nfsd=True)
-    assert len(started) == int(scans)
-    assert ("nfsd" in rig.lines[0].config) is scans
+    assert rig.others == [(nfsd_threads,) if scans else ()]
+    config = rig.lines[0].config
+    assert ("nfsd" in config) is scans
+    if scans:
+        assert config["nfsd"]["service"] == {"module": "nfsd_threads", "arguments": {"nfsd": "/proc"}}
     assert rig.asked[0]["nfsd"] is scans
 
 

@@ -7,17 +7,20 @@ import pytest
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
-from raidproof.crash.checker import nfsd_config, start_nfsd
+from raidproof.crash.checker import nfsd_config
 from raidproof.crash.journal import read
+from raidproof.guest import nfsd_threads
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
+from raidproof.storage.server.server import StateService
 from raidproof.verdict.exploration import NFSD
 from tests.crash.made_up import MadeUp, told, written
 from tests.guest_files import FilesByCommands
 
 ROOT = "/srv/raidproof/ledger"
+SERVICE = StateService(nfsd_threads, {})
 
 
 class Server(FilesByCommands):
@@ -54,7 +57,7 @@ def honest(tmp_path: Path) -> MadeUp:
 
 def test_it_is_mounted_as_by_the_clients_of_the_run(server: Server) -> None:
     stack = stack_of().model_copy(update={"mount": MountSpec(vers="3", rsize="64KiB")})
-    config = nfsd_config(stack, server, ROOT)
+    config = nfsd_config(stack, server, SERVICE, ROOT)
     assert config["mount"] == [mount_command(stack.mount, "10.77.0.10:/srv/raidproof")]
     assert config["unmount"] == ["umount", "/mnt/raidproof"]
     assert config["root"] == "/mnt/raidproof/ledger"
@@ -63,18 +66,18 @@ def test_it_is_mounted_as_by_the_clients_of_the_run(server: Server) -> None:
 @pytest.mark.parametrize(("vers", "source"), [("4.2", "10.77.0.10:/"), ("3", "10.77.0.10:/srv/raidproof")])
 def test_a_root_of_the_name_space_is_mounted_as_such(server: Server, vers: str, source: str) -> None:
     changed = {"export": ExportSpec(fsid=0), "mount": MountSpec(vers=vers)}
-    config = nfsd_config(stack_of().model_copy(update=changed), server, ROOT)
+    config = nfsd_config(stack_of().model_copy(update=changed), server, SERVICE, ROOT)
     assert config["mount"][-1][-2] == source
 
 
 def test_whoever_is_squashed_may_enter(server: Server) -> None:
     stack = stack_of().model_copy(update={"export": ExportSpec(root_squash=True)})
-    assert nfsd_config(stack, server, ROOT)["mount"][0] == ["chmod", "1777", "/srv/raidproof"]
+    assert nfsd_config(stack, server, SERVICE, ROOT)["mount"][0] == ["chmod", "1777", "/srv/raidproof"]
 
 
 def test_the_grace_ends_when_it_has_begun(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Export, "activate", lambda _: server.ran.append("begun"))
-    start_nfsd(Export(ExportSpec(), server))
+    assert Export(ExportSpec(), server).serve_states() == SERVICE
     assert server.ran == ["begun", *3 * ["/proc/fs/nfsd/v4_end_grace"]]
     assert server.programs == ["cat", "tee", "cat"]
 

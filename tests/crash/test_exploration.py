@@ -268,6 +268,17 @@ def test_how_many_states_there_are_to_be_is_told(
     assert all(" of 30 judged, " in line and line.endswith(" s left") for line in said)
 
 
+def test_checked_states_without_a_verdict_count_for_the_rate(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
+    exploration = honest.begin()
+    with closing(exploration.journal), exploration:
+        exploration.run(Budget(10))
+        monkeypatch.setattr(exploration.checkers, "unproved", 20)
+        said = list(exploration._progress.words(60.0))
+    assert "30 a minute" in said
+    assert said[-1] == "about 0 s left"
+    assert "20 of them checked, and judged after a proof of their worker" in said
+
+
 @pytest.mark.parametrize(("lies_from", "seconds"), [(12, 60), (1, 40)])
 def test_how_long_it_searches_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lies_from: int, seconds: int

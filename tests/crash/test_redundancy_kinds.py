@@ -28,6 +28,7 @@ def recording(path: Path, **asked: Any) -> Recording:
         ({"type": "lvm", "integrity": "journal"}, "the members' data is below dm-integrity", False),
         ({"member_layer": "integrity"}, "the members are devices of dm-integrity, whose journal", False),
         ({"member_layer": "crypt"}, "the members are encrypted", False),
+        ({"type": "btrfs"}, "btrfs stores the places of copies and parity in a tree", False),
     ],
 )
 def test_why_copies_are_not_compared(asked: dict[str, Any], reason: str, in_page: bool, tmp_path: Path) -> None:

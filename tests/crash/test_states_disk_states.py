@@ -56,6 +56,22 @@ def test_drop_and_keep_are_what_a_disk_would_have_left(done: list[Did], data: st
             assert content(window, CrashState(cut, tuple(map(Survivor, kept)))) == images
 
 
+@given(requests, st.data())
+def test_a_lost_member_is_blank_and_the_others_are_as_without_the_loss(done: list[Did], data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        log = write_log(Path(folder) / "log", done)
+        whole, without = DiskStates(Recording(log)), DiskStates(Recording(log, lost=[1]))
+        cut = data.draw(st.integers(0, len(done)))
+        base = without.move(cut)
+        whole.move(cut)
+        assert whole.open == without.open
+        state = CrashState(cut, tuple(map(Survivor, whole.open)))
+        assert content(without, state) == [content(whole, state)[0], bytes(SIZE)]
+        assert {member for member, _ in (*base.blocks, *without.patch(state).blocks)} <= {0}
+        alone = [one for one in state.survivors if whole.recording.request(one.request).member == 0]
+        assert without.digest(state) == without.digest(CrashState(cut, tuple(alone)))
+
+
 @given(requests, st.integers(0, 5))
 def test_digests_are_equal_where_contents_are(done: list[Did], seed: int) -> None:
     with TemporaryDirectory() as folder:

@@ -84,6 +84,7 @@ def uncovered(entries: list[str], texts: list[str]) -> tuple[list[str], list[str
             [
                 *sentences("storage/array/spec.py", "caveats"),
                 *sentences("storage/member/crypt.py", "caveats"),
+                *sentences("storage/volume/crypt.py", "caveats"),
                 *(text for text in sentences("storage/tuning.py", "caveats") if "not the default" in text),
                 *(text for text in sentences("storage/server/server.py", "caveats") if "not the default" in text),
             ],

@@ -1,14 +1,26 @@
 """The devices of an array in a checker: what is read from sysfs and from device-mapper."""
 
+import errno
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from raidproof.guest import assembled
-from raidproof.guest.assembled import DM_RAID, INTERFACES, MESSAGE, STATUS, SYSFS_MD, TARGET_BYTES, idle_in, missing_in
+from raidproof.guest.assembled import (
+    DM_RAID,
+    INTERFACES,
+    MESSAGE,
+    STATUS,
+    SYSFS_BTRFS,
+    SYSFS_MD,
+    TARGET_BYTES,
+    idle_in,
+    missing_in,
+)
 
 STATUS_LINE = b"raid5_ls 4 AAAA 376832/376832 idle 0 0 -\0"
 
@@ -68,6 +80,64 @@ def test_an_md_device_has_settled_when_it_is_in_sync_and_clean(
     assert INTERFACES[SYSFS_MD]("md7").settled(), "an array without redundancy has no file sync_action"
 
 
+SCRUBBED = {**IN_SYNC, "degraded": "0\n", "mismatch_cnt": "24\n", "sync_speed_max": "200000 (system)\n"}
+
+
+def test_an_md_device_is_checked_after_its_resync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = md_files(tmp_path, monkeypatch, **{**SCRUBBED, "array_state": "read-auto\n"})
+    waited: list[bool] = []
+
+    def wait_for(reached: Callable[[], bool], _: float) -> None:
+        waited.append(reached())
+        (folder / "sync_action").write_text("idle\n")
+
+    monkeypatch.setattr(assembled, "wait_for", wait_for)
+    assert INTERFACES[SYSFS_MD]("md0").scrub(1) == 24
+    assert waited == [True, False], "a resync has ended; a check has only begun"
+    assert (folder / "array_state").read_text() == "active"
+
+
+def test_a_degraded_array_and_one_without_redundancy_cannot_be_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    md_files(tmp_path, monkeypatch, **{**SCRUBBED, "degraded": "1\n"})
+    assert INTERFACES[SYSFS_MD]("md0").scrub(1) is None
+    assert INTERFACES[SYSFS_MD]("md7").scrub(1) is None
+    assert INTERFACES["device-mapper"]("raidproof-disk1").scrub(1) is None
+
+
+def test_a_scrub_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    md_files(tmp_path, monkeypatch, **{**SCRUBBED, "resync_start": "0\n"})
+    with pytest.raises(TimeoutError):
+        INTERFACES[SYSFS_MD]("md0").scrub(0)
+
+
+def test_a_target_is_checked_by_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = mapper(monkeypatch, b"raid5_ls 4 AAAA 376832/376832 idle 16 0 -\0")
+    assert INTERFACES[DM_RAID]("raidproof-array").scrub(1) == 16
+    assert [data[8:] for command, _, data in fake.sent if command == MESSAGE] == [b"idle\0", b"check\0"]
+    mapper(monkeypatch, b"raid5_ls 4 AA-A 376832/376832 idle 0 0 -\0")
+    assert INTERFACES[DM_RAID]("raidproof-array").scrub(1) is None
+
+
+@pytest.mark.parametrize(("refused", "found"), [({b"idle"}, 16), ({b"idle", b"check"}, None)])
+def test_a_target_that_refuses_to_be_idle_is_checked_if_it_accepts_a_check(
+    monkeypatch: pytest.MonkeyPatch, refused: set[bytes], found: int | None
+) -> None:
+    fake = mapper(monkeypatch, b"raid5_ls 4 AAAA 376832/376832 idle 16 0 -\0")
+    fake.refused = refused
+    assert INTERFACES[DM_RAID]("raidproof-array").scrub(1) == found
+
+
+def test_a_target_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = INTERFACES[DM_RAID]("raidproof-array")
+    fake = mapper(monkeypatch, STATUS_LINE)
+    monkeypatch.setattr(device, "missing", lambda: 0)
+    fake.line = None
+    with pytest.raises(OSError, match="No such device"):
+        device.scrub(1)
+
+
 @pytest.mark.parametrize(("state", "after"), [("read-auto\n", "active"), ("clean\n", "clean\n")])
 def test_an_md_device_that_waits_for_a_write_is_made_active(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, after: str
@@ -96,9 +166,13 @@ class DeviceMapper:
     def __init__(self, line: bytes | None) -> None:
         self.line = line
         self.sent: list[tuple[int, str, bytes]] = []
+        self.refused: set[bytes] = set()
+        """Messages that the target answers with EINVAL."""
 
     def control(self, command: int, name: str, data: bytes = b"") -> tuple[int, bytes]:
         self.sent.append((command, name, data))
+        if command == MESSAGE and data[8:-1] in self.refused:
+            raise OSError(errno.EINVAL, "Invalid argument")
         if self.line is None:
             raise OSError(6, "No such device or address")
         return 0, bytes(TARGET_BYTES) + self.line
@@ -116,6 +190,7 @@ def mapper(monkeypatch: pytest.MonkeyPatch, line: bytes | None) -> DeviceMapper:
         (STATUS_LINE, 0),
         (b"raid5_ls 4 ADAA 0/376832 frozen 0 0 -\0", 1),
         (b"raid6_zr 5 DAADa 0/376832 idle 0 0 -\0", 2),
+        (b"raid5_ls 4 AA-A 0/376832 idle 0 0 -\0", 1),
     ],
 )
 def test_dead_members_of_a_target_are_missing(line: bytes, missing: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,3 +215,25 @@ def test_a_target_is_frozen_by_a_message(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_device_that_is_gone_does_not_remain(monkeypatch: pytest.MonkeyPatch) -> None:
     mapper(monkeypatch, None)
     assert not INTERFACES[DM_RAID]("raidproof-array").remains()
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        (None, False),
+        ([], False),
+        (["features"], False),
+        (["features", "fc19b062-4a82-4400-8fcd-04bfaee08cdb"], True),
+    ],
+)
+def test_a_btrfs_remains_until_it_is_unmounted(
+    names: list[str] | None, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "btrfs"
+    monkeypatch.setattr(assembled, "BTRFS", str(home))
+    for name in names or []:
+        (home / name).mkdir(parents=True)
+    device = INTERFACES[SYSFS_BTRFS]("btrfs")
+    device.freeze()
+    device.write_enable()
+    assert (device.remains(), device.missing(), device.settled()) == (left, 0, True)

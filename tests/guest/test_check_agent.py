@@ -28,6 +28,8 @@ CONFIG: dict[str, Any] = {
     "fsck": ["fsck"],
     "stop": [["stop"]],
     "ledger": {"root": "/ledger"},
+    "permitting": [],
+    "scrub": False,
     "nfsd": {"mount": [["chmod"], ["mount", "nfs"]], "unmount": ["umount", "nfs"], "root": "/nfs/ledger"},
 }
 FOUND = {"worker": [1, 2], "other": [3]}
@@ -41,12 +43,17 @@ class Device:
         self.lacks = 0
         self.left = False
         self.in_sync = True
+        self.differ: int | None = 0
 
     def write_enable(self) -> None:
         self.ran.append(f"write-enable {self.name}")
 
     def settled(self) -> bool:
         return self.in_sync
+
+    def scrub(self, most_s: float) -> int | None:
+        self.ran.append(f"scrub {self.name}")
+        return self.differ
 
     def freeze(self) -> None:
         self.ran.append(f"freeze {self.name}")
@@ -69,17 +76,20 @@ class Machine:
         self.stages: list[str] = []
         self.roots: list[str] = []
         self.by_nfs = FOUND
+        self.refuses = ""
+        """Why the server does not serve the state."""
         self.frozen: list[str] = []
         self.devices = [Device(one["name"], self.frozen) for one in CONFIG["assemble"]]
         self.agent = CheckAgent(CONFIG, self.devices, self.run, self.stages.append, self.scan, self)
 
-    def restart(self) -> None:
-        self.ran.append("restart nfsd")
+    def release(self) -> None:
+        self.ran.append("server releases")
         if "umount" in self.ran:
             self.fails = self.fails_later
 
-    def require_ready(self) -> None:
-        self.ran.append("nfsd is ready")
+    def serve(self) -> str:
+        self.ran.append("server serves")
+        return self.refuses
 
     def run(self, argv: list[str]) -> tuple[int, str]:
         self.ran.append(" ".join(argv))
@@ -102,6 +112,52 @@ def test_what_does_not_assemble_is_stopped_and_never_mounted() -> None:
     answer = machine.agent.check()
     assert (answer["end"], answer["said"], answer["found"]) == (NOT_ASSEMBLED, "assemble 0: status 1: no", None)
     assert machine.ran == ["assemble 1", "assemble 0", "stop"]
+
+
+class Refusing(Machine):
+    """A fake whose kernel refuses to start an array unless the file has the text 1; ``broken``: even then."""
+
+    def __init__(self, file: Path, *, broken: bool = False) -> None:
+        super().__init__()
+        file.write_text("0\n")
+        self.file, self.broken = file, broken
+        self.agent.config = {**CONFIG, "permitting": [[str(file), "1"]]}
+
+    def run(self, argv: list[str]) -> tuple[int, str]:
+        refused = argv[0] == "assemble" and (self.broken or self.file.read_text() != "1")
+        ended = super().run(argv)
+        return (1, "dirty and degraded") if refused else ended
+
+
+def test_what_the_kernel_refuses_is_noted_and_started_with_permission(tmp_path: Path) -> None:
+    machine = Refusing(tmp_path / "start_dirty_degraded")
+    answer = machine.agent.check()
+    assert (answer["end"], answer["refused"]) == (READ, "assemble 1: status 1: dirty and degraded")
+    assert machine.ran[:4] == ["assemble 1", "stop", "assemble 1", "assemble 0"]
+    assert machine.file.read_text() == "0\n", "the next state must be refused again"
+
+
+def test_what_does_not_start_with_permission_was_not_refused(tmp_path: Path) -> None:
+    machine = Refusing(tmp_path / "start_dirty_degraded", broken=True)
+    answer = machine.agent.check()
+    assert (answer["end"], "refused" in answer) == (NOT_ASSEMBLED, False)
+    assert machine.file.read_text() == "0\n"
+
+
+def test_without_permission_a_refused_array_is_not_assembled(tmp_path: Path) -> None:
+    machine = Refusing(tmp_path / "start_dirty_degraded")
+    machine.agent.config = CONFIG
+    assert machine.agent.check()["end"] == NOT_ASSEMBLED
+
+
+def test_arrays_are_scrubbed_after_fsck_if_that_is_asked() -> None:
+    machine = Machine()
+    machine.devices[0].differ, machine.devices[1].differ = None, 8
+    assert "scrubbed" not in machine.agent.check(fsck=True)
+    machine.agent.config = {**CONFIG, "scrub": True}
+    assert "scrubbed" not in machine.agent.check()
+    assert machine.agent.check(fsck=True)["scrubbed"] == {"/dev/md0": 8}
+    assert machine.stages[-3:] == ["fsck", "scrub", "stop"]
 
 
 def test_what_does_not_mount_is_stopped_and_not_unmounted() -> None:
@@ -149,8 +205,8 @@ def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount(
         "left": "",
     }
     assert machine.ran[2:] == [
-        *("mount", "nfsd is ready", "chmod", "mount nfs"),
-        *("umount nfs", "restart nfsd", "umount", "stop"),
+        *("mount", "server serves", "chmod", "mount nfs"),
+        *("umount nfs", "server releases", "umount", "stop"),
     ]
     assert machine.stages == ["assemble", "mount", "verify", "nfsd", "look", "leave", "forget", "unmount", "stop"]
     assert machine.roots == ["/ledger", "/nfs/ledger"]
@@ -160,7 +216,11 @@ def test_a_difference_through_nfsd_is_reported() -> None:
     machine = Machine()
     machine.by_nfs = {"worker": [1, 1], "other": [3]}
     answer = machine.agent.check(nfsd=True)
-    assert (answer["end"], answer["through_nfsd"], answer["said"]) == (READ, DIFFERENT, "through nfsd: worker")
+    assert (answer["end"], answer["through_nfsd"], answer["said"]) == (
+        READ,
+        DIFFERENT,
+        "through the NFS server: worker",
+    )
     assert answer["found"] == FOUND
 
 
@@ -168,14 +228,23 @@ def test_an_nfsd_that_serves_nothing_is_reported() -> None:
     machine = Machine("mount nfs")
     answer = machine.agent.check(nfsd=True)
     assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
-    assert answer["said"] == "through nfsd: mount nfs: status 1: no"
-    assert machine.ran[-4:] == ["mount nfs", "restart nfsd", "umount", "stop"]
+    assert answer["said"] == "through the NFS server: mount nfs: status 1: no"
+    assert machine.ran[-4:] == ["mount nfs", "server releases", "umount", "stop"]
+
+
+def test_a_server_that_does_not_serve_the_state_is_reported() -> None:
+    machine = Machine()
+    machine.refuses = "ganesha.nfsd ended at its start with status 1"
+    answer = machine.agent.check(nfsd=True)
+    assert (answer["end"], answer["through_nfsd"], answer["left"]) == (READ, DIFFERENT, "")
+    assert answer["said"] == f"through the NFS server: {machine.refuses}"
+    assert machine.ran[-4:] == ["server serves", "server releases", "umount", "stop"]
 
 
 def test_what_is_not_mounted_is_not_served() -> None:
     machine = Machine("mount")
     assert "through_nfsd" not in machine.agent.check(nfsd=True)
-    assert "restart nfsd" not in machine.ran
+    assert "server releases" not in machine.ran
 
 
 def test_an_nfs_mount_that_cannot_be_unmounted_is_reported() -> None:
@@ -190,7 +259,7 @@ def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() ->
     machine = Machine("umount")
     machine.fails_later = ()
     assert machine.agent.check(nfsd=True)["left"] == ""
-    assert machine.ran[-5:] == ["restart nfsd", "umount", "restart nfsd", "umount", "stop"]
+    assert machine.ran[-5:] == ["server releases", "umount", "server releases", "umount", "stop"]
 
 
 def test_the_file_system_is_checked_between_unmount_and_stop() -> None:

@@ -55,8 +55,8 @@ def test_all_threads_end_and_start_again_on_the_same_port(tmp_path: Path, port: 
     made = Made(tmp_path)
     made.files["portlist"] = f"tcp {port}\ntcp {port}\n"
     for _ in range(2):
-        made.restart()
-        made.require_ready()
+        made.release()
+        made.serve()
     assert [one for one in made.written if one[0] == "threads"] == [("threads", "0"), ("threads", "8")] * 2
     assert made.listening == [port, port]
     assert not made.lockd_grace.exists(), "a kernel without lockd has no such file"
@@ -64,23 +64,23 @@ def test_all_threads_end_and_start_again_on_the_same_port(tmp_path: Path, port: 
 
 def test_nothing_waits_for_an_nfsd_that_runs_since_the_boot(tmp_path: Path) -> None:
     made = Made(tmp_path)
-    made.require_ready()
+    made.serve()
     assert made.written == []
 
 
 def test_threads_that_do_not_end_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nfsd still has 3 threads"):
-        Made(tmp_path, keeps="3").restart()
+        Made(tmp_path, keeps="3").release()
 
 
 def test_threads_that_do_not_start_are_an_error_of_the_next_check(tmp_path: Path) -> None:
     made = Made(tmp_path, runs="2")
-    made.restart()
+    made.release()
     for _ in range(2):
         with pytest.raises(OSError, match="nfsd has 2 threads instead of 8"):
-            made.require_ready()
+            made.serve()
     with pytest.raises(OSError, match="instead of 8"):
-        made.restart()
+        made.release()
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -88,8 +88,8 @@ def test_both_grace_periods_are_ended(tmp_path: Path, refuses: bool) -> None:
     made = Made(tmp_path, in_grace=2)
     made.refuses = refuses
     made.lockd_grace.touch()
-    made.restart()
-    made.require_ready()
+    made.release()
+    made.serve()
     assert made.written[-2:] == [("v4_end_grace", "Y")] * 2
     assert made.lockd_grace.read_text() == "Y\n"
 
@@ -97,17 +97,17 @@ def test_both_grace_periods_are_ended(tmp_path: Path, refuses: bool) -> None:
 def test_a_grace_period_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nfsd_threads, "GRACE_ENDS_S", 0.0)
     made = Made(tmp_path, in_grace=1 << 30)
-    made.restart()
+    made.release()
     with pytest.raises(TimeoutError, match="grace period did not end"):
-        made.require_ready()
+        made.serve()
 
 
 def test_files_of_nfsd(tmp_path: Path) -> None:
     for name, text in (("threads", "8\n"), ("portlist", "\n"), ("v4_end_grace", "Y\n")):
         (tmp_path / name).write_text(text)
     threads = NfsdThreads(str(tmp_path), os.devnull)
-    threads.restart()
-    threads.require_ready()
+    threads.release()
+    threads.serve()
     assert (tmp_path / "threads").read_text() == "8\n"
 
 

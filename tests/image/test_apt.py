@@ -98,6 +98,9 @@ class FakeApt:
         self.fails_at = fails_at
         self.configuration = ""
         self.depends = ""
+        self.offers: dict[str, tuple[str, ...]] = {}
+        """Versions of every package, by suite."""
+        self.fetched: list[str] = []
 
     def __call__(self, argv: list[str], *, environment: dict[str, str] | None = None, **_: object) -> Completed:
         if "indextargets" in argv:
@@ -106,9 +109,14 @@ class FakeApt:
         self.configuration = configuration.read_text()
         if self.fails_at in argv:
             return Completed(tuple(argv), 100, "", "E: Failed to fetch http://mirror.example/x  Hash Sum mismatch\n")
+        if "madison" in argv:
+            suite = (configuration.parent / "sources.list").read_text().split()[-2]
+            lines = [f" {argv[-1]} | {one} | {MIRROR} {suite}/main Packages" for one in self.offers.get(suite, ())]
+            return Completed(tuple(argv), 0, "\n".join(lines), "")
         if "depends" in argv:
             return Completed(tuple(argv), 0, self.depends, "")
         if "download" in argv:
+            self.fetched += argv[argv.index("download") + 1 :]
             for name in self.files:
                 (configuration.parent / "archives" / name).touch()
         return Completed(tuple(argv), 0, "", "")
@@ -133,6 +141,32 @@ def test_packages_are_fetched_apart_from_the_hosts_apt(tmp_path: Path, monkeypat
     assert 'Dir::Etc::parts "/dev/null";' in fake.configuration
     assert f'Dir::State::Lists "{tmp_path}/lists";' in fake.configuration
     assert f"signed-by={tmp_path}/keys target=Packages] {MIRROR} sid main" in (tmp_path / "sources.list").read_text()
+
+
+@pytest.mark.usefixtures("_keys")
+@pytest.mark.parametrize(
+    ("offers", "fetched"),
+    [
+        ({"trixie": ("6.12.117-1", "6.12.113-1"), "trixie-security": ("6.12.113-2",)}, "6.12.113-1"),
+        ({"trixie": ("6.12.117-1", "6.12.107-1"), "trixie-security": ("6.12.113-1",)}, "6.12.113-1"),
+        ({"trixie": ("6.12.117-1", "6.12.107-1")}, "6.12.117-1"),
+    ],
+)
+def test_the_version_nearest_to_a_release_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offers: dict[str, tuple[str, ...]], fetched: str
+) -> None:
+    fake = FakeApt(("linux-source-6.12_x_all.deb",))
+    fake.offers = offers
+    monkeypatch.setattr(command, "run", fake)
+    apt.download_nearest("trixie", "linux-source-6.12", "6.12.113", tmp_path)
+    assert fake.fetched == [f"linux-source-6.12={fetched}"]
+
+
+@pytest.mark.usefixtures("_keys")
+def test_a_package_without_versions_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "run", FakeApt(()))
+    with pytest.raises(RigError, match=r"Debian sid has no package linux-source-7\.2"):
+        apt.download_nearest("sid", "linux-source-7.2", "7.2.1", tmp_path)
 
 
 @pytest.mark.usefixtures("_keys")

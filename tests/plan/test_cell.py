@@ -12,6 +12,7 @@ from raidproof.storage.array import ARRAYS, MdSpec
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
 from raidproof.storage.stack import StackSpec
+from raidproof.storage.volume import VOLUMES
 from tests.plan.conftest import Make, plan_of
 
 
@@ -73,6 +74,12 @@ def test_an_axis_that_does_not_apply_is_left_out_and_reported_once(make: Make) -
         ({"members": [4, 5]}, {}, "5 member disks requested, only 4 available"),
         ({"clients": [1, 2]}, {}, "clients = 2: not from 1 to the hardware's number of clients, 1"),
         ({"level": [0, 1]}, {"hardware": {"disks": {"size": "256MiB"}}}, "too small for xfs"),
+        ({"filesystem": ["xfs", "btrfs"]}, {"fixed": {"raid": "btrfs"}}, "it cannot carry xfs"),
+        (
+            {"raid": ["md", "btrfs"]},
+            {"fixed": {"filesystem": "btrfs"}, "workload": [{"tool": "hdparm", "on": "array"}]},
+            "on = 'array': raid = btrfs makes no device of the array",
+        ),
     ],
 )
 def test_the_impossible_is_left_out_with_its_reason(
@@ -100,6 +107,21 @@ def test_a_disk_of_its_own_duty_leaves_the_members_alone(make: Make) -> None:
     matrix = make({"log": ["internal", "external"]}, hardware={"disks": disks})
     assert [len(cell.stack.array.members) for cell in matrix.cells] == [4, 4]
     assert matrix.cells[1].stack.filesystem.log == "disk4"
+
+
+def test_a_cache_takes_a_disk_of_its_duty_or_one_that_the_array_does_not_use(make: Make) -> None:
+    axes: dict[str, list[Any]] = {"volume": ["direct", "cache"], "cache_mode": ["writethrough"]}
+    own = make(axes, hardware={"disks": [{"count": 4}, {"count": 1, "duty": "cache"}]})
+    shared = make(axes, hardware={"disks": {"count": 5}})
+    for matrix in (own, shared):
+        assert [len(cell.stack.array.members) for cell in matrix.cells] == [4, 4]
+        assert [cell.stack.volume.disks for cell in matrix.cells] == [(), ("disk4",)]
+        assert matrix.cells[1].stack.volume.model_dump()["cache_mode"] == "writethrough"
+
+
+def test_a_cache_without_a_disk_is_impossible(make: Make) -> None:
+    with pytest.raises(RequestError, match="RAID5 needs"):
+        make({"volume": ["writecache"]}, hardware={"disks": {"count": 2}})
 
 
 def test_spares_and_journal_take_what_the_members_leave(make: Make) -> None:
@@ -149,6 +171,7 @@ def test_every_axis_goes_to_a_field_that_exists() -> None:
         for name, field in StackSpec.model_fields.items()
     }
     layers["array"] = [kind for _, kind in ARRAYS.items()]
+    layers["volume"] = [kind for _, kind in VOLUMES.items()]
     layers["filesystem"] = [kind for _, kind in FILESYSTEMS.items()]
     layers["export"] = [kind for _, kind in SERVERS.items()]
     for axis in axes().values():

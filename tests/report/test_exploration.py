@@ -225,7 +225,7 @@ def test_words_of_an_exploration() -> None:
         "booted machine: same result for 2"
     )
     assert words.cold(exploration(cold={"checked": 3}, through_nfsd=7)).endswith(
-        "; the ledger of 7 other states was also read through nfsd"
+        "; the ledger of 7 other states was also read through the NFS server"
     )
     assert words.smallest(failure()) == "1 surviving write, 4 lost writes, found by checking 9 states"
     assert words.filesystems(exploration(filesystems=1)).endswith("ran on 1 state")

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from raidproof.crash import exhaustive
 from raidproof.run import crash_states as module
 from raidproof.run.crash_states import Options, begun_of, chosen, dry_run, resumed
 from raidproof.run.exploration import source_of
+from raidproof.storage.stack import StackSpec
 from tests.crash.stored import store_run
 
 
@@ -53,3 +55,27 @@ def test_a_server_that_cannot_be_scanned_is_a_limit() -> None:
     assert module.NOT_SCANNED in Options().limits(scans=False)
     assert module.SCANNED not in Options().limits(scans=False)
     assert module.SCANNED in Options().limits(scans=True)
+
+
+def test_an_exploration_of_an_encrypted_stack_says_that_no_request_is_torn() -> None:
+    assert module.WHOLE in Options().limits(scans=True, encrypts=True)
+    assert module.WHOLE not in Options().limits(scans=True)
+
+
+@pytest.mark.parametrize(
+    ("array", "volume", "torn"),
+    [
+        ({}, "direct", True),
+        ({}, "crypt", False),
+        ({"member_layer": "crypt"}, "direct", False),
+        ({"member_layer": "integrity"}, "direct", True),
+    ],
+)
+def test_no_request_of_an_encrypted_stack_is_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, array: dict[str, str], volume: str, torn: bool
+) -> None:
+    units: list[int] = []
+    monkeypatch.setattr(module, "Choices", lambda *_, unit, **__: units.append(unit))
+    stack = StackSpec.model_validate({"array": {"members": ["a", "b", "c"], **array}, "volume": volume})
+    chosen(replace(source_of(store_run(tmp_path / "run")), stack=stack), Options())
+    assert [unit == Options().tear for unit in units] == [torn]

@@ -38,7 +38,9 @@ class Fake:
             self.did.append(f"{name}: {argv[0]}")
             return ""
 
-        return SimpleNamespace(name=name, put=put, succeed=succeed, start_command=self.note(f"{name} asks"))
+        return SimpleNamespace(
+            name=name, address="10.77.0.10", put=put, succeed=succeed, start_command=self.note(f"{name} asks")
+        )
 
     def note(self, what: str) -> Any:
         return lambda *_, **__: self.did.append(what)
@@ -144,6 +146,23 @@ def test_what_a_client_reads_back_comes_from_no_cache(fake: Fake, tmp_path: Path
         "client2 drops its caches",
         "scan on client2 of /mnt/ledger",
     ]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_second_reader_follows_and_a_difference_makes_the_server_read_again(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    def read(client: Any, _ledger: object, _stack: object, source: str) -> dict[str, Any]:
+        fake.did.append(f"libnfs on {client.name} of {source}")
+        return {"bytes": 0 if same else 1, "calls": 0}
+
+    monkeypatch.setattr(module, "read_by_libnfs", read)
+    test = cycle_of(fake, tmp_path, second_reader=True)
+    test._scan_client(fake.ledger())
+    again = [] if same else ["scan on server of /srv/ledger"]
+    assert fake.did[4:] == ["scan on client2 of /mnt/ledger", "libnfs on client2 of 10.77.0.10:/srv/ledger", *again]
+    assert test.record.files.by_libnfs is not None
+    assert (test.record.files.on_server_again is None) is same
 
 
 def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

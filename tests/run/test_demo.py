@@ -3,7 +3,7 @@
 import pytest
 
 from raidproof.core.errors import RequestError
-from raidproof.run.demo import demo_cycles, demo_stack, read_settings
+from raidproof.run.demo import demo_cycles, demo_stack, demo_topology, read_settings
 
 
 def test_without_settings_the_array_is_md_raid5() -> None:
@@ -43,6 +43,16 @@ def test_a_switch_can_be_set(word: str, value: bool) -> None:
 def test_a_layer_below_md_can_be_set() -> None:
     stack = demo_stack(sync=True, settings=read_settings(["member_layer=integrity"]))
     assert stack.array.model_dump()["member_layer"] == {"type": "integrity"}
+
+
+def test_a_volume_with_a_cache_has_a_further_disk() -> None:
+    settings = read_settings(["volume=writecache", "high_watermark=4", "low_watermark=2"])
+    stack = demo_stack(sync=True, settings=settings)
+    assert stack.volume.disks == ("disk4",)
+    assert stack.volume.model_dump()["high_watermark"] == 4
+    assert [disk.serial for disk in demo_topology(settings=settings).disks] == [*stack.array.members, "disk4"]
+    assert len(demo_topology().disks) == 4
+    assert len(demo_topology(settings=read_settings(["volume=crypt"])).disks) == 4
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,20 @@ def test_a_dirty_degraded_array_is_started_only_if_that_is_asked(tmp_path: Path)
     assert source_of(store, starts_dirty=True).starts_dirty
 
 
+def test_a_lost_member_is_blank_and_the_array_may_lack_it(tmp_path: Path) -> None:
+    store = store_run(tmp_path / "run")
+    whole, source = source_of(store), source_of(store, lost_member="disk1")
+    assert (whole.recording.lost, whole.oracle.incomplete_ns) == (frozenset(), None)
+    number = [one.serial for one in source.recording.members].index("disk1")
+    assert (source.recording.lost, source.oracle.incomplete_ns) == (frozenset({number}), 0)
+    assert source.stem == f"{whole.stem}-without-disk1"
+
+
+def test_a_disk_of_no_array_cannot_be_lost(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="disk9"):
+        source_of(store_run(tmp_path / "run"), lost_member="disk9")
+
+
 @pytest.mark.parametrize(
     ("during", "since"), [([], 4000), ([{"fault": "degraded", "target": "disk1", "proof": ""}], 0)]
 )

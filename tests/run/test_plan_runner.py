@@ -282,7 +282,8 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
     said: list[str] = []
     monkeypatch.setattr("raidproof.run.plan_runner.say", said.append)
 
-    def explored(_store: RunStore, name: str, states: int, seed: int) -> Explored:
+    def explored(_store: RunStore, name: str, states: int, seed: int, *, scrub: bool) -> Explored:
+        assert not scrub
         asked.append((name, states, seed))
         outcome = Outcome.FAIL if name == "cut-000" else Outcome.PASS
         return Explored(file=f"explore-{name}.json", judged=states, broken=3, outcome=outcome, reason="3 are broken")
@@ -299,7 +300,7 @@ def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pyt
 
 
 def test_a_cut_that_cannot_be_explored_does_not_end_the_plan(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    def explored(_store: RunStore, name: str, states: int, _seed: int) -> Explored:
+    def explored(_store: RunStore, name: str, states: int, _seed: int, *, scrub: bool) -> Explored:
         if name == "cut-000":
             raise RequestError("crash test cut-000 cannot be explored: it did not take place: wsize", remedy="another")
         return Explored(

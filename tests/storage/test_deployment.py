@@ -65,13 +65,17 @@ def test_mdadm_create_is_the_harness_command_without_what_only_the_harness_needs
         {"array": {"journal": "disk6", "chunk_size": "64KiB"}},
         {"filesystem": {"type": "xfs", "log": "disk7"}},
         {"filesystem": {"type": "ext4", "log": "disk7"}},
+        {"volume": "crypt"},
+        {"volume": {"type": "writecache", "cache_disk": "disk7"}},
+        {"volume": {"type": "cache", "cache_disk": "disk7"}},
     ],
-    ids=["raid10", "nested", "twelve", "spare", "journal", "xfs log", "ext4 log"],
+    ids=["raid10", "nested", "twelve", "spare", "journal", "xfs log", "ext4 log", "crypt", "writecache", "cache"],
 )
 def test_no_line_names_a_device_of_the_harness(layers: dict[str, Any]) -> None:
     new = stack(**layers)
     for line in lines_of(new, new):
         assert "raidproof-" not in line.text
+        assert "raidproof_" not in line.text
         assert "/dev/md0" not in line.text
         assert not any(word in MEMBERS for word in line.text.split())
     named = [word for line in lines_of(new, new) for word in line.text.split() if "YOUR-MEMBER-" in word]
@@ -202,3 +206,14 @@ def test_paths_of_the_kernel_become_names_of_settings() -> None:
 def test_what_a_change_takes(field: str, work: Work) -> None:
     assert work_of(field) is work
     assert work.destroys == (work in {Work.ARRAY, Work.FILESYSTEM})
+
+
+def test_lines_of_a_volume_make_it_between_array_and_file_system() -> None:
+    volume = {"type": "writecache", "cache_disk": "disk7"}
+    commands = [line.text for line in lines(stack(volume=volume)) if line.place == COMMAND]
+    assert [text.split()[0] for text in commands] == ["mdadm", "dd", "blockdev", "dmsetup", "mkfs.xfs"]
+    assert commands[2] == "blockdev --getsz /dev/md/YOUR-ARRAY"
+    assert commands[3].startswith("dmsetup create YOUR-VOLUME --table '0 SECTORS writecache s /dev/md/YOUR-ARRAY")
+    assert commands[4].endswith(" /dev/mapper/YOUR-VOLUME")
+    changed = lines_of(stack(volume=volume), stack())
+    assert {line.work for line in changed if "dmsetup" in line.text} == {Work.FILESYSTEM}

@@ -188,6 +188,15 @@ def test_the_server_is_tuned_and_put_back() -> None:
     assert parse_queue("vda", kernel.files) == parse_queue("vda", CONTENT)
 
 
+def test_members_without_an_array_are_tuned() -> None:
+    kernel = Kernel()
+    tuning = ServerTuning(TuningSpec(scheduler="none"), kernel, [DISK], [])
+    state = tuning.activate()
+    assert state is not None
+    assert (state.members[DISK].scheduler, state.arrays) == ("none", {})
+    assert tuning.require_effective() == state
+
+
 EARLY = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
 
 

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
 from raidproof.disk.writelog import Flag, Kind
-from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED
+from raidproof.fault.array import WRITE_HOLE
+from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED, UNREADABLE
 from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
+from raidproof.storage.array.lvm import LvmSpec
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.blame import Lies
 from raidproof.verdict.contract import OLDER, Conditions
@@ -200,6 +202,41 @@ def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
     assert [one.promise for one in judged.damages] == [KERNEL_LOG, NFSD]
     assert judged.damages[0].what == "corruption"
     assert judged.outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("seen", "broken", "silent"),
+    [
+        (read(2, 1), False, False),
+        (read(0, 1), True, True),
+        (read(GARBAGE, 1), True, True),
+        (read(UNREADABLE, 1), True, False),
+        (read(0, 1, console=("I/O error: Buffer I/O error on dev md0",)), True, False),
+        (read(2, 1, rows=Rows(differ=1, unmarked=1)), True, False),
+        (read(0, 1, refused="mdadm: failed to RUN_ARRAY"), True, True),
+        (Observation(end=End.NOT_ASSEMBLED, said="mdadm: failed"), True, False),
+        (Observation(end=End.NOT_MOUNTED, said="mount: bad superblock"), True, False),
+    ],
+)
+def test_a_loss_is_silent_if_nothing_reports_an_error(seen: Observation, broken: bool, silent: bool) -> None:
+    judged = oracle().judge(seen, 1000)
+    assert (judged.broken, judged.silent) == (broken, silent)
+
+
+def test_a_message_about_the_lost_member_alone_reports_no_damage() -> None:
+    line = "corruption: device-mapper: raid: Failed to read superblock of device at position 1"
+    other = "corruption: XFS (dm-100): Corruption detected. Unmount and run xfs_repair"
+    assert oracle().judge(read(2, 1, console=(line,)), 1000).broken
+    lost = replace(oracle(), expected=LvmSpec.lost)
+    assert not lost.judge(read(2, 1, console=(line,)), 1000).broken
+    assert lost.judge(read(0, 1, console=(line,)), 1000).silent
+    assert not lost.judge(read(0, 1, console=(line, other)), 1000).silent
+
+
+def test_an_array_that_was_refused_and_started_nevertheless_is_to_blame_for_its_losses() -> None:
+    refused = oracle().judge(read(0, 1, refused="mdadm: failed to RUN_ARRAY"), 1000)
+    assert (refused.outcome, refused.blame) == (Outcome.FAIL, WRITE_HOLE)
+    assert oracle().judge(read(0, 1), 1000).blame == STACK
 
 
 def test_a_member_that_md_throws_out_is_damage() -> None:

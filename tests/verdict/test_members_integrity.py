@@ -7,8 +7,10 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.fault.machine import PANIC
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome, worst
+from raidproof.record.run import CrashTestRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
+from raidproof.verdict.crash_test import mirrors_of
 from raidproof.verdict.kernel_log import findings, judge_kernel_logs
 from raidproof.verdict.members import COPIES, judge_array, judge_filesystem
 
@@ -150,6 +152,17 @@ def test_copies_may_differ_where_a_page_changed(
     verdict = judge_array(check, conditions, mirrors)
     assert verdict.outcome is outcome
     assert (verdict.checker == COPIES) == (outcome is Outcome.INCONCLUSIVE)
+
+
+def test_copies_with_checksums_may_not_differ() -> None:
+    devices = [
+        {"device": "/dev/md1", "level": "1"},
+        {"device": "/dev/md0", "level": "5"},
+        {"device": "/dev/vda", "level": "1", "checksummed": True},
+    ]
+    shared = {"name": "n", "title": "t", "asked": {}, "cache_mode": "volatile", "fault": "power-cut", "seed": 1}
+    record = CrashTestRecord.model_validate({**shared, "effective": {"array": {"devices": devices}}})
+    assert mirrors_of(record) == ["/dev/md1"]
 
 
 def test_the_worst_end_speaks_for_all() -> None:

@@ -98,6 +98,18 @@ def explore(
             "--starts-dirty", help="Start arrays even if they are dirty and degraded, which md refuses by default."
         ),
     ] = False,
+    lost_member: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERIAL", help="Member that is lost with the power cut; the array starts without it: disk1."
+        ),
+    ] = None,
+    scrub: Annotated[
+        bool,
+        typer.Option(
+            "--scrub", help="With each check by fsck, let the array resync, and count the rows that still differ."
+        ),
+    ] = False,
     state: Annotated[
         str | None,
         typer.Option(
@@ -151,7 +163,8 @@ def explore(
         raise RequestError(
             "--second-states requires --second-cuts", remedy="give --second-cuts with a number of crash states"
         )
-    source = source_of(RunStore.find(run, results), cycle, starts_dirty=starts_dirty)
+    store = RunStore.find(run, results)
+    source = source_of(store, cycle, starts_dirty=starts_dirty, lost_member=lost_member, scrub=scrub)
     unlimited = all_losses is not None or minutes is not None
     options = Options(
         budget=Budget(states=DEFAULT_STATES if states is None and not unlimited else states, minutes=minutes),

@@ -1,7 +1,7 @@
 """The files of one crash test that workers need for the check of its crash states."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
@@ -32,6 +32,8 @@ class Campaign:
     cycle: str
     """Name of the crash test."""
     starts_dirty: bool
+    lost_member: str | None
+    scrub: bool
     digests: dict[str, str]
     """Digest of each file, by its path in the run's folder."""
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
@@ -44,7 +46,7 @@ class Campaign:
     @property
     def digest(self) -> str:
         """Digest of the campaign, which names its folder in the cache of a worker."""
-        parts = [self.run, self.cycle, str(self.starts_dirty), self.software]
+        parts = [self.run, self.cycle, f"{self.starts_dirty} {self.lost_member} {self.scrub}", self.software]
         return cache.digest(*parts, *(f"{name} {digest}" for name, digest in sorted(self.digests.items())))
 
     def prepared(self) -> Source:
@@ -58,7 +60,13 @@ class Campaign:
         require_host()
         folder = cache.build(KIND, self.digest, self._write)
         cache.trim(KIND, KEPT)
-        source = source_of(RunStore(folder / self.run), self.cycle, starts_dirty=self.starts_dirty)
+        source = source_of(
+            RunStore(folder / self.run),
+            self.cycle,
+            starts_dirty=self.starts_dirty,
+            lost_member=self.lost_member,
+            scrub=self.scrub,
+        )
         if (found := software_digest(source.topology)) != self.software:
             raise Unsound(f"its kernel or image differs from the client's: digest {found}, not {self.software}")
         return source
@@ -90,7 +98,16 @@ def campaign_of(source: Source, software: str, shared: Path | None = None) -> Ca
     names = [REPORT, recorded(source.cycle), kept.history, kept.replies, kept.application]
     files = {name: (source.store.path / name).read_bytes() for name in names if name is not None}
     digests = {name: digest_of(content) for name, content in files.items()}
-    whole = Campaign(source.run.run, source.cycle.name, source.starts_dirty, digests, files, software=software)
+    whole = Campaign(
+        source.run.run,
+        source.cycle.name,
+        source.starts_dirty,
+        source.lost_member,
+        source.scrub,
+        digests,
+        files,
+        software=software,
+    )
     if shared is None:
         return whole
     for name, content in files.items():
@@ -98,9 +115,7 @@ def campaign_of(source: Source, software: str, shared: Path | None = None) -> Ca
         if not path.exists():
             make_directory(path.parent, exist_ok=True)
             write_durably(path, content)
-    return Campaign(
-        whole.run, whole.cycle, whole.starts_dirty, digests, shared=os.fspath(shared.absolute()), software=software
-    )
+    return replace(whole, files={}, shared=os.fspath(shared.absolute()))
 
 
 def require_portable(topology: Topology) -> None:

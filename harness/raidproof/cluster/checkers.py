@@ -5,7 +5,7 @@ results of a worker that fails a proof, refuses a task or disappears are thrown 
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Self
@@ -15,7 +15,7 @@ from raidproof.cluster.identity import version
 from raidproof.cluster.seats import Explained, unpacked
 from raidproof.cluster.slots import CHECKER
 from raidproof.cluster.tasks import RaidproofPlugin, Refusal, TaskResult, check, explain, prove_worker
-from raidproof.cluster.workers import ATTEMPTS, POLL_S, WAIT_S, Workers
+from raidproof.cluster.workers import ATTEMPTS, CONTINUES, POLL_S, WAIT_S, NoResult, Workers
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger, step
 from raidproof.core.waiting import Deadline
@@ -37,13 +37,11 @@ AHEAD = 3
 """Number of tasks for each slot of the cluster that are sent before results are collected."""
 PROOF_EVERY = 20
 """Number of tasks of a worker after which it proves itself again."""
-FETCH_S = 30.0
-"""Time limit in seconds for fetching the result of a task from its worker."""
 
 
 @dataclass(eq=False)
 class Task:
-    """A range of states that was sent to the cluster."""
+    """A range of states that was sent to the cluster; without a state, the task boots a checker."""
 
     requests: list[Request]
     refused: set[str] = field(default_factory=set)
@@ -54,6 +52,8 @@ class Task:
 class Unproved:
     """The results of one worker process since its last proof."""
 
+    session: str
+    """Identifier of the worker's process."""
     worker: WorkerRecord
     address: str
     finished: list[tuple[Task, bytes]] = field(default_factory=list)
@@ -84,6 +84,8 @@ class ClusterCheckers:
         self._unproved: dict[str, Unproved] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._proved: list[Answer] = []
+        self._booted = False
+        """Whether a worker has booted a checker."""
         self._seconds_each: float | None = None
 
     @property
@@ -96,16 +98,16 @@ class ClusterCheckers:
 
     def __exit__(self, *error: object) -> None:
         self.cancel()
-        if self._data is not None and self._client.status == "running":
-            # Ends the machines of this campaign on all workers.
-            self._client.unregister_worker_plugin(self._plugin)
+        if self._data is not None:
+            # The machines of this campaign.
+            self._workers.end_plugin(self._plugin)
             self._data = None
 
     def boot(self) -> None:
-        """Send the files of the crash test to the workers.
+        """Send the files of the crash test to the workers, which boot checkers; wait for the first checker.
 
         Raises:
-            RigError: the cluster has no worker.
+            RigError: the cluster has no worker, or several workers cannot boot a checker.
         """
         if self._data is not None:
             return
@@ -114,6 +116,11 @@ class ClusterCheckers:
         step("sending the write log to the workers")
         self._scatter()
         self._workers.count()
+        step("booting checker machines on the workers")
+        for _ in range(self._workers.slots):
+            self._send(Task([]))
+        while not self._booted:
+            self._take_ended()
 
     def _scatter(self) -> None:
         self._data = self._client.scatter(self._campaign, broadcast=True, hash=False)
@@ -133,9 +140,13 @@ class ClusterCheckers:
     @property
     def open(self) -> int:
         """See `Checkers.open`."""
-        unproved = sum(len(task.requests) for one in self._unproved.values() for task, _ in one.finished)
         sent = sum(len(task.requests) for task in (*self._tasks.values(), *self._waiting))
-        return len(self._buffer) + sent + unproved + len(self._proved)
+        return len(self._buffer) + sent + self.unproved + len(self._proved)
+
+    @property
+    def unproved(self) -> int:
+        """See `Checkers.unproved`."""
+        return sum(len(task.requests) for one in self._unproved.values() for task, _ in one.finished)
 
     def submit(self, request: Request) -> None:
         """See `Checkers.submit`."""
@@ -165,19 +176,21 @@ class ClusterCheckers:
         if self.open and not self.full:
             # The caller waits for the answers of everything that it has requested.
             self._send_buffer()
-        if not self._tasks:
+        if not any(task.requests for task in self._tasks.values()):
             for one in self._unproved.values():
                 self._request_proof(one)
-        try:
+        self._take_ended()
+        proved, self._proved = self._proved, []
+        return proved
+
+    def _take_ended(self) -> None:
+        """Take the results of tasks and proofs that have ended; wait for one of them up to `POLL_S`."""
+        with suppress(Empty):
             self._take(self._ended.get(timeout=POLL_S))
             while not self._ended.empty():
                 self._take(self._ended.get())
-        except Empty:
-            pass
         if self._workers.poll():
             self._find_lost()
-        proved, self._proved = self._proved, []
-        return proved
 
     def end_batch(self) -> bool:
         """Return False: each worker has its own position in the recording."""
@@ -200,39 +213,40 @@ class ClusterCheckers:
         task = self._tasks.pop(future, None)
         if task is None and proof is None:
             return  # cancelled, or its worker is gone
-        if future.status != "finished":
-            self._take_error(future, task, proof)
-            return
-        try:
-            done: TaskResult = future.result(timeout=FETCH_S)
-        except (TimeoutError, CancelledError):
-            # The worker has left before its result was fetched, and Dask has no worker that computes it again.
-            self._client.cancel([future], force=True)
-            self._take_error(future, task, proof)
+        done = self._workers.fetch(future)
+        if isinstance(done, NoResult):
+            self._take_error(future.key, done, task, proof)
             return
         self._workers.record_of(done)
         if isinstance(done.result, Refusal):
             self._leave_out(done, task)
+        elif proof is not None and done.session != proof.session:
+            self._workers.records[proof.session].left_out = "it ended its machines: the scheduler did not answer"
+            self._throw_away(proof)
         elif proof is not None:
-            self._confirm(done.session, proof)
+            self._confirm(proof)
         elif task is not None:
+            self._booted = True
+            self._add(done, task)
+
+    def _add(self, done: TaskResult, task: Task) -> None:
+        """Add the results of a task to those of its worker that a proof must follow."""
+        if task.requests:
             each = done.seconds / len(task.requests)
             self._seconds_each = each if self._seconds_each is None else 0.8 * self._seconds_each + 0.2 * each
-            mine = self._unproved.setdefault(done.session, Unproved(done.worker, done.address))
+            mine = self._unproved.setdefault(done.session, Unproved(done.session, done.worker, done.address))
             mine.finished.append((task, done.result))
             if len(mine.finished) >= PROOF_EVERY:
                 self._request_proof(mine)
 
-    def _take_error(self, future: Any, task: Task | None, proof: Unproved | None) -> None:
-        self._workers.require_scheduler()
-        error = future.exception() if future.status == "error" else None
-        logger.warning("a task of the cluster ended %s: %s", future.status, error)
+    def _take_error(self, key: str, error: NoResult, task: Task | None, proof: Unproved | None) -> None:
+        logger.warning("a task of the cluster ended without a result: %s", error.reason)
         if proof is not None:
             self._throw_away(proof)
-        if task is not None and error is None:
-            self._waiting.append(task)
+        if task is not None and error.raised:
+            self._again(task, key, error.reason)
         elif task is not None:
-            self._again(task, future.key, f"a task failed: {error}")
+            self._waiting.append(task)
 
     def _again(self, task: Task, worker: str, why: str) -> None:
         task.refused.add(worker)
@@ -254,30 +268,28 @@ class ClusterCheckers:
             )
             one.proof.add_done_callback(self._ended.put)
 
-    def _confirm(self, session: str, proved: Unproved) -> None:
+    def _confirm(self, proved: Unproved) -> None:
         done, proved.finished = proved.finished[: proved.covered], proved.finished[proved.covered :]
         proved.proof, proved.covered = None, 0
-        record = self._workers.records[session]
+        record = self._workers.records[proved.session]
         record.proofs += 1
         for _, result in done:
             answers = unpacked(result)
             record.done += len(answers)
             self._proved += answers
         if not proved.finished:
-            del self._unproved[session]
+            del self._unproved[proved.session]
 
     def _leave_out(self, done: TaskResult, task: Task | None) -> None:
         reason = self._workers.leave_out(done)
-        if (one := self._unproved.pop(done.session, None)) is not None:
+        if (one := self._unproved.get(done.session)) is not None:
             self._throw_away(one)
         if task is not None:
             self._again(task, done.worker.name, reason)
 
     def _throw_away(self, one: Unproved) -> None:
         """Throw the results since the last proof away, and send their states again."""
-        session = next((name for name, other in self._unproved.items() if other is one), None)
-        if session is not None:
-            del self._unproved[session]
+        del self._unproved[one.session]
         if one.finished:
             logger.warning("worker %s: %d results without a proof are thrown away", one.worker.name, len(one.finished))
         self._waiting += [task for task, _ in one.finished]
@@ -285,9 +297,9 @@ class ClusterCheckers:
 
     def _find_lost(self) -> None:
         """Throw the results of workers away that are gone, and send the waiting tasks to those that are there."""
-        for session, one in [*self._unproved.items()]:
+        for one in [*self._unproved.values()]:
             if one.address not in self._workers.addresses:
-                self._workers.records[session].left_out = "it is gone"
+                self._workers.records[one.session].left_out = "it is gone"
                 if one.proof is not None:
                     self._client.cancel([one.proof], force=True)
                 self._throw_away(one)
@@ -295,12 +307,17 @@ class ClusterCheckers:
             self._send_again()
 
     def _send_again(self) -> None:
-        if self._waiting and self._data.status != "finished":
-            # All workers that had the write log are gone.
-            self._scatter()
+        if self._waiting:
+            self._keep_data()
         tasks, self._waiting = self._waiting, []
         for task in tasks:
             self._send(task)
+
+    def _keep_data(self) -> None:
+        if self._data.status != "finished":
+            # All workers that had the write log are gone.
+            self._workers.wait()
+            self._scatter()
 
     def explain(
         self,
@@ -309,11 +326,12 @@ class ClusterCheckers:
         replay: Callable[[str], list[str]],
         until: Deadline | None,
     ) -> None:
-        """See `Checkers.explain`. One worker shrinks all failures."""
+        """See `Checkers.explain`. One worker shrinks all failures; if it disappears, another one begins anew."""
         if not stats.groups:
             return
         step("shrinking failing states on a worker of the cluster")
         for _ in range(ATTEMPTS):
+            self._keep_data()
             future = self._client.submit(
                 explain,
                 self._data,
@@ -324,13 +342,18 @@ class ClusterCheckers:
                 resources={CHECKER: 1},
                 pure=False,
             )
-            done: TaskResult = future.result()
+            self._workers.wait_for(future)
+            done = self._workers.fetch(future)
+            if isinstance(done, NoResult):
+                why = done.reason
+                continue
             self._workers.record_of(done)
             if not isinstance(done.result, Refusal):
                 break
+            why = done.result.reason
             self._leave_out(done, None)
         else:
-            raise RigError(f"{ATTEMPTS} workers could not shrink the failures")
+            raise RigError(f"{ATTEMPTS} workers could not shrink the failures: {why}", remedy=CONTINUES)
         found: Explained = done.result
         failures += found.failures
         stats.absorb(found.groups, found.cold, found.hung, found.broken)

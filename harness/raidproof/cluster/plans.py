@@ -111,7 +111,10 @@ def is_file(profile: str) -> bool:
 
 
 def round_of(matrix: Matrix, sides: int) -> dict[str, float]:
-    """Return the expected seconds of each cell in the first round on so many sides, by name."""
+    """Return the expected duration in seconds of each cell in the first round, by the cell's name.
+
+    ``sides``: number of sides of the comparison, each of which measures the cell; 1 for a plan alone.
+    """
     overheads = repetition_overheads(matrix)
     return {cell.name: sides * (overheads[1, cell.name] + timed_s(matrix.plan, cell)) for cell in matrix.cells}
 
@@ -212,11 +215,11 @@ class OnWorkers:
             write_files(runner.current_run.store.path, result.files)
             record = runner.current_run.record
             record.environment = record.environment or result.environment
+            mine = self._done.setdefault((side, done.session), distinct(done.worker, self._earlier[side]))
             if isinstance(done.request, RoundRequest):
-                number = sum(runner.take(cell, done.worker.name) for cell in result.cells)
+                number = sum(runner.take(cell, mine.name) for cell in result.cells)
             else:
                 number = take_cuts(runner, done.request, result)
-            mine = self._done.setdefault((side, done.session), done.worker.model_copy())
             mine.done += number
             self._note_workers()
         self._tell(done)
@@ -250,6 +253,12 @@ class OnWorkers:
             )
 
 
+def distinct(worker: WorkerRecord, earlier: Sequence[WorkerRecord]) -> WorkerRecord:
+    """Return a copy of a worker's record, with another name if an earlier worker of this name had another machine."""
+    taken = any(one.name == worker.name and one.host != worker.host for one in earlier)
+    return worker.model_copy(update={"name": f"{worker.name} on {worker.host}"} if taken else {})
+
+
 def turns_of(named: Mapping[str, PlanRunner], round_: int, cells: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return side and cell of each remaining repetition of a round, in order; the sides are in turn."""
     sides = list(named)
@@ -267,7 +276,7 @@ def take_cuts(runner: PlanRunner, request: CutRequest, result: SideResult) -> in
     made = {cell.name: cell for cell in result.cells}
     for asked in request.cells:
         mine, cell = runner.records[asked.name], made[asked.name]
-        mine.cycle, mine.explored = cell.cycle, cell.explored
+        mine.cycle, mine.explored, mine.holes = cell.cycle, cell.explored, cell.holes
         key = key_of(runner.cells[asked.name])
         runner.forecast.dropped(CUT, key)
         runner.forecast.dropped(EXPLORATION, key)

@@ -14,8 +14,9 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import End, Observation
 
 OPERATIONS = 50
-"""Number of acknowledged operations, if the recording has so many, whose loss must be found. More operations would
-take longer, because more content must be copied."""
+"""Greatest number of acknowledged operations that are lost in the state with a loss; a shorter recording has fewer.
+
+More operations would take longer, because more content must be copied."""
 
 
 class Unsound(Exception):

@@ -10,8 +10,8 @@ from raidproof.cluster.identity import version
 from raidproof.cluster.round_process import made_in_process
 from raidproof.cluster.round_tasks import Maker, RoundsPlugin, make
 from raidproof.cluster.slots import LAB
-from raidproof.cluster.tasks import Refusal, TaskResult
-from raidproof.cluster.workers import ATTEMPTS, CONTINUES, POLL_S, WAIT_S, Workers
+from raidproof.cluster.tasks import Refusal
+from raidproof.cluster.workers import ATTEMPTS, CONTINUES, POLL_S, WAIT_S, NoResult, Workers
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger
 from raidproof.record.worker import WorkerRecord
@@ -60,23 +60,28 @@ class RoundPool(Generic[R, M]):
         self._plugin = f"raidproof-plan-{uuid4().hex}"
         self._data: Any = None
         self._tasks: dict[Any, Task[R]] = {}
+        self._waiting: list[Task[R]] = []
+        """Tasks that are sent again when the workers have been counted."""
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self.workers = Workers(client, LAB, wait_s)
 
     def __enter__(self) -> Self:
         self.workers.wait()
         self._client.register_plugin(RoundsPlugin(self._plugin, version(), self._maker), name=self._plugin)
-        self._data = self._client.scatter(self._job, broadcast=True, hash=False)
+        self._scatter()
         self.workers.count()
         return self
 
+    def _scatter(self) -> None:
+        self._data = self._client.scatter(self._job, broadcast=True, hash=False)
+
     def __exit__(self, *error: object) -> None:
-        if self._client.status == "running":
-            if self._tasks:
-                self._client.cancel(list(self._tasks), force=True)
-            # Ends the labs of this plan on all workers.
-            self._client.unregister_worker_plugin(self._plugin)
+        if self._tasks and self._client.status == "running":
+            self._client.cancel(list(self._tasks), force=True)
+        # The labs of this plan.
+        self.workers.end_plugin(self._plugin)
         self._tasks.clear()
+        self._waiting.clear()
 
     def results(self, requests: Iterable[R]) -> Iterator[Done[R, M]]:
         """Have requests carried out, and yield each once, as it ends. A request is taken when a slot is free.
@@ -86,13 +91,13 @@ class RoundPool(Generic[R, M]):
         """
         left = iter(requests)
         more = True
-        while more or self._tasks:
-            while more and len(self._tasks) < self.workers.slots:
+        while more or self._tasks or self._waiting:
+            while more and not self._waiting and len(self._tasks) < self.workers.slots:
                 if (request := next(left, None)) is None:
                     more = False
                 else:
                     self._send(Task(request))
-            if self._tasks and (done := self._collected()) is not None:
+            if (self._tasks or self._waiting) and (done := self._collected()) is not None:
                 yield done
 
     def _send(self, task: Task[R]) -> None:
@@ -104,7 +109,8 @@ class RoundPool(Generic[R, M]):
 
     def _collected(self) -> Done[R, M] | None:
         """Return the next result; None if there is none within `POLL_S`."""
-        self.workers.poll()
+        if self.workers.poll() and self.workers.addresses:
+            self._send_again()
         try:
             future = self._ended.get(timeout=POLL_S)
         except Empty:
@@ -112,13 +118,11 @@ class RoundPool(Generic[R, M]):
         task = self._tasks.pop(future, None)
         if task is None:
             return None  # it was taken already
-        if future.status != "finished":
-            self.workers.require_scheduler()
-            error = future.exception() if future.status == "error" else None
-            logger.warning("%s on the cluster ended %s: %s", task.request.label, future.status, error)
-            self._again(task, f"{future.status}: {error}")
+        found = self.workers.fetch(future)
+        if isinstance(found, NoResult):
+            logger.warning("%s on the cluster ended without a result: %s", task.request.label, found.reason)
+            self._again(task, found.reason)
             return None
-        found: TaskResult = future.result()
         worker = self.workers.record_of(found)
         if isinstance(found.result, Refusal):
             # Before the request is sent again, so that this worker does not get it again.
@@ -132,4 +136,12 @@ class RoundPool(Generic[R, M]):
         if len(task.refused) >= ATTEMPTS:
             reasons = "; ".join(dict.fromkeys(task.refused))
             raise RigError(f"{ATTEMPTS} workers could not carry out {task.request.label}: {reasons}", remedy=CONTINUES)
-        self._send(task)
+        self._waiting.append(task)
+
+    def _send_again(self) -> None:
+        if self._waiting and self._data.status != "finished":
+            # All workers that had the job are gone.
+            self._scatter()
+        waiting, self._waiting = self._waiting, []
+        for task in waiting:
+            self._send(task)

@@ -37,7 +37,7 @@ class RoundsPlugin(RaidproofPlugin):
         await super().teardown(worker)
 
     def made(self, job: Any, request: Any, wanted: Callable[[], bool]) -> Any:
-        """Carry out a request.
+        """Carry out a request; it ends early with its labs if the worker ends, or begins a new session.
 
         Raises:
             Unsound: the worker's version of raidproof is not that of the client.
@@ -46,8 +46,9 @@ class RoundsPlugin(RaidproofPlugin):
         if version() != self.version_of_client:
             raise Unsound(f"raidproof {version()} is not the client's {self.version_of_client}")
         self.running += 1
+        session = self.session
         try:
-            return self.maker(job, request, lambda: not self.ending and wanted())
+            return self.maker(job, request, lambda: not self.ending and self.session == session and wanted())
         finally:
             self.running -= 1
 

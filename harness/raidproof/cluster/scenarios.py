@@ -34,6 +34,11 @@ class ScenarioFile:
         """Name of the request, for folders and messages."""
         return Path(self.path).stem
 
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its runs: ``scenarios.nfs.test_locks``. Runs on two workers can have equal names."""
+        return ".".join(Path(self.path).with_suffix("").parts)
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -89,7 +94,7 @@ def run_scenarios_on(spec: ClusterSpec, arguments: Sequence[str], home: Path, re
     """Run scenarios on a cluster; print the output of each file as it ends, and return the exit status.
 
     ``arguments``: those of pytest, without ``--results``. ``home``: the folder of the clone. ``results``: the folder
-    for the runs; it also gets ``junit.xml`` with the results of all files.
+    for the runs, with a folder for each file; it also gets ``junit.xml`` with the results of all files.
 
     Raises:
         RequestError: pytest finds no scenario, or an argument is invalid.
@@ -104,8 +109,9 @@ def run_scenarios_on(spec: ClusterSpec, arguments: Sequence[str], home: Path, re
             say(f"{len(made)} of {len(files)}: {done.request.path} by worker {done.worker.name}")
             print(done.made.output)  # noqa: T201
             for name, content in done.made.files.items():
-                make_directory((results / name).parent, exist_ok=True)
-                write_durably(results / name, content)
+                path = results / done.request.folder / name
+                make_directory(path.parent, exist_ok=True)
+                write_durably(path, content)
     write_junit(results / "junit.xml", (one.made.junit for one in made))
     return worst([Status(one.made.status) for one in made])
 

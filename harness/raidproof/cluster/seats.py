@@ -80,7 +80,7 @@ class Seats:
 
     @contextmanager
     def borrowed(self) -> Iterator[Seat]:
-        """Return a seat that nobody uses, as a context manager; a new seat proves itself first.
+        """Return an idle seat as a context manager; if there is none, a new seat, which proves itself first.
 
         Raises:
             Unsound: the proof failed, or the worker is ending.

@@ -1,6 +1,7 @@
 """What runs on a worker: the tasks of an exploration, and the plugin of Dask that holds the worker's machines."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +23,28 @@ from raidproof.crash.stats import Group
 from raidproof.record.worker import WorkerRecord
 from raidproof.verdict.exploration import Damage
 
-ASK_EVERY_S = 2.0
+ASK_EVERY_S = 1.0
 ANSWER_S = 5.0
 """Intervals in seconds: a worker asks whether its scheduler is there, and waits for the answer.
 
-The sum is the greatest time for which machines continue without a scheduler; it is less than 10 s."""
+Without a scheduler, machines continue for at most the sum; their end takes seconds, and all together at most 10 s."""
+
+
+async def answers(scheduler: Any) -> bool:
+    """Return whether the scheduler answers within `ANSWER_S`.
+
+    The time limit is in two parts: if this process was stopped during the first one, the answer that has arrived
+    meanwhile is read in the second one.
+    """
+    question = asyncio.ensure_future(scheduler.identity(n_workers=0))
+    try:
+        for _ in range(2):
+            await asyncio.wait({question}, timeout=ANSWER_S / 2)
+        if not question.done():
+            return False
+    finally:
+        question.cancel()
+    return not isinstance(question.exception(), OSError)
 
 
 @dataclass(frozen=True)
@@ -37,6 +55,11 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Interrupted:
+    """A task ended early, because the machines of its worker ended; any worker can carry it out."""
+
+
+@dataclass(frozen=True)
 class TaskResult:
     """The result of a task."""
 
@@ -44,9 +67,9 @@ class TaskResult:
     address: str
     """Address of the worker in Dask."""
     session: str
-    """Identifier of the worker's process."""
+    """Identifier of the worker's process; another one after each time that the worker lost the scheduler."""
     result: Any
-    """What the task returns, or a `Refusal`."""
+    """What the task returns, or a `Refusal`, or `Interrupted`."""
     seconds: float = 0.0
 
 
@@ -66,19 +89,24 @@ class RaidproofPlugin(WorkerPlugin):
         """End the machines when the scheduler has not answered for `ANSWER_S`; Dask gives it up later."""
         while True:
             await asyncio.sleep(ASK_EVERY_S)
-            try:
-                await asyncio.wait_for(worker.scheduler.identity(n_workers=0), ANSWER_S)
-            except (OSError, TimeoutError):
-                if self.seats is not None:
-                    logger.warning("the scheduler does not answer: the machines of this worker end")
-                    await asyncio.to_thread(self.seats.end_machines)
+            if not await answers(worker.scheduler):
+                logger.warning("the scheduler does not answer: the machines of this worker end")
+                await asyncio.to_thread(self.end_machines)
+
+    def end_machines(self) -> None:
+        """End the machines of all tasks, and begin a new session: a later task boots new ones."""
+        seats, self.seats, self.session = self.seats, None, uuid4().hex
+        if seats is not None:
+            seats.end()
 
     async def setup(self, worker: Any) -> None:
         """Note the worker; declare its slots, unless its command line has declared them."""
         self.session, self.address = uuid4().hex, worker.address
         if worker.nanny is not None:
-            # Another process started this one, and shows its own progress.
+            # Another process started this one, and shows its own progress. Ctrl-C also reaches workers on the client's
+            # terminal; the client ends them after the machines. A handler, as an ignored signal would be inherited.
             be_silent()
+            signal.signal(signal.SIGINT, lambda *_: None)
         self.record = this_machine(str(worker.name))
         if not worker.state.total_resources:
             await worker.set_resources(**slots_of())
@@ -104,15 +132,19 @@ class RaidproofPlugin(WorkerPlugin):
         return self.seats
 
     def carried_out(self, task: Callable[[], Any]) -> TaskResult:
-        """Carry out a task; an error becomes a `Refusal`, so that the client carries it out elsewhere."""
-        begun = now_ns()
+        """Carry out a task; an error becomes a `Refusal`, so that the client carries it out elsewhere.
+
+        If the machines have ended meanwhile (`end_machines`), it becomes `Interrupted`.
+        """
+        begun, session = now_ns(), self.session
         try:
             result = task()
         except (Unsound, RaidproofError, OSError, MemoryError, RuntimeError) as error:
-            # RuntimeError: the machine was ended while it worked, because the scheduler was gone.
-            result = Refusal(str(error) or type(error).__name__)
+            # RuntimeError: the machine was ended while it worked.
+            ended = session != self.session
+            result = Interrupted() if ended else Refusal(str(error) or type(error).__name__)
         assert self.record is not None  # noqa: S101  `setup` has run
-        return TaskResult(self.record, self.address, self.session, result, (now_ns() - begun) / 1e9)
+        return TaskResult(self.record, self.address, session, result, (now_ns() - begun) / 1e9)
 
 
 def plugin_of(name: str) -> RaidproofPlugin:

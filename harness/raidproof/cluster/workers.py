@@ -1,10 +1,14 @@
 """The workers of a cluster that have slots of one kind: which are there, and which are left out."""
 
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from raidproof.cluster.tasks import Refusal, TaskResult
+from raidproof.cluster.tasks import Interrupted, Refusal, TaskResult
 from raidproof.core.errors import RigError
-from raidproof.core.log import say, step
+from raidproof.core.log import logger, say, step
 from raidproof.core.waiting import now_ns
 from raidproof.record.worker import WorkerRecord
 
@@ -12,6 +16,8 @@ POLL_S = 2.0
 """Interval in seconds at which the workers are counted."""
 WAIT_S = 120.0
 """Default of the time in seconds for which the cluster may be without any worker."""
+FETCH_S = 30.0
+"""Time limit in seconds for fetching the result of a task from its worker."""
 ATTEMPTS = 3
 """Number of workers that may refuse the same task before the work ends."""
 CONTINUES = "the same command with --resume continues, on any cluster or without one"
@@ -20,6 +26,17 @@ CONTINUES = "the same command with --resume continues, on any cluster or without
 async def _remove(address: str, dask_scheduler: Any) -> None:
     """Remove a worker from the cluster, and end it; runs in the scheduler."""
     await dask_scheduler.remove_worker(address=address, stimulus_id="raidproof-left-out", expected=True, close=True)
+
+
+@dataclass(frozen=True)
+class NoResult:
+    """A task that ended without a result."""
+
+    reason: str
+    raised: bool
+    """Whether the task raised an error, which may occur again on another worker.
+
+    Otherwise its worker is gone, or has ended its machines."""
 
 
 class Workers:
@@ -92,6 +109,48 @@ class Workers:
         """
         if self._client.status != "running":
             raise RigError("the connection to the cluster's scheduler is lost", remedy=CONTINUES)
+
+    def wait_for(self, future: Any) -> None:
+        """Wait for the end of a task.
+
+        Raises:
+            RigError: as for `poll`.
+        """
+        ended: SimpleQueue[Any] = SimpleQueue()
+        future.add_done_callback(ended.put)
+        while not future.done():
+            self.poll()
+            with suppress(Empty):
+                ended.get(timeout=POLL_S)
+
+    def fetch(self, future: Any) -> TaskResult | NoResult:
+        """Fetch the result of a task that has ended from its worker, which may be gone by now.
+
+        Raises:
+            RigError: the scheduler is gone.
+        """
+        if future.status == "finished":
+            # Among the errors is TimeoutError: no worker is there that computes the lost result again.
+            with suppress(OSError, CancelledError):
+                found: TaskResult = future.result(timeout=FETCH_S)
+                if isinstance(found.result, Interrupted):
+                    reason = f"worker {found.worker.name} ended its machines: the scheduler did not answer"
+                    return NoResult(reason, raised=False)
+                return found
+        self.require_scheduler()
+        if future.status == "error":
+            return NoResult(f"a task failed: {future.exception()}", raised=True)
+        self._client.cancel([future], force=True)
+        return NoResult("a worker has left before its result was fetched", raised=False)
+
+    def end_plugin(self, name: str) -> None:
+        """End what a plugin of Dask holds on all workers; a worker that is gone, or new, holds nothing."""
+        if self._client.status != "running":
+            return
+        try:
+            self._client.unregister_worker_plugin(name)
+        except (KeyError, OSError, CancelledError) as error:
+            logger.warning("the plugin %s could not be removed from all workers: %r", name, error)
 
     def record_of(self, done: TaskResult) -> WorkerRecord:
         """Return the record of the worker that carried out a task, which lasts as long as its process."""

@@ -56,10 +56,20 @@ class ControlFailed(RaidproofError):
     """A control did not give its known result, so no result of the run counts. A scenario ends INVALID."""
 
 
+FEW = 25
+"""Number of words that a message can list so that a reader sees all of them."""
+
+
 def nearest(word: str, valid: Iterable[str]) -> str:
-    """Return the last part of a message about an unknown word: the nearest valid word, then all valid words."""
+    """Return the last part of a message about an unknown word: the nearest valid word, then all valid words.
+
+    If there are more than `FEW` valid words, and one is near, only those that are near follow.
+    """
     known = sorted(valid)
-    close = get_close_matches(word, known, n=1)
+    close = get_close_matches(word, known, n=3)
+    if close and len(known) > FEW:
+        others = f" (also similar: {', '.join(close[1:])})" if close[1:] else ""
+        return f"did you mean {close[0]!r}?{others}"
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}valid: {', '.join(known)}"
 

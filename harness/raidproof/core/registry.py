@@ -6,16 +6,17 @@ points of the registry's group (`importlib.metadata`). There is no other list of
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from raidproof.core.errors import RequestError, RigError, nearest
 
 T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
 
 
 class Registry(Generic[T]):
@@ -89,6 +90,24 @@ class Registry(Generic[T]):
             # If the value stayed True, later look-ups would silently lack the kinds that were not imported.
             self._loaded = False
             raise
+
+
+def register_default(
+    registry: Registry[type[M]], model: type[M], *, key: str = "type", axes: Iterable[str] = ()
+) -> None:
+    """Register a model under the default of its field ``key``; a model without a default is an interface of kinds.
+
+    ``axes`` are the names of the fields that a plan may vary.
+
+    Raises:
+        TypeError: an axis is not the name of a field.
+        RequestError: another kind of the family has this name.
+    """
+    if strange := sorted(set(axes) - model.model_fields.keys()):
+        raise TypeError(f"{model.__name__} has axes without fields: {', '.join(strange)}")
+    name = model.model_fields[key].default
+    if isinstance(name, str):
+        registry.add(name, model)
 
 
 def is_built_in(kind: type) -> bool:

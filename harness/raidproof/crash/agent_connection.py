@@ -5,6 +5,7 @@ import select
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
 from raidproof.core.errors import DeadlineExceeded, RigError
@@ -16,7 +17,6 @@ from raidproof.guest import (
     ledger_reader,
     ledger_writer,
     member_disks,
-    nfsd_threads,
     storage_calls,
 )
 from raidproof.lab.lab import Lab
@@ -32,10 +32,9 @@ PROGRAMS = (
     ledger_reader,
     check_agent,
     member_disks,
-    nfsd_threads,
     storage_calls,
 )
-"""The agent, and the modules that it imports in the machine."""
+"""The agent, and the modules that it imports in the machine with each kind of server."""
 KEEPS_MEMORY = ("env", "PYTHONMALLOC=malloc", "MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=1000000000")
 """Start of the agent's command: its process keeps memory that it has freed (mallopt(3)).
 
@@ -63,14 +62,18 @@ class AgentConnection:
         self._received = b""
 
     @classmethod
-    def start(cls, machine: Machine, listener: socket.socket, lab: Lab, config: dict[str, Any]) -> Self:
+    def start(
+        cls, machine: Machine, listener: socket.socket, lab: Lab, config: dict[str, Any], *others: ModuleType
+    ) -> Self:
         """Copy the agent to a machine, start the agent, and wait until it connects.
+
+        ``others``: modules that the agent imports in addition to `PROGRAMS`.
 
         Raises:
             RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
-        for module in PROGRAMS:
+        for module in (*PROGRAMS, *others):
             path = Path(str(module.__file__))
             machine.put(path.read_bytes(), f"{FOLDER}/{path.name}")
         machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")

@@ -27,12 +27,14 @@ from raidproof.provider import qemu, uml
 from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.provider.registry import lab_of, provider_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
+from raidproof.storage.deployment import user_lines
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.filesystem.filesystem import check_command, mount_command, parse_check
 from raidproof.storage.filesystem.state import FilesystemCheck
+from raidproof.storage.member import Assembly
 from raidproof.storage.mount import Mount
 from raidproof.storage.mount import mount_command as nfs_mount_command
-from raidproof.storage.server import Server
+from raidproof.storage.server.server import StateService
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.kernel_log import findings
 
@@ -188,17 +190,6 @@ class Recovered(NamedTuple):
     """Whether md ended its resync, and marked all arrays clean, before the log ended."""
 
 
-def start_nfsd(export: Server) -> None:
-    """Start the NFS server with the export of the recorded run, and end the grace period of nfsd at once.
-
-    Raises:
-        NotEffective: the effective export differs from the requested export.
-        RigError: a command failed, or nfsd keeps no client records.
-    """
-    export.activate()
-    export.end_grace()
-
-
 def mount_of(stack: StackSpec, machine: layer.Machine) -> Mount:
     """Return the NFS mount of a run's clients for use on the server machine itself."""
     return Mount(stack.mount, machine, stack.source(machine.address, DIRECTORY))
@@ -209,8 +200,8 @@ def below(mount: Mount, root: str) -> str:
     return str(Path(mount.directory) / Path(root).relative_to(DIRECTORY))
 
 
-def nfsd_config(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str, Any]:
-    """Return the part of the agent's config for a scan through nfsd; ``root`` is the ledger's folder."""
+def nfsd_config(stack: StackSpec, machine: layer.Machine, service: StateService, root: str) -> dict[str, Any]:
+    """Return the part of the agent's config for a scan through the NFS server; ``root`` is the ledger's folder."""
     mount = mount_of(stack, machine)
     # A state's file system covers the directory whose mode the activation of the server changed.
     opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
@@ -218,6 +209,7 @@ def nfsd_config(stack: StackSpec, machine: layer.Machine, root: str) -> dict[str
         "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
         "unmount": ["umount", mount.directory],
         "root": below(mount, root),
+        "service": {"module": service.module.__name__.rpartition(".")[2], "arguments": dict(service.arguments)},
     }
 
 
@@ -232,7 +224,7 @@ def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any]
         try:
             answer = check.ask(agent, "up")
             if answer["end"] == End.READ and stack.export.scans:
-                answer.update(_through_nfsd(lab, stack, config, check, agent, answer["found"]))
+                answer.update(_through_server(lab, stack, config, check, agent, answer["found"]))
             answer.update(check.ask(agent, "down"))
         except Lost as lost:
             return check.lost(lost)
@@ -272,27 +264,28 @@ def recover_after_boot(
     return Recovered(seen, tuple(stages), settled)
 
 
-def _through_nfsd(
+def _through_server(
     lab: NamespaceLab, stack: StackSpec, config: dict[str, Any], check: Check, agent: AgentConnection, direct: Any
 ) -> dict[str, Any]:
     """Export the file system of the state, mount it by NFS on the server itself, and scan the ledger again.
 
-    Return the fields of the observation: whether the scan differs from ``direct``, the scan without nfsd. A failed
-    step counts as a difference.
+    Return the fields of the observation: whether the scan differs from ``direct``, the scan of the file system. A
+    failed step counts as a difference.
     """
     export, mount = stack.export.server(lab.server), mount_of(stack, lab.server)
     check.stage("nfsd")
     try:
         with ExitStack() as undo:
             undo.callback(export.deactivate)
-            start_nfsd(export)
+            export.activate()
+            export.end_grace()
             mount.activate()
             undo.callback(mount.deactivate)
             seen = check.ask(agent, "look", root=below(mount, config["ledger"]["root"]))["found"]
     except (CommandFailed, ExceptionGroup) as error:
-        return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {error}"}
+        return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through the NFS server: {error}"}
     if differ := differing(direct, seen):
-        return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through nfsd: {', '.join(differ)}"}
+        return {"through_nfsd": ThroughNfsd.DIFFERENT, "said": f"through the NFS server: {', '.join(differ)}"}
     return {"through_nfsd": ThroughNfsd.SAME}
 
 
@@ -315,21 +308,27 @@ def with_memory(topology: Topology, content: int) -> Topology:
     return topology.model_copy(update={"machines": (server,), "disks": ()})
 
 
-def config_of(stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False) -> dict[str, Any]:
+def config_of(
+    stack: StackSpec, ledger: dict[str, Any], *, starts_dirty: bool = False, without: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the agent's config: the commands that assemble, mount, unmount, check and stop a run's stack.
 
-    ``ledger``: arguments of the ledger scan. ``starts_dirty``: see `Checker`.
+    ``ledger``: arguments of the ledger scan. ``starts_dirty``, ``without``: see `Checker`.
     """
-    array, device = stack.array.checking(starts_dirty=starts_dirty), stack.array.device
+    array = stack.array.checking(starts_dirty=starts_dirty, without=without)
+    volume = stack.volume
+    device = volume.path(array.assemble[-1].device)
     return {
-        "assemble": [one._asdict() for one in array.assemble],
-        "mount": mount_command(stack.filesystem, device),
+        "assemble": [one._asdict() for one in (*array.assemble, *volume.assembly(array.assemble[-1].device))],
+        "mount": mount_command(stack.filesystem, device, more=array.mount_options),
         "unmount": ["umount", DIRECTORY],
         "fsck": check_command(stack.filesystem, device),
-        "stop": [list(command) for command in array.stop],
+        "stop": [*volume.close_commands(), *(list(command) for command in array.stop)],
         "ledger": ledger,
         "members": {},
-        "parameters": [list(parameter) for parameter in array.parameters],
+        "parameters": [list(parameter) for parameter in (*array.parameters, *volume.parameters)],
+        "permitting": [list(parameter) for parameter in array.permitting],
+        "scrub": False,
     }
 
 
@@ -355,8 +354,10 @@ class Checker:
 
     ``ledger``: arguments of the ledger scan; its ``root`` is the folder on the mounted file system.
     ``content``: upper limit in bytes of what the members hold in any state (`Recording.most_content`).
-    ``starts_dirty``: make md start an array that is both dirty and degraded, by its parameter start_dirty_degraded
-    (md(4)). By default md refuses, because data of the missing member may be lost.
+    ``starts_dirty``: if md refuses to start an array that is both dirty and degraded, because data of the missing
+    member may be lost, set its parameter start_dirty_degraded (md(4)), and start the array again.
+    ``without``: serials of members that are lost: they are blank in each state, and the array starts without them.
+    ``scrub``: whether a check with fsck also lets the array resync, and then counts the sectors that differ.
     """
 
     def __init__(
@@ -369,11 +370,13 @@ class Checker:
         content: int = 0,
         deadline_s: float = DEADLINE_S,
         starts_dirty: bool = False,
+        without: Sequence[str] = (),
+        scrub: bool = False,
     ) -> None:
         self.topology = checker_topology(topology)
         self._content = content
         self.stack = stack
-        self.config = config_of(stack, ledger, starts_dirty=starts_dirty)
+        self.config = {**config_of(stack, ledger, starts_dirty=starts_dirty, without=without), "scrub": scrub}
         self.deadline_s = deadline_s
         self.reboots = 0
         """Number of reboots of the machine."""
@@ -445,7 +448,7 @@ class Checker:
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
         """Check the state that a patch makes of the base: assemble, mount, scan the ledger, unmount, stop.
 
-        ``nfsd``: scan the ledger through nfsd also, if the run's server supports this (`ServerSpec.scans`). ``fsck``:
+        ``nfsd``: scan the ledger through the NFS server also, if it supports this (`ServerSpec.scans`). ``fsck``:
         run the file system's checker (fsck) after the unmount; the mount has then replayed the file system's log.
 
         Raises:
@@ -504,9 +507,9 @@ class Checker:
         """Boot a lab with a state on its disks, and leave the lab running; the array is not assembled."""
         state, folder = self._saved(patch)
         with PreloadedLab(self.topology, state, logs=folder, keep=True) as lab:
-            for path, value in self.config["parameters"]:
+            for path, value in (*self.config["parameters"], *self.config["permitting"]):
                 lab.server.put(value, path)
-            assemble = [list(one["command"]) for one in self.config["assemble"]]
+            assemble = [command for one in self.config["assemble"] for command in user_lines(Assembly(**one))]
             return Held(lab.directory.name, (*assemble, self.config["mount"]))
 
     def _saved(self, patch: Patch) -> tuple[Path, Path]:
@@ -528,13 +531,15 @@ class Checker:
         return self._connect()
 
     def _connect(self) -> AgentConnection:
-        # nfsd starts without a mounted state; the agent exports a state when a check through nfsd is requested.
+        # No state is mounted yet; the agent exports a state when a check through the server is requested.
         self.machine.succeed(["mkdir", "--parents", DIRECTORY])
         config = {**self.config, "members": self._members.config}
+        others = []
         if self.stack.export.scans:
-            start_nfsd(self.stack.export.server(self.machine))
-            config["nfsd"] = nfsd_config(self.stack, self.machine, self.config["ledger"]["root"])
-        self._agent = line = AgentConnection.start(self.machine, self._listener, self.lab, config)
+            service = self.stack.export.server(self.machine).serve_states()
+            config["nfsd"] = nfsd_config(self.stack, self.machine, service, self.config["ledger"]["root"])
+            others.append(service.module)
+        self._agent = line = AgentConnection.start(self.machine, self._listener, self.lab, config, *others)
         self._members.connected(self._ask(line))
         return line
 

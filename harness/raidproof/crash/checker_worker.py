@@ -256,7 +256,8 @@ class CheckerWorker:
         observation = job.seen(repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=job.fsck)))
         if not job.fsck and observation.end is End.READ and job.breaks(observation):
             again = repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))
-            observation = observation.model_copy(update={"filesystem": again.filesystem})
+            update = {"filesystem": again.filesystem, "scrubbed": again.scrubbed}
+            observation = observation.model_copy(update=update)
         return CheckResult(observation, repeat_if_silent(lambda: checker.cold(job.patch)) if job.cold else None)
 
     def _end(self) -> None:

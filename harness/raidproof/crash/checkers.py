@@ -90,6 +90,10 @@ class Checkers(Protocol):
     def open(self) -> int:
         """Number of requests whose answers have not been collected."""
 
+    @property
+    def unproved(self) -> int:
+        """Number of checked states whose answers come only when their worker has proved itself."""
+
     def submit(self, request: Request) -> None:
         """Request the check of a state of the cut to which `at` moved last."""
 
@@ -125,6 +129,7 @@ class LocalCheckers:
 
     batch = BATCH
     workers: Sequence[WorkerRecord] = ()
+    unproved = 0
 
     def __init__(self, recording: Recording, boot: Factory, stats: ExplorationStats, *, checkers: int = 2) -> None:
         """``boot`` boots a checker; ``stats`` judges whether an observation breaks a promise, which fsck follows."""

@@ -23,7 +23,7 @@ SEARCHING = 2 / 3
 COLD_EVERY = 100
 """Number of different disk contents of which one is also checked on a newly booted machine."""
 NFSD_EVERY = 5
-"""Number of different disk contents of which one is also scanned through nfsd, which doubles the time of a check."""
+"""Number of disk contents of which one is also scanned through the NFS server, which doubles the time of a check."""
 FSCK_EVERY = 10
 """Number of different disk contents of which one is also checked by fsck, besides each state that breaks a promise."""
 SHOWN_EVERY_S = (0.5, 10.0)
@@ -197,7 +197,10 @@ class Exploration:
             self._collect()
 
     def _collect(self) -> None:
-        for answer in self.checkers.collect():
+        answers = self.checkers.collect()
+        if not answers:
+            self._progress.show()
+        for answer in answers:
             request, digest = answer.request, answer.request.digest
             if self._first.get(digest) is request:
                 del self._first[digest]
@@ -276,22 +279,29 @@ class _Progress:
                 left_s=self.left_s(seconds),
             )
 
+    @property
+    def _checked(self) -> int:
+        """Number of states checked since `begin`, those included that are not judged yet."""
+        return self.stats.judged - self._before + self._checkers.unproved
+
     def left_s(self, seconds: float) -> float | None:
         """Return the estimated time to the end in seconds after checks of ``seconds``; None without an estimate."""
-        done = self.stats.judged - self._before
+        done, checked = self._checked, self._before + self._checked
         left = [ends.remaining_s] if (ends := self.ends()) else []
         if done and seconds and self.total is not None:
-            left.append((self.total - self.stats.judged) * seconds / done)
+            left.append(max(0, self.total - checked) * seconds / done)
         return min(left, default=None)
 
     def words(self, seconds: float) -> Iterator[str]:
         """Yield the parts of the progress line; ``seconds``: duration of the checks until now."""
-        stats, done = self.stats, self.stats.judged - self._before
+        stats, done = self.stats, self._checked
         of = f" of {self.total:,}" if self.total is not None else ""
         yield f"crash states: {stats.judged:,}{of} judged, {len(stats.digests):,} different disk contents"
         yield f"{stats.broken:,} broken"
         if workers := len(self._checkers.workers):
             yield f"{workers} worker{'s' if workers > 1 else ''}, {self._checkers.open:,} states in work"
+        if unproved := self._checkers.unproved:
+            yield f"{unproved:,} of them checked, and judged after a proof of their worker"
         if done and seconds:
             yield f"{done / seconds * 60:,.0f} a minute"
         if (left_s := self.left_s(seconds)) is not None:

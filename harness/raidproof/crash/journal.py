@@ -36,6 +36,10 @@ class Begun(BaseModel):
     """Number of bytes that a disk writes atomically: the unit in which requests are torn."""
     starts_dirty: bool = False
     """Whether checkers make md start arrays that are both dirty and degraded."""
+    lost_member: str | None = None
+    """Serial of the member that is lost with the power cut; None: all members survive."""
+    scrub: bool = False
+    """Whether checks with fsck also scrub the array."""
     all_losses: int | None = None
     """Greatest number of lost requests of an exhaustive exploration; None: the exploration is a sample."""
     uniform: bool = True
@@ -129,6 +133,8 @@ class Journal:
             ("seed", before.seed, begun.seed),
             ("tear", before.tear, begun.tear),
             ("starts dirty", before.starts_dirty, begun.starts_dirty),
+            ("lost member", before.lost_member, begun.lost_member),
+            ("scrub", before.scrub, begun.scrub),
             ("all losses", before.all_losses, begun.all_losses),
             ("epochs", before.epochs, begun.epochs),
             ("uniform", before.uniform, begun.uniform),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from raidproof.core.units import KIB
-from raidproof.crash.states import BLOCK, Patch, new_log
+from raidproof.crash.states import BLOCK, Patch
 from raidproof.disk.client import EngineClient
-from raidproof.disk.writelog import MemberInfo
+from raidproof.disk.writelog import MemberInfo, new_log
 from raidproof.machine.machine import Machine
 from raidproof.storage.array import disk_path
 

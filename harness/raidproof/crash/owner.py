@@ -20,6 +20,8 @@ from raidproof.disk.writelog import Flag
 from raidproof.record.failure import WriteRecord
 from raidproof.storage.array.state import Area, Place, place_of
 from raidproof.storage.filesystem import DIRECTORY, FilesystemSpec
+from raidproof.storage.member import Assembly
+from raidproof.storage.volume import ready
 
 MOST_OWNERS = 12
 """Limit of offsets whose owners are looked up for one state: each lookup runs one or two processes in the machine."""
@@ -132,18 +134,20 @@ def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
     # In nested arrays the superblocks describe the inner array, whose offsets are not offsets of the file system.
     if not isinstance(checker, Checker) or len(checker.stack.array.device_paths) > 1:
         return {}
-    device = checker.stack.array.device
+    stack, skipped = checker.stack, checker.stack.volume.data_offset
     with _brought_up(checker):
         return {
-            offset: owner(checker.machine, checker.stack.filesystem, device, DIRECTORY, offset) for offset in offsets
+            offset: owner(checker.machine, stack.filesystem, stack.device, DIRECTORY, offset - skipped)
+            for offset in offsets
+            if offset >= skipped
         }
 
 
 @contextmanager
 def _brought_up(checker: Checker) -> Iterator[None]:
     machine, config = checker.machine, checker.config
-    for one in config["assemble"]:
-        machine.succeed(one["command"])
+    for command in ready(machine, [Assembly(**one) for one in config["assemble"]]):
+        machine.succeed(command)
     mounted = False
     try:
         try:

@@ -3,7 +3,6 @@
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
@@ -15,7 +14,18 @@ from zlib import crc32
 from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.sparse_image import OLD_DATA, SparseImage
-from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, LogWriter, MemberInfo, Record, WriteLog, kept_by
+from raidproof.disk.writelog import (
+    ALL_MEMBERS,
+    CHANGES,
+    Flag,
+    Kind,
+    LogWriter,
+    MemberInfo,
+    Record,
+    WriteLog,
+    kept_by,
+    new_log,
+)
 from raidproof.storage.array.spec import ArraySpec
 from raidproof.storage.array.superblock import Read, Superblock, superblock_of
 
@@ -44,7 +54,9 @@ class Recording:
         LogError: the log has no data, or without an ``origin`` its disks were not blank when it began.
     """
 
-    def __init__(self, log: WriteLog, array: ArraySpec | None = None, origin: "Origin | None" = None) -> None:
+    def __init__(
+        self, log: WriteLog, array: ArraySpec | None = None, origin: "Origin | None" = None, lost: Iterable[int] = ()
+    ) -> None:
         """``array``: the request for the array, which names the format of its metadata; None: md's format 1.2."""
         log.require_content(blank=origin is None)
         self.log = log
@@ -56,6 +68,8 @@ class Recording:
         """The reason why the array's metadata and data on the members cannot be read; None if they can."""
         self.in_page = array is None or (array.in_page and self.unreadable is None)
         """Whether the metadata of a member is in the page of md's superblock."""
+        self.lost = frozenset(lost)
+        """Indices of the members that are lost with the power cut: they are blank in each crash state."""
         self.members: tuple[MemberInfo, ...] = log.members
         self.records: list[Record] = []
         """Writes, discards, flushes and changes of a cache mode, in the order in which they took effect."""
@@ -283,24 +297,6 @@ def _content_of(content: Patch, log: WriteLog) -> Iterator[Record]:
     for member, mode in enumerate(modes):
         name = memoryview(mode.value.encode())
         yield Record(member - len(modes), Kind.MODE, Flag(0), member, 0, 0, at_ns, at_ns, name)
-
-
-@contextmanager
-def new_log(path: Path, members: Sequence[MemberInfo], *, blank: bool = True) -> Iterator[LogWriter]:
-    """Create a write log; the end of the context adds the END record, unless an exception ends the context.
-
-    ``blank``: whether the log shall state that its disks were blank when it began.
-
-    Raises:
-        OSError: the file exists, or cannot be written.
-    """
-    log = LogWriter(path, members, 0, blank=blank)
-    try:
-        yield log
-        log.close(0)
-    except BaseException:
-        log.abandon()
-        raise
 
 
 class Caches:
@@ -533,6 +529,8 @@ class DiskStates:
 
     def _apply(self, overlay: _Overlay, survivor: Survivor) -> None:
         record = self.recording.request(survivor.request)
+        if record.member in self.recording.lost:
+            return
         # Older explorations have states with empty spans, whose requests were checked as whole ones.
         spans: Spans = survivor.spans or ((record.offset, record.offset + record.length),)
         for start, end in spans:
@@ -581,7 +579,7 @@ def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
             if record.kind is Kind.WRITE:
                 rows.update(range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)))
     for member, info in enumerate(recording.members):
-        if info.old:
+        if info.old and member not in recording.lost:
             yield from ((member, block) for block in rows if block < -(-info.size // BLOCK))
 
 

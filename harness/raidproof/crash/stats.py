@@ -15,6 +15,7 @@ from raidproof.record.exploration import (
     Observation,
     RedundancyRecord,
     Rows,
+    ScrubRecord,
     StateMark,
     ThroughNfsd,
     UndecidedRecord,
@@ -98,6 +99,13 @@ class ExplorationStats:
         """Durations in ms of the stages of each check."""
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
+        self.refused = 0
+        """Number of judged states whose array the kernel refused to start before it was permitted."""
+        self.losing = 0
+        """Number of broken states that lack acknowledged operations."""
+        self.silent = 0
+        """Number of these states in which nothing reported an error."""
+        self.scrub = ScrubRecord()
         self.filesystems = 0
         """Number of checks in which the file system's checker (fsck) gave a result."""
         self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
@@ -168,6 +176,8 @@ class ExplorationStats:
             self.wedged += observation.end is End.WEDGED
             self._record_hung(state, observation)
             self.filesystems += observation.filesystem is not None
+            if observation.scrubbed is not None:
+                self._count_scrub(sum(observation.scrubbed.values()))
             self.through_nfsd += observation.through_nfsd is not ThroughNfsd.NOT_TRIED
         mark = StateMark(
             name=state.name,
@@ -178,6 +188,9 @@ class ExplorationStats:
         )
         self.marks.append(mark)
         self.broken += judgement.broken
+        self.losing += judgement.loses
+        self.silent += judgement.silent
+        self.refused += bool(observation.refused)
         for damage in judgement.damages:
             self._add_to_group(damage, Judged(choice, state, judgement))
         for kind, count in judgement.judged.items():
@@ -230,6 +243,11 @@ class ExplorationStats:
         record.uneven += rows.uneven > 0 and not rows.unmarked
         record.changed += rows.changed > 0
         record.all_marked += rows.all_marked
+
+    def _count_scrub(self, sectors: int) -> None:
+        self.scrub.states += 1
+        self.scrub.differing += sectors > 0
+        self.scrub.most_sectors = max(self.scrub.most_sectors, sectors)
 
     def _add_to_group(self, damage: Damage, judged: Judged) -> None:
         self.groups.setdefault(damage, Group(damage)).add(judged)

@@ -26,6 +26,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
@@ -232,6 +233,24 @@ class LogWriter:
         """
         while (end := self._written.get()) is not None:
             os.posix_fadvise(self._fd, max(0, end - 8 * _DROP), 8 * _DROP, os.POSIX_FADV_DONTNEED)
+
+
+@contextmanager
+def new_log(path: Path, members: Sequence[MemberInfo], *, blank: bool = True) -> Iterator[LogWriter]:
+    """Create a write log; the end of the context adds the END record, unless an exception ends the context.
+
+    ``blank``: whether the log shall state that its disks were blank when it began.
+
+    Raises:
+        OSError: the file exists, or cannot be written.
+    """
+    log = LogWriter(path, members, 0, blank=blank)
+    try:
+        yield log
+        log.close(0)
+    except BaseException:
+        log.abandon()
+        raise
 
 
 @dataclass(frozen=True)

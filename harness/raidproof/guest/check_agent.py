@@ -1,7 +1,7 @@
 # No pathlib, no subprocess: on the minimal Python of a guest each import takes time.
 """Agent of a checker: it assembles the array, mounts the file system, reads the ledger, unmounts, and stops the array.
 
-On request the agent also mounts the export of the machine's own nfsd, and reads the ledger a second time, by NFS.
+On request the agent also mounts the export of the machine's own NFS server, and reads the ledger again, by NFS.
 
 The harness copies this file into machines, into the folder of ledger_reader.py. It runs there on a minimal Python:
 standard library only. Run as ``check_agent.py CONFIG``, where CONFIG is a JSON file. The agent connects to the
@@ -32,6 +32,8 @@ HELPERS = {"/proc/sys/kernel/modprobe": "/sbin/modprobe", "/sys/kernel/uevent_he
 """Files with the programs that the kernel starts to load a module and to report a device, and their content."""
 BUFFER = 1 << 20
 """Bytes that are received from the harness at once."""
+SCRUB_S = 15.0
+"""Time limit in seconds of a resync, and of a comparison of copies or parity with the data."""
 POLL_S = 0.02
 """Interval in seconds at which the agent reads the state of an array while it waits for the end of a resync."""
 LONGEST = 4000
@@ -46,14 +48,14 @@ Scan = Callable[[dict[str, Any]], dict[str, Any]]
 Calls = Mapping[str, Callable[[Sequence[str]], None]]
 
 
-class Nfsd(Protocol):
-    """The machine's nfsd, as `nfsd_threads.NfsdThreads`."""
+class StateServer(Protocol):
+    """The machine's NFS server, as `nfsd_threads.NfsdThreads` and `server_process.ServerProcess`."""
 
-    def restart(self) -> None:
-        """Make nfsd release all file systems at once; it may serve again later."""
+    def serve(self) -> str:
+        """Wait until the server serves the mounted file system; return why it does not, or an empty text."""
 
-    def require_ready(self) -> None:
-        """Wait until nfsd serves."""
+    def release(self) -> None:
+        """Make the server release all file systems at once; it may serve again later."""
 
 
 class Runner:
@@ -110,17 +112,24 @@ class CheckAgent:
 
     ``config``: the commands of the stages, as lists of words, and the configuration of the ledger reader.
     ``devices``: the array's devices (`raidproof.guest.assembled`), in the order of their assembly.
+    ``server``: the NFS server; None if states are not read through it.
     """
 
     def __init__(
-        self, config: dict[str, Any], devices: Sequence[Any], run: Run, begun: Begun, scan: Scan, nfsd: Nfsd
+        self,
+        config: dict[str, Any],
+        devices: Sequence[Any],
+        run: Run,
+        begun: Begun,
+        scan: Scan,
+        server: StateServer | None,
     ) -> None:
         self.config = config
         self.devices = devices
         self.run = run
         self.begun = begun
         self.scan = scan
-        self.nfsd = nfsd
+        self.server = server
         self.mounted = False
         self.left = ""
         """The failed umount command for the NFS mount, with its output; empty if the NFS mount does not remain."""
@@ -128,8 +137,8 @@ class CheckAgent:
     def check(self, *, nfsd: bool = False, fsck: bool = False) -> dict[str, Any]:
         """Carry out all stages: `up`, then a second read of the ledger by NFS if ``nfsd`` is set, then `down`."""
         answer = self.up()
-        if nfsd and answer["end"] == READ:
-            answer.update(self.through_nfsd(answer["found"]))
+        if nfsd and self.server and answer["end"] == READ:
+            answer.update(self.through_server(self.server, answer["found"]))
         return {**answer, **self.down(fsck=fsck)}
 
     def up(self) -> dict[str, Any]:
@@ -170,14 +179,19 @@ class CheckAgent:
     def _up(self, assembled: Callable[[Any], None], before_mount: Callable[[], None]) -> dict[str, Any]:
         """Carry out `up`; ``assembled`` gets each device of the array after its assembly."""
         self.begun("assemble")
-        for number, one in enumerate(self.config["assemble"]):
-            if problem := self._failure(one["command"]):
-                return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
-            assembled(self.devices[number])
+        refused, problem = "", self._assemble(assembled)
+        if problem and self.config["permitting"]:
+            refused, problem = problem, self._permitted(assembled)
+            if problem:
+                refused = ""  # it was no refusal: the array does not start in any case
+        if problem:
+            return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
         before_mount()
         counted = {one["device"]: self.devices[number].missing() for number, one in enumerate(self.config["assemble"])}
         missing = {path: count for path, count in counted.items() if count}
-        seen = {"degraded": missing} if missing else {}
+        seen: dict[str, Any] = {"degraded": missing} if missing else {}
+        if refused:
+            seen["refused"] = refused
         self.begun("mount")
         if problem := self._failure(self.config["mount"]):
             return {"end": NOT_MOUNTED, "said": problem, "found": None, **seen}
@@ -185,26 +199,44 @@ class CheckAgent:
         self.begun("verify")
         return {"end": READ, "said": "", "found": self.scan(self.config["ledger"]), **seen}
 
+    def _assemble(self, assembled: Callable[[Any], None]) -> str:
+        """Assemble the devices of the array, in their order; return what failed, or an empty text."""
+        for number, one in enumerate(self.config["assemble"]):
+            if problem := self._failure(sized(one)):
+                return problem
+            assembled(self.devices[number])
+        return ""
+
+    def _permitted(self, assembled: Callable[[Any], None]) -> str:
+        """Assemble the array, which was refused, while the kernel is permitted to start it; return what failed."""
+        for command in self.config["stop"]:
+            self.run(command)
+        before = [(path, read_text(path)) for path, _ in self.config["permitting"]]
+        write_texts(self.config["permitting"])
+        try:
+            return self._assemble(assembled)
+        finally:
+            write_texts(before)
+
     def scan_below(self, root: str) -> dict[str, Any]:
         """Read the ledger below the directory ``root``; the request and its stage have the name ``look``."""
         self.begun("look")
         return {"found": self.scan({**self.config["ledger"], "root": root})}
 
-    def through_nfsd(self, direct: dict[str, Any]) -> dict[str, Any]:
+    def through_server(self, server: StateServer, direct: dict[str, Any]) -> dict[str, Any]:
         """Mount the file system by NFS, read the ledger there, and compare the result with the direct read."""
         config = self.config["nfsd"]
         self.begun("nfsd")
-        self.nfsd.require_ready()
-        problem = next(filter(None, map(self._failure, config["mount"])), "")
+        problem = server.serve() or next(filter(None, map(self._failure, config["mount"])), "")
         if not problem:
             differ = differing(direct, self.scan_below(config["root"])["found"])
             problem = ", ".join(differ)
             self.begun("leave")
             self.left = self._failure(config["unmount"])
         self.begun("forget")
-        self.nfsd.restart()
+        server.release()
         if problem:
-            return {"through_nfsd": DIFFERENT, "said": f"through nfsd: {problem}"}
+            return {"through_nfsd": DIFFERENT, "said": f"through the NFS server: {problem}"}
         return {"through_nfsd": SAME}
 
     def down(self, *, fsck: bool = False) -> dict[str, Any]:
@@ -221,6 +253,7 @@ class CheckAgent:
             if fsck and not left:
                 self.begun("fsck")
                 answer["fsck"] = self.run(self.config["fsck"])
+                answer.update(self._scrub())
         self.begun("stop")
         # After a failed assembly, a part of the array may exist and must be stopped. The command fails if none exists.
         problem = "; ".join(filter(None, map(self._failure, self.config["stop"])))
@@ -228,10 +261,21 @@ class CheckAgent:
             left = left or (problem if any(device.remains() for device in self.devices) else "")
         return {**answer, "left": left}
 
+    def _scrub(self) -> dict[str, Any]:
+        """Let the arrays resync, and compare copies or parity with the data, if ``scrub`` is set in the config."""
+        if not self.config["scrub"]:
+            return {}
+        self.begun("scrub")
+        counted = {one["device"]: self.devices[number].scrub(SCRUB_S) for number, one in self._numbered()}
+        return {"scrubbed": {path: count for path, count in counted.items() if count is not None}}
+
+    def _numbered(self) -> list[tuple[int, dict[str, Any]]]:
+        return list(enumerate(self.config["assemble"]))
+
     def _unmount(self) -> str:
         problem = self._failure(self.config["unmount"])
-        if problem and "nfsd" in self.config:
-            self.nfsd.restart()
+        if problem and self.server:
+            self.server.release()
             problem = self._failure(self.config["unmount"])
         return problem
 
@@ -241,9 +285,36 @@ class CheckAgent:
         return f"{' '.join(argv)}: status {status}: {output}" if status else ""
 
 
+def sized(one: dict[str, Any]) -> list[str]:
+    """Return the command of an assembly, with the size of its device if the size follows from another device."""
+    command: list[str] = one["command"]
+    if not (path := one.get("sized")):
+        return command
+    assembled = import_module("assembled")
+    try:
+        sectors = assembled.sectors_of(path)
+    except OSError:
+        return command  # the command fails, and its output names the word that is no number
+    found: list[str] = assembled.sized(command, sectors)
+    return found
+
+
 def differing(direct: dict[str, Any], seen: dict[str, Any]) -> list[str]:
     """Return the keys of the workers whose files differ between the direct read and the read by NFS."""
     return sorted(key for key in direct if direct[key] != seen.get(key))
+
+
+def read_text(path: str) -> str:
+    """Return the content of a file."""
+    with open(path) as file:
+        return file.read()
+
+
+def write_texts(texts: Sequence[Sequence[str]]) -> None:
+    """Write texts to files; ``texts``: pairs of path and text."""
+    for path, text in texts:
+        with open(path, "w") as file:
+            file.write(text)
 
 
 def set_helpers(helpers: Mapping[str, str]) -> None:
@@ -266,6 +337,14 @@ def members_of(config: dict[str, Any]) -> Any:
     return import_module("member_disks").MemberDisks(members["sizes"], members["links"]) if members else None
 
 
+def server_of(config: dict[str, Any]) -> Any:
+    """Return the NFS server through which states are read, or None if the config has none."""
+    if "nfsd" not in config:
+        return None
+    service = config["nfsd"]["service"]
+    return import_module(service["module"]).SERVICE(**service["arguments"])
+
+
 def filling(stream: Any) -> Callable[[memoryview], int]:
     """Return a function that fills a buffer with the next bytes of a stream."""
 
@@ -280,19 +359,21 @@ def filling(stream: Any) -> Callable[[memoryview], int]:
 def serve(config: dict[str, Any], scan: Scan) -> None:
     """Answer requests of the harness until the harness closes the connection."""
     members = members_of(config)
-    for path, value in config["parameters"]:
-        with open(path, "w") as file:
-            file.write(value)
+    write_texts(config["parameters"])
     connection = socket.create_connection((config["host"], config["port"]))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(message: dict[str, Any]) -> None:
         connection.sendall(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
-    nfsd = import_module("nfsd_threads").NfsdThreads()
     calls = import_module("storage_calls").CALLS if members else None
     agent = CheckAgent(
-        config, devices_of(config), Runner(calls=calls).run, lambda stage: send({"stage": stage}), scan, nfsd
+        config,
+        devices_of(config),
+        Runner(calls=calls).run,
+        lambda stage: send({"stage": stage}),
+        scan,
+        server_of(config),
     )
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,

@@ -41,13 +41,13 @@ class NfsdThreads:
         self._starting: threading.Thread | None = None
         self._error: Exception | None = None
 
-    def restart(self) -> None:
+    def release(self) -> None:
         """End all threads, so that nfsd releases all file systems; then start the threads in the background.
 
         Raises:
             OSError: nfsd refused, or its threads did not start again.
         """
-        self.require_ready()
+        self.serve()
         if not self._threads:
             self._threads, self._ports = self._read("threads"), tcp_ports(self._read("portlist"))
         self._write("threads", "0")
@@ -56,8 +56,8 @@ class NfsdThreads:
         self._starting = threading.Thread(target=self._start_or_keep_error)
         self._starting.start()
 
-    def require_ready(self) -> None:
-        """Wait until the threads run and the grace period has ended.
+    def serve(self) -> str:
+        """Wait until the threads run and the grace period has ended; return an empty text.
 
         Raises:
             OSError: the threads of the last restart did not start, or the grace period did not end.
@@ -67,11 +67,12 @@ class NfsdThreads:
             self._starting = None
         if self._error is not None:
             raise self._error
+        return ""
 
     def _start_or_keep_error(self) -> None:
         try:
             self._start()
-        except Exception as error:  # noqa: BLE001  `require_ready` raises it in the agent's thread
+        except Exception as error:  # noqa: BLE001  `serve` raises it in the agent's thread
             self._error = error
 
     def _start(self) -> None:
@@ -116,3 +117,7 @@ def tcp_ports(portlist: str) -> list[int]:
     """Return the TCP ports in the text of nfsd's file portlist, which has a line ``tcp 2049`` for each socket."""
     lines = [line.split() for line in portlist.splitlines()]
     return sorted({int(words[1]) for words in lines if words[:1] == ["tcp"]})
+
+
+SERVICE = NfsdThreads
+"""The class that `check_agent` makes of this module."""

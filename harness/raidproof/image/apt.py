@@ -5,11 +5,12 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from raidproof.core import command
 from raidproof.core.command import Completed, install_named
-from raidproof.core.errors import RaidproofError, RequestError, RequirementMissing, RigError, nearest
+from raidproof.core.errors import RaidproofError, RequestError, RequirementMissing, RigError
 from raidproof.image import cache
 
 ARCHITECTURES = ("amd64", "all")
@@ -21,6 +22,10 @@ KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
 """The files in which a host may have the keys that verify the signatures of Debian's archive."""
+UNSTABLE = "sid"
+"""The suite without security updates of its own."""
+SECURITY = "http://security.debian.org/debian-security"
+"""The mirror of Debian's security updates for hosts whose apt has none."""
 DOWNLOAD_DEADLINE_S = 1200.0
 _BROKEN_DOWNLOAD = re.compile(
     r"Failed to fetch|Could not (?:resolve|connect)|Unable to connect|Temporary failure|[Cc]onnection (?:failed|timed)"
@@ -118,7 +123,8 @@ def refuse_strangers(packages: Iterable[Package], installed: Mapping[str, Instal
 
 def _near(package: Package, known: set[str]) -> str:
     # Without the list of valid names: an image has hundreds of packages.
-    return nearest(package.name, known).split("valid:", maxsplit=1)[0].strip() or "no package has a similar name"
+    close = get_close_matches(package.name, sorted(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else "no package has a similar name"
 
 
 def unmet(output: str) -> str | None:
@@ -167,15 +173,30 @@ def source(suite: str) -> Source:
     Raises:
         RequirementMissing: Debian's archive keys are not installed on this host, or no mirror is known.
     """
+    return Source(debian_mirror(_mirrors()) or mmdebstraps_mirror(), suite, _keyring())
+
+
+def security_source(suite: str) -> Source:
+    """Return the security updates of a Debian release, on the mirror of the host's apt, or else on Debian's own.
+
+    Raises:
+        RequirementMissing: Debian's archive keys are not installed on this host.
+    """
+    return Source(debian_mirror(_mirrors(), "debian-security") or SECURITY, f"{suite}-security", _keyring())
+
+
+def _mirrors() -> str:
+    return command.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).stdout
+
+
+def _keyring() -> Path:
     keyring = next((path for path in KEYRINGS if path.exists()), None)
     if keyring is None:
         raise RequirementMissing(
             "Debian's archive keys are not installed on this host, so packages cannot be verified",
             remedy=install_named(["debian-archive-keyring"]),
         )
-    targets = command.run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
-    mirror = debian_mirror(targets.stdout) or mmdebstraps_mirror()
-    return Source(mirror, suite, keyring)
+    return keyring
 
 
 def mmdebstraps_mirror() -> str:
@@ -194,10 +215,10 @@ def mmdebstraps_mirror() -> str:
     )
 
 
-def debian_mirror(repository_uris: str) -> str | None:
-    """Return the first URL of a Debian mirror among the URLs of apt, one per line; None if there is none."""
+def debian_mirror(repository_uris: str, archive: str = "debian") -> str | None:
+    """Return the first URL of a mirror of ``archive`` among the URLs of apt, one per line; None if there is none."""
     for uri in repository_uris.split():
-        if re.fullmatch(r"https?://.*/debian/?", uri):
+        if re.fullmatch(rf"https?://.*/{archive}/?", uri):
             return uri.rstrip("/")
     return None
 
@@ -226,8 +247,46 @@ def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]
         RequirementMissing: Debian's archive keys are not installed on this host.
         RigError: the network or the mirror fails, or the disk is full.
     """
-    environment = _update(suite, work)
+    environment = _update(source(suite), work)
     return _fetch(suite, packages, work, environment)
+
+
+def download_nearest(suite: str, package: str, release: str, work: Path) -> Path:
+    """Download the version of a package that is of an upstream release, or of the nearest one that Debian has.
+
+    The security updates of the suite are searched too: the archive keeps few versions of a package. ``release``:
+    ``6.12.113``; ``work`` is an empty folder for the file and for apt's lists.
+
+    Raises:
+        RequirementMissing: Debian's archive keys are not installed on this host.
+        RigError: the network or the mirror fails, or the suite has no such package.
+    """
+    offers: list[tuple[int, str, Mapping[str, str]]] = []
+    origins = [source(suite), *([] if suite == UNSTABLE else [security_source(suite)])]
+    for one in origins:
+        folder = work / one.suite
+        folder.mkdir()
+        environment = _update(one, folder)
+        listed = command.run(["apt-cache", "madison", package], environment=environment).stdout
+        offers += [(_distance(found, release), found, environment) for found in parse_madison(listed, package)]
+        if any(distance == 0 for distance, _, _ in offers):
+            break
+    if not offers:
+        raise RigError(f"Debian {suite} has no package {package}")
+    _, nearest_version, chosen = min(offers, key=lambda offer: offer[0])
+    folder = Path(chosen["APT_CONFIG"]).parent
+    return _fetch(suite, [package], folder, chosen, nearest_version)[package]
+
+
+def parse_madison(output: str, package: str) -> list[str]:
+    """Return the versions of a package in the output of apt-cache madison: `` linux | 6.12.107-1 | http://...``."""
+    rows = [[column.strip() for column in line.split("|")] for line in output.splitlines()]
+    return [row[1] for row in rows if len(row) == 3 and row[0] == package]
+
+
+def _distance(version: str, release: str) -> int:
+    """Return how many patch levels a Debian version (``6.12.107-1``) is away from an upstream release."""
+    return abs(int(version.partition("-")[0].rpartition(".")[2]) - int(release.rpartition(".")[2]))
 
 
 def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Path) -> dict[str, Path]:
@@ -239,7 +298,7 @@ def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Pat
         RequirementMissing: Debian's archive keys are not installed on this host.
         RigError: the network or the mirror fails, the disk is full, or no dependency matches.
     """
-    environment = _update(suite, work)
+    environment = _update(source(suite), work)
     argv = ["apt-cache", "depends", "--recurse", "--important", package]
     completed = command.run(argv, environment=environment)
     if not completed.ok:
@@ -250,13 +309,13 @@ def download_behind(suite: str, package: str, wanted: re.Pattern[str], work: Pat
     return _fetch(suite, names, work, environment)
 
 
-def _update(suite: str, work: Path) -> dict[str, str]:
+def _update(origin: Source, work: Path) -> dict[str, str]:
     """Fetch the list of packages of a suite; return the environment in which apt uses only this list."""
     configuration = work / "apt.conf"
     sources = work / "sources.list"
     (work / "lists" / "partial").mkdir(parents=True)
     (work / "archives").mkdir()
-    sources.write_text(source(suite).line + "\n")
+    sources.write_text(origin.line + "\n")
     # A separate configuration, so that apt runs none of the host's hooks; apt reads $APT_CONFIG before other files.
     configuration.write_text(
         "\n".join(
@@ -280,12 +339,15 @@ def _update(suite: str, work: Path) -> dict[str, str]:
         + "\n"
     )
     environment = {"APT_CONFIG": str(configuration), "LC_ALL": "C"}
-    _apt_get(["update", "--error-on=any"], f"fetching the list of packages of {suite}", work, environment)
+    _apt_get(["update", "--error-on=any"], f"fetching the list of packages of {origin.suite}", work, environment)
     return environment
 
 
-def _fetch(suite: str, packages: Sequence[str], work: Path, environment: Mapping[str, str]) -> dict[str, Path]:
-    _apt_get(["download", *packages], f"fetching {', '.join(packages)} from {suite}", work, environment)
+def _fetch(
+    suite: str, packages: Sequence[str], work: Path, environment: Mapping[str, str], version: str | None = None
+) -> dict[str, Path]:
+    names = packages if version is None else [f"{name}={version}" for name in packages]
+    _apt_get(["download", *names], f"fetching {', '.join(packages)} from {suite}", work, environment)
     return {name: _only(work / "archives", f"{name}_*.deb") for name in packages}
 
 

@@ -134,8 +134,10 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access, found: Found 
 
     For example, no term limits a local workload on disks without mechanics and without controllers. Reads and writes
     of a mixed load share the time: the total rate is the harmonic mean of read rate and write rate, weighted by their
-    shares. The result is also None if the file system writes elsewhere than the model assumes.
+    shares. The result is also None if the file system or the volume writes elsewhere than the model assumes.
     """
+    if not stack.volume.in_place:
+        return None
     if access.read_share < 1 and not stack.filesystem.in_place:
         synced = seen_by_server(stack, access, write=True).sync_every is not None
         if synced or not access.sequential:

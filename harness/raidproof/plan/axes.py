@@ -29,6 +29,8 @@ from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
 from raidproof.storage.server import SERVERS, ServerSpec
 from raidproof.storage.server.server import DEFAULT as USUAL_SERVER
+from raidproof.storage.volume import DEFAULT as USUAL_VOLUME
+from raidproof.storage.volume import VOLUMES, VolumeSpec
 
 Settings = Mapping[str, Value]
 """Values by axis name. For an axis without a value, the stack layer uses its default."""
@@ -37,6 +39,8 @@ WORKLOAD = "workload."
 """Prefix of the names of axes that set a field of the workload: ``workload.bs``."""
 RAID = "raid"
 """Name of the axis with the kind of array."""
+VOLUME = "volume"
+"""Name of the axis with the kind of device between the array and the file system."""
 
 
 class Where(NamedTuple):
@@ -169,7 +173,7 @@ def _write_duration(value: Value) -> str:
 
 
 _ARRAY = (
-    _number("members", "", "number of member disks; default: all that no cell needs as spare, journal or log disk"),
+    _number("members", "", "number of member disks; default: all that no cell needs as another disk"),
     _number("spares", "", "number of spare disks of the array", SPARED),
     _size("chunk", "array.chunk_size", "chunk size of the array", STRIPED),
     Axis("layout", "array.layout", "layout of the array: left-symmetric, n2, f2, ... (md(4))", where=LAID_OUT),
@@ -307,23 +311,24 @@ _ABOVE = (
 def axes(*, built_in: bool = False) -> dict[str, Axis]:
     """Return all axes by name, the lowest layer first, including the axes of single kinds of a layer.
 
-    ``built_in``: without the levels, arrays, file systems and servers of other distributions.
+    ``built_in``: without the levels, arrays, volumes, file systems and servers of other distributions.
 
     Raises:
-        RigError: an axis of an array, a file system or a server has the name of another axis.
+        RigError: an axis of a kind of layer has the name of another axis.
     """
-    levels, arrays, kinds, servers = (
+    levels, arrays, volumes, kinds, servers = (
         [(name, kind) for name, kind in registry.items() if not built_in or is_built_in(kind)]
-        for registry in (LEVELS, ARRAYS, FILESYSTEMS, SERVERS)
+        for registry in (LEVELS, ARRAYS, VOLUMES, FILESYSTEMS, SERVERS)
     )
     named = [name for name in level_names() if name in dict(levels)]
-    return _axes(tuple(named), tuple(arrays), tuple(kinds), tuple(servers))
+    return _axes(tuple(named), tuple(arrays), tuple(volumes), tuple(kinds), tuple(servers))
 
 
 @cache
 def _axes(
     levels: tuple[str, ...],
     arrays: tuple[tuple[str, type[ArraySpec]], ...],
+    volumes: tuple[tuple[str, type[VolumeSpec]], ...],
     kinds: tuple[tuple[str, type[FilesystemSpec]], ...],
     servers: tuple[tuple[str, type[ServerSpec]], ...],
 ) -> dict[str, Axis]:
@@ -331,17 +336,25 @@ def _axes(
     raid = Axis(RAID, "array.type", f"kind of array: {' or '.join(raids)}", word_of(*raids))
     array = (_only_where_it_is_a_field(axis, _LAYER_ARRAY, dict(arrays)) for axis in _ARRAY)
     level = Axis("level", "array.level", f"RAID level: {' '.join(levels)}", read_raid_level)
+    layers = [name for name, _ in volumes]
+    text = f"device between array and file system: {' or '.join(layers)}"
+    volume = Axis(VOLUME, "volume.type", text, word_of(*layers))
     words = [name for name, _ in kinds]
     kind = Axis("filesystem", "filesystem.type", f"type of the file system: {' or '.join(words)}", word_of(*words))
     shared = (_where_supported(axis, dict(kinds)) for axis in _FILESYSTEM)
-    common = {axis.name: axis for axis in (raid, level, *array, kind, *shared)}
+    common = {axis.name: axis for axis in (raid, level, *array, volume, kind, *shared)}
     daemons = [name for name, _ in servers]
     server = Axis("server", "export.type", f"type of the NFS server: {' or '.join(daemons)}", word_of(*daemons))
     exported = (_only_where_it_is_a_field(axis, _LAYER_EXPORT, dict(servers)) for axis in _ABOVE)
     above = {axis.name: axis for axis in (server, *exported)}
     own = {
         name: _own_axis(name, text, layer, dict(of))
-        for layer, of in ((_LAYER_ARRAY, arrays), (_LAYER_FILES, kinds), (_LAYER_EXPORT, servers))
+        for layer, of in (
+            (_LAYER_ARRAY, arrays),
+            (_LAYER_VOLUME, volumes),
+            (_LAYER_FILES, kinds),
+            (_LAYER_EXPORT, servers),
+        )
         for _, one in of
         for name, text in one.axes.items()
     }
@@ -361,6 +374,7 @@ class _Layer(NamedTuple):
 
 
 _LAYER_ARRAY = _Layer("array", RAID, DEFAULT_KIND)
+_LAYER_VOLUME = _Layer("volume", VOLUME, USUAL_VOLUME)
 _LAYER_FILES = _Layer("filesystem", "filesystem", USUAL)
 _LAYER_EXPORT = _Layer("export", "server", USUAL_SERVER)
 

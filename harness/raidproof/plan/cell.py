@@ -10,14 +10,15 @@ from typing import Any
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import one_of
 from raidproof.plan import works
-from raidproof.plan.axes import Settings, axis_of, level_of, write_value
+from raidproof.plan.axes import VOLUME, Settings, axis_of, level_of, write_value
 from raidproof.plan.hardware import Duty, Hardware
 from raidproof.plan.plan import Plan, Selection, load_plan
 from raidproof.plan.table import Value
 from raidproof.storage.array import LEVELS
 from raidproof.storage.filesystem import USUAL
 from raidproof.storage.stack import StackSpec
-from raidproof.workload.workload import AnyWorkload
+from raidproof.storage.volume import DEFAULT, VOLUMES
+from raidproof.workload.workload import SERVER, AnyWorkload
 
 LEASE_S = 10
 """Default NFS lease in seconds, the shortest that nfsd accepts. With the kernel's default of 90 s, each power cut
@@ -25,12 +26,18 @@ under NFSv4.0 would wait for a grace period of 90 s."""
 
 
 def wanted(settings: Settings) -> dict[Duty, int]:
-    """Return the number of spare, journal and log disks that a cell with these settings needs, by duty."""
+    """Return the number of spare, journal, cache and log disks that a cell with these settings needs, by duty."""
     return {
         "spare": int(settings.get("spares", 0)),
         "journal": int(settings.get("consistency_policy") == "journal"),
+        "cache": len(further_disks(settings)),
         "log": int(settings.get("log") == "external"),
     }
+
+
+def further_disks(settings: Settings) -> tuple[str, ...]:
+    """Return the fields of the volume's request that name a disk outside the array."""
+    return VOLUMES[str(settings.get(VOLUME, DEFAULT))].further_disks
 
 
 def usual_members(hardware: Hardware, all_settings: Iterable[Settings]) -> int:
@@ -99,6 +106,8 @@ def _place(hardware: Hardware, settings: Settings, members: int, layers: dict[st
         layers["array"]["spares"] = spares
     if journal := take("journal", wants["journal"]):
         layers["array"]["journal"] = journal[0]
+    caches = take("cache", wants["cache"])
+    layers.setdefault("volume", {}).update(zip(further_disks(settings), caches, strict=True))
     if log := take("log", wants["log"]):
         layers["filesystem"]["log"] = log[0]
 
@@ -265,13 +274,20 @@ def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name:
     if not 1 <= clients <= plan.hardware.clients:
         most = plan.hardware.clients
         raise RequestError(f"clients = {clients}: not from 1 to the hardware's number of clients, {most}")
+    stack = stack_of(plan.hardware, one.settings, members, assume_clean=plan.run.assume_clean)
+    on = works.where(plan.workload[one.workload], plan.hardware.disk_sizes)
+    if on == works.ARRAY and stack.array.only_filesystem is not None:
+        raise RequestError(
+            f"on = {works.ARRAY!r}: raid = {stack.array.type} makes no device of the array",
+            remedy=f"write on = {SERVER!r}, or the name of a disk",
+        )
     return Cell(
         name=name,
         settings=one.settings,
-        stack=stack_of(plan.hardware, one.settings, members, assume_clean=plan.run.assume_clean),
+        stack=stack,
         workload=works.with_settings(plan.workload[one.workload], one.settings),
         workload_name=workload_name,
-        on=works.where(plan.workload[one.workload], plan.hardware.disk_sizes),
+        on=on,
         clients=clients,
         index=index,
     )

@@ -17,6 +17,7 @@ from raidproof.monitor.model import Expected
 from raidproof.plan.axes import axes, write_value
 from raidproof.plan.ceiling import ceilings_of
 from raidproof.plan.cell import Cell, Impossible, Matrix
+from raidproof.plan.members import Members
 from raidproof.plan.plan import Plan
 from raidproof.plan.warnings import warnings_of
 from raidproof.plan.works import names
@@ -185,7 +186,11 @@ def cut_s(cell: Cell) -> float:
 
 def exploration_s(plan: Plan) -> float:
     """Return the estimated seconds of the exploration of one power cut; 0 if the plan requests none."""
-    return EXPLORE_S + STATE_S * plan.run.explore_states if plan.run.cut == "explore" else 0.0
+    if plan.run.cut != "explore":
+        return 0.0
+    holes = set(plan.run.explore_members) - {Members.WHOLE}
+    others = len(holes) * (EXPLORE_S + STATE_S * plan.run.explore_states) + CUT_S * (Members.MISSING in holes)
+    return EXPLORE_S + STATE_S * plan.run.explore_states + others
 
 
 def in_words(seconds: float) -> str:

@@ -20,8 +20,8 @@ from raidproof.disk.profile import load_profile
 from raidproof.plan.table import Bandwidth, Bytes, Placement, Table, placed, refusal
 from raidproof.storage.link import LinkSpec
 
-Duty = Literal["member", "spare", "journal", "log"]
-"""Use of a disk: member or spare of the array, journal of a RAID5, or log of the file system."""
+Duty = Literal["member", "spare", "journal", "cache", "log"]
+"""Use of a disk: member or spare of the array, journal of a RAID5, cache of the volume, or log of the file system."""
 
 
 class DiskGroup(Table):
@@ -38,7 +38,8 @@ class DiskGroup(Table):
     placement: Placement = "spread"
     """Which part of the real drive the simulated bytes occupy: spread over all of it, or its fast outer tracks."""
     duty: Duty = "member"
-    """Use of the disks. A cell that needs a spare, journal or log disk takes a member disk if no other is left."""
+    """Use of the disks. A cell that needs a spare, journal, cache or log disk takes a member disk if no other is
+    left."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

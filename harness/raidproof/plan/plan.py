@@ -12,6 +12,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.plan.axes import axis_of, read_value
 from raidproof.plan.hardware import Hardware
+from raidproof.plan.members import Members
 from raidproof.plan.table import Seconds, Table, Value, reasons, refusal
 from raidproof.plan.works import names, read_work
 
@@ -105,6 +106,9 @@ class RunSpec(Table):
     possible crash states of this crash test."""
     explore_states: int = Field(default=200, ge=1, le=1_000_000)
     """Number of crash states to explore for each configuration."""
+    explore_members: tuple[Members, ...] = ()
+    """Members that the array has in the explored crash states, for the table of the write hole: ``whole``: all.
+    ``lost``: one is lost with the power cut. ``missing``: one is missing while the clients work."""
     min_seconds: Seconds | None = Field(default=None, gt=0)
     """Least duration of the timed part in seconds; the value of a shorter repetition is flagged."""
     max_seconds: Seconds | None = Field(default=None, gt=0)
@@ -138,6 +142,8 @@ class RunSpec(Table):
     def _possible(self) -> Self:
         if self.min_seconds and self.max_seconds and self.min_seconds > self.max_seconds:
             raise ValueError(f"min_seconds, {self.min_seconds:g} s, is more than max_seconds, {self.max_seconds:g} s")
+        if self.explore_members and self.cut != "explore":
+            raise ValueError('explore_members needs cut = "explore"')
         return self
 
 

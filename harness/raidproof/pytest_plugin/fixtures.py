@@ -40,7 +40,7 @@ from raidproof.record.results.names import JOURNAL
 from raidproof.run import doctor
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import STEM, Source, explore_cycle, locate, replay, source_of
+from raidproof.run.exploration import Source, explore_cycle, locate, replay, source_of
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
@@ -486,7 +486,7 @@ class Explored:
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:
         """Check the smallest crash state of a failure again, ``times`` times, and return the judgements."""
         source, state = locate(self.source, failure.shrunk.state if failure.shrunk is not None else failure.state)
-        logs = self.source.store.directory(f"{STEM}{self.record.cycle}")
+        logs = self.source.store.directory(self.source.stem)
         return replay(source, state, logs, times=times).judgements
 
     def _error(self, kind: type[RaidproofError], why: str = "") -> RaidproofError:
@@ -510,6 +510,8 @@ class Explore:
         checkers: int = 2,
         at_replies: bool = False,
         starts_dirty: bool = False,
+        lost_member: str | None = None,
+        scrub: bool = False,
         second_cuts: int = 0,
     ) -> Explored:
         """Check a number of crash states of a crash test, or as many as possible in ``minutes``.
@@ -517,6 +519,8 @@ class Explore:
         ``tear`` is the bytes that a disk writes atomically.
         ``at_replies``: cut only at the instants of acknowledgements, and lose all unflushed data.
         ``starts_dirty``: start arrays that are dirty and degraded, which md refuses by default (md(4)).
+        ``lost_member``: serial of a member that is lost with the power cut, so that the array starts without it.
+        ``scrub``: with each check by fsck, let the array resync, and count the sectors that still differ.
         ``second_cuts``: number of crash states during whose recovery the power is cut a second time.
 
         Raises:
@@ -525,7 +529,8 @@ class Explore:
         record = cycle.record if isinstance(cycle, CrashTestResult) else cycle
         if (provider := self._run.topology.provider) not in SHOW:
             raise RequirementMissing(str(not_shown(provider)))
-        source = source_of(self._run.store, record.name, starts_dirty=starts_dirty)
+        store = self._run.store
+        source = source_of(store, record.name, starts_dirty=starts_dirty, lost_member=lost_member, scrub=scrub)
         options = Options(
             Budget(states, minutes),
             seed=seed,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from raidproof.monitor.chart import Moment
 from raidproof.record.outcome import Outcome
 from raidproof.record.worker import WorkerRecord
+from raidproof.record.write_hole import HoleRecord
 
 UNSTABLE = 0.2
 """Range of a cell's values divided by their median; above this limit the median is unreliable."""
@@ -101,6 +102,8 @@ class CellRecord(Strict):
     """Name of the crash test that cut the power of this configuration."""
     explored: Explored | None = None
     """The result of the exploration of the crash states of ``cycle``; None if they were not explored."""
+    holes: list[HoleRecord] = Field(default_factory=list)
+    """The explored crash states for the table of the write hole; empty if the plan does not request it."""
     not_effective: str | None = None
     """How the effective configuration differs from the requested one, or the data read back from the data written."""
     # `raidproof judge` computes the following fields again from those above.

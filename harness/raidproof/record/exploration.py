@@ -36,13 +36,13 @@ class End(StrEnum):
 
 
 class ThroughNfsd(StrEnum):
-    """Whether nfsd serves the same content as a scan of the mounted file system."""
+    """Whether the NFS server serves the same content as a scan of the mounted file system."""
 
     SAME = check_agent.SAME
     DIFFERENT = check_agent.DIFFERENT
-    """nfsd serves other content, or no content: see `Observation.said`."""
+    """The server serves other content, or no content: see `Observation.said`."""
     NOT_TRIED = "not tried"
-    """The ledger was not read through nfsd."""
+    """The ledger was not read through the NFS server."""
 
 
 class Rows(BaseModel):
@@ -90,17 +90,23 @@ class Observation(BaseModel):
     """
     degraded: dict[str, int] = Field(default_factory=dict)
     """The number of missing members of each degraded array, by md device; complete arrays have no entry."""
+    refused: str = ""
+    """The message with which the kernel refused to start the array, before it was permitted (``--starts-dirty``).
+
+    Empty if the array started at once, or in no case."""
     through_nfsd: ThroughNfsd = ThroughNfsd.NOT_TRIED
     filesystem: FilesystemCheck | None = None
     """The result of the file system's checker (fsck) after the unmount; None if fsck did not run."""
+    scrubbed: dict[str, int] | None = None
+    """512-byte sectors that differ after the resync, by device, as the kernel counts them; None without a scrub."""
     rows: Rows | None = None
     """The redundancy as the harness computes it from the members' contents; None if it was not computed."""
     ms: dict[str, float] = Field(default_factory=dict)
     """Duration of each stage in milliseconds.
 
-    Stages: switch (to the disks of this state), assemble, mount, verify (read the ledger); with a read through nfsd:
-    nfsd (mount by NFS), look (read the ledger), leave (unmount), forget (nfsd releases the file system); unmount;
-    fsck; stop (the arrays).
+    Stages: switch (to the disks of this state), assemble, mount, verify (read the ledger); with a read by NFS:
+    nfsd (start of the server, mount), look (read the ledger), leave (unmount), forget (the server releases
+    the files); unmount; fsck; stop (the arrays).
     """
 
     def same_as(self, other: "Observation") -> bool:
@@ -110,7 +116,7 @@ class Observation(BaseModel):
         """
         tried = {self.through_nfsd, other.through_nfsd} - {ThroughNfsd.NOT_TRIED}
         checked = {one.filesystem.outcome for one in (self, other) if one.filesystem is not None}
-        seen = [(one.end, one.found, one.console, one.degraded) for one in (self, other)]
+        seen = [(one.end, one.found, one.console, one.degraded, bool(one.refused)) for one in (self, other)]
         return seen[0] == seen[1] and len(tried) < 2 and len(checked) < 2
 
 
@@ -292,6 +298,17 @@ class AllLossesRecord(Strict):
         return self.judged == self.states
 
 
+class ScrubRecord(Strict):
+    """Numbers of checked states by the kernel's own comparison of copies or parity with the data, after its resync."""
+
+    states: int = 0
+    """States whose array was scrubbed."""
+    differing: int = 0
+    """States with sectors that still differ after the resync."""
+    most_sectors: int = 0
+    """Greatest number of differing 512-byte sectors in one of these states."""
+
+
 class ExplorationDryRun(Strict):
     """The crash states that `raidproof explore` would check."""
 
@@ -394,12 +411,26 @@ class ExplorationRecord(Strict):
     """Number of checker machines in parallel."""
     cold: ColdRecord = Field(default_factory=ColdRecord)
     through_nfsd: int = 0
-    """Number of checks that also read the ledger through nfsd, as each cold check does; cold checks do not count."""
+    """Number of checks that also read the ledger by NFS, as each cold check does; cold checks do not count."""
     filesystems: int = 0
     """Number of checks that also ran the file system's checker (fsck)."""
     wedged: int = 0
     """Number of checks that ended with `End.WEDGED`."""
     redundancy: RedundancyRecord = Field(default_factory=RedundancyRecord)
+    lost_member: str | None = None
+    """Serial of the member that is lost with the power cut; None: all members survive."""
+    counts: bool = True
+    """Whether the result counts for the crash test and its run; False if a member is lost with the power cut."""
+    starts_dirty: bool = False
+    """Whether an array that the kernel refused to start, as it was dirty and degraded, was started nevertheless."""
+    refused: int = 0
+    """Number of judged states whose array the kernel refused to start; see `Observation.refused`."""
+    losing: int = 0
+    """Number of broken states that lack acknowledged operations; the others have another failure only."""
+    silent: int = 0
+    """Number of states that lack acknowledged operations without an error of kernel, file system or array."""
+    scrub: ScrubRecord | None = None
+    """The scrubs; None: none was requested."""
     notes: list[str] = Field(default_factory=list)
     """Remarks for the reader on single checks."""
     cannot_prove: list[str] = Field(default_factory=list)

@@ -129,6 +129,10 @@ class Files(Strict):
     """Requests and replies extracted from ``capture``."""
     on_client: str | None = None
     """Scan of the ledger through a client at the end."""
+    by_libnfs: str | None = None
+    """Scan of the ledger's copy that libnfs made on this client after ``on_client``; None: libnfs did not read."""
+    on_server_again: str | None = None
+    """Scan on the server after ``by_libnfs``, if it differs from ``on_client``."""
     replies: str | None = None
     """Time of the server's last reply on the wire to each operation."""
     consoles: dict[str, str] = Field(default_factory=dict)
@@ -140,7 +144,7 @@ class Files(Strict):
         for title in ("write log", "history", "application", "capture", "on_server"):
             yield from self._one(title)
         yield from ((f"server away {client}", path) for client, path in self.away.items())
-        for title in ("wire", "on_client", "replies"):
+        for title in ("wire", "on_client", "by_libnfs", "on_server_again", "replies"):
             yield from self._one(title)
         yield from ((f"console {machine}", path) for machine, path in self.consoles.items())
 

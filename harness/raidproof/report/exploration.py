@@ -147,7 +147,7 @@ def cold(record: ExplorationRecord) -> str:
     )
     if not record.through_nfsd:
         return said
-    return f"{said}; the ledger of {plural(record.through_nfsd, 'other state')} was also read through nfsd"
+    return f"{said}; the ledger of {plural(record.through_nfsd, 'other state')} was also read through the NFS server"
 
 
 def filesystems(record: ExplorationRecord) -> str:

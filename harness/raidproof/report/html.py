@@ -19,7 +19,7 @@ from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.results.names import COMPARISON, EXPLORATIONS, crash_page_of
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.report import cells, comparison, exploration, known, matching, overview, terminal, words
+from raidproof.report import cells, comparison, exploration, known, matching, overview, terminal, words, write_hole
 from raidproof.report.charts import drawing, medians
 from raidproof.report.charts.of_run import charts_of
 from raidproof.report.columns import columns
@@ -120,6 +120,8 @@ def render(
         cells=cells,
         rankings=cells.rankings(record),
         published=cells.published_figures(record),
+        write_hole=write_hole,
+        holes=write_hole.hole_rows(record),
         worker_table=worker_table,
         cuts={cycle.name: place for place, cycle in enumerate(record.cycles, start=1)},
         topology=topology(record.topology),
@@ -194,6 +196,8 @@ def sections_of(record: RunRecord, *, explored: bool = False) -> Iterator[tuple[
     planned = record.plan is not None
     if planned:
         yield "ranking", "Ranking"
+        if any(cell.holes for cell in record.cells):
+            yield "write-hole", write_hole.TITLE
         yield "cells", "Cells"
     if record.cycles or not planned:
         yield "table", "Power cuts" if planned else "Results"

@@ -20,6 +20,7 @@ from raidproof.report.known import tell_known
 from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
 from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some
 from raidproof.report.workers import tell_workers
+from raidproof.report.write_hole import show_holes
 from raidproof.verdict.cell import by_safety, losing, loss_in, safety_in
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.crash_states import outcome_of
@@ -212,6 +213,7 @@ def show(record: RunRecord, console: Console, report: Path | None = None) -> Non
     """Print the report of a run: tables, a line for each crash test, the outcome, and the path of the HTML report."""
     if record.plan is not None:
         show_cells(record, console)
+        show_holes(record, console)
         show_cuts(record, console)
         tell_workers(record.plan.workers, console)
     elif record.cycles or not record.suites:

@@ -87,7 +87,8 @@ def write_pages(store: RunStore) -> list[Path]:
     pages = []
     for path in sorted(store.path.glob(EXPLORATIONS)):
         record = read_record(path, ExplorationRecord, SCHEMA, "an exploration")
-        pages.append(write_page(source_of(store, record.cycle), path.stem))
+        if record.lost_member is None:
+            pages.append(write_page(source_of(store, record.cycle), path.stem))
     if not pages:
         raise RequestError(
             f"run {store.path.name} has no exploration",

@@ -1,6 +1,7 @@
 """The choice of the crash states of an exploration: options, states, limits of the result, dry run."""
 
 import math
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ ALL_LOSSES = (
     "States with more lost requests than the given number, and states with torn requests, are not checked.",
     "Each state is judged at the last instant at which it is possible; earlier instants promise less.",
 )
+WHOLE = "No request is torn: the stack encrypts, so that the host cannot read which blocks a torn request has."
 ONE_CUT = "Each state is one power cut at one instant; a second power cut during the recovery is not tried."
 TWO_CUTS = (
     "A second power cut is tried during the recovery of a few states only, each recovery executed once: another "
@@ -38,7 +40,7 @@ OF_ALL = (
     f"The file system's checker (fsck) runs on one in {FSCK_EVERY} distinct states, and on each broken state.",
 )
 
-SCANNED = f"One in {NFSD_EVERY} distinct states is also read through nfsd."
+SCANNED = f"One in {NFSD_EVERY} distinct states is also read through the NFS server."
 NOT_SCANNED = "States are read from the file system on the server's machine, never through the NFS server."
 
 
@@ -65,6 +67,8 @@ class Options:
     epochs: tuple[int, int] | None = None
     """With ``all_losses``: first and last flush epoch; None: all epochs."""
 
+    counts: bool = True
+    """Whether a broken promise counts for the outcome of the run."""
     second_cuts: int = 0
     """Number of crash states during whose recovery the power is cut a second time."""
     second_states: int = SECOND_STATES
@@ -77,14 +81,16 @@ class Options:
             return self.budget
         return replace(self.budget, minutes=self.budget.minutes / 2)
 
-    def limits(self, *, scans: bool) -> tuple[str, ...]:
+    def limits(self, *, scans: bool, encrypts: bool = False) -> tuple[str, ...]:
         """Return what an exploration with these options cannot prove.
 
-        ``scans``: whether states are also read through the NFS server (`ServerSpec.scans`).
+        ``scans``: whether states are also read through the NFS server (`ServerSpec.scans`). ``encrypts``: whether the
+        stack encrypts.
         """
         cuts = TWO_CUTS if self.second_cuts else (ONE_CUT,)
         sample = (SAMPLE,) if self.all_losses is None else ALL_LOSSES
-        return (*cuts, *sample, *OF_ALL, SCANNED if scans else NOT_SCANNED)
+        whole = (WHOLE,) if encrypts and self.all_losses is None else ()
+        return (*cuts, *sample, *whole, *OF_ALL, SCANNED if scans else NOT_SCANNED)
 
 
 def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:
@@ -95,6 +101,8 @@ def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:
         seed=options.seed,
         tear=options.tear,
         starts_dirty=source.starts_dirty,
+        lost_member=source.lost_member,
+        scrub=source.scrub,
         all_losses=options.all_losses,
         epochs=options.epochs,
         uniform=options.uniform or options.all_losses is not None,
@@ -126,7 +134,7 @@ def chosen(source: "Source", options: Options) -> Chosen:
             source.recording,
             options.seed,
             first=source.first,
-            unit=options.tear,
+            unit=sys.maxsize if source.stack.encrypts else options.tear,
             replies=acknowledged_at(source),
             only_replies=options.at_replies,
             by_interest=not options.uniform,

@@ -30,12 +30,14 @@ from raidproof.monitor.recording import fetched
 from raidproof.record.observation import ArraySeen, MembersSeen, ReadBack
 from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Throughput
 from raidproof.run.replies import ReplyWatch
+from raidproof.run.second_reader import read_by_libnfs
 from raidproof.storage.array import Array, holders_of_old_data, serial_of
 from raidproof.storage.array.array import Scrub
 from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
+from raidproof.verdict.second_reader import differing_workers
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
-from raidproof.workload.ledger import Ledger, LedgerSpec, ServerPlace
+from raidproof.workload.ledger import Found, Ledger, LedgerSpec, ServerPlace
 from raidproof.workload.workload import on_all
 
 NO_FAULT = "none"
@@ -84,6 +86,8 @@ class CrashTestSpec(BaseModel):
     """Sequential write that is measured before the crash test; None: no measurement."""
     capture: bool = False
     """Whether to capture and judge NFS traffic while the ledger runs."""
+    second_reader: bool = False
+    """Whether libnfs, an NFS client in user space, also reads the ledger at the end (run/second_reader.py)."""
     control: ControlSpec | None = None
     """Known result, if the crash test is a control."""
 
@@ -489,6 +493,18 @@ class CrashTest:
         counted = fetched(client, mount.directory).since(before)
         self.record.observed.read_back = ReadBack(client=client.name, **counted._asdict())
         self.record.files.on_client = self.files.write("on-client.json", json.dumps(found))
+        if self.spec.second_reader:
+            self._scan_by_libnfs(ledger, client, found)
+
+    def _scan_by_libnfs(self, ledger: Ledger, client: Machine, kernels: Found) -> None:
+        """Read the ledger by libnfs on a client; read it on the server again if both clients differ."""
+        self._say("reading back by libnfs")
+        source = self.spec.stack.source(self.lab.server.address, self.stack.filesystem.directory)
+        found = read_by_libnfs(client, ledger, self.spec.stack, f"{source.rstrip('/')}/{LEDGER_DIRECTORY}")
+        self.record.files.by_libnfs = self.files.write("by-libnfs.json", json.dumps(found))
+        if differing_workers(kernels, found):
+            again = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
+            self.record.files.on_server_again = self.files.write("on-server-again.json", json.dumps(again))
 
     def _check(self) -> None:
         self._say("checking file system and array")
@@ -499,6 +515,7 @@ class CrashTest:
         self.record.observed.array = self.members.end(self.stack.array.scrub())
         # The machine keeps running: restore its settings for the next crash test.
         self.stack.tuning.deactivate()
+        self.stack.volume.deactivate()
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9

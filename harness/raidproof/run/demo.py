@@ -11,7 +11,7 @@ from raidproof.core.log import progress
 from raidproof.core.topology import Platform, Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.cache import CacheMode
-from raidproof.plan.axes import axis_of, read_value
+from raidproof.plan.axes import VOLUME, axis_of, read_value
 from raidproof.plan.table import Value
 from raidproof.provider.registry import prepare
 from raidproof.record import ControlSpec, RunRecord
@@ -21,6 +21,7 @@ from raidproof.run.run import Run
 from raidproof.storage.array import LEVELS
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import TuningSpec
+from raidproof.storage.volume import DEFAULT, VOLUMES
 from raidproof.workload.fio import FioSpec
 
 EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
@@ -29,7 +30,7 @@ demo's ledger."""
 ASYNC_LEDGER_S = 5.0
 """Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
-SETTABLE = ("array", "filesystem", "export")
+SETTABLE = ("array", "volume", "filesystem", "export")
 """The layers whose settings `read_settings` accepts."""
 OWN = ("export.sync", "export.delegations")
 """Fields of these layers that the demo sets itself."""
@@ -40,9 +41,18 @@ CONTROL_LEDGER_S = 2.0
 """Seconds of the clients' work in a control, which shows whether a loss is found, not how much is lost."""
 
 
-def demo_topology(platform: Platform | None = None) -> Topology:
-    """Return the demo's lab: a server with four member disks, two clients."""
-    return server_and_clients(clients=2, disks=4, platform=platform)
+def demo_topology(platform: Platform | None = None, settings: Mapping[str, Value] = _NO_SETTINGS) -> Topology:
+    """Return the demo's lab: a server with four member disks and those of the volume, two clients.
+
+    ``settings``: see `read_settings`.
+    """
+    return server_and_clients(clients=2, disks=len(MEMBERS) + len(_further(settings)), platform=platform)
+
+
+def _further(settings: Mapping[str, Value]) -> dict[str, str]:
+    """Return the disks of the volume, by the field of its request that names the disk."""
+    fields = VOLUMES[str(settings.get(VOLUME, DEFAULT))].further_disks
+    return {field: f"disk{number}" for number, field in enumerate(fields, len(MEMBERS))}
 
 
 def read_settings(words: Sequence[str]) -> dict[str, Value]:
@@ -80,6 +90,7 @@ def demo_stack(
         # No delegations: under a delegation, `close` promises nothing. And when both clients return to a shared file,
         # the server delegates the file to the first and then waits for the end of its grace period (docs/findings.md).
         "export": {"sync": sync, "delegations": False},
+        "volume": dict(_further(settings)),
         "mount": {"vers": "4.2"},
         "tuning": (tuning or TuningSpec()).model_dump(),
     }
@@ -156,7 +167,7 @@ def run_demo(
     require_host()
     with progress("preparing kernel and image"):
         # Prepare before the run is created, so that a failure here leaves no run.
-        topology = demo_topology(platform)
+        topology = demo_topology(platform, settings)
         prepare(topology)
         with Run("demo", results, topology, keep=keep) as current_run:
             for spec in cycles:

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -79,6 +79,10 @@ class Source:
     stack: StackSpec
     starts_dirty: bool = False
     """Whether checkers make md start arrays that are dirty and degraded, which md refuses by default."""
+    lost_member: str | None = None
+    """Serial of the member that is lost with the power cut, so that the array starts without it; None: no member."""
+    scrub: bool = False
+    """Whether checks with fsck also let the array resync, and then count the sectors that differ."""
     recovery: str | None = None
     """Name of the crash state whose recovery ``recording`` contains; None: it is the recording of the run."""
 
@@ -115,7 +119,14 @@ class Source:
             content=self.recording.most_content,
             deadline_s=deadline_s,
             starts_dirty=self.starts_dirty,
+            without=() if self.lost_member is None else (self.lost_member,),
+            scrub=self.scrub,
         )
+
+    @property
+    def stem(self) -> str:
+        """The beginning of the names of the files of explorations of this source."""
+        return f"{STEM}{self.cycle.name}" + (f"-without-{self.lost_member}" if self.lost_member is not None else "")
 
     def boots(self, logs: Path) -> Factory:
         """Return a function that makes the checker with a given number, with console logs below ``logs``."""
@@ -149,21 +160,34 @@ def application_of(cycle: CrashTestRecord) -> ApplicationSpec | None:
     return None if asked is None else ApplicationSpec.model_validate(asked)
 
 
-def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = False) -> Source:
+def source_of(
+    store: RunStore,
+    name: str | None = None,
+    *,
+    starts_dirty: bool = False,
+    lost_member: str | None = None,
+    scrub: bool = False,
+) -> Source:
     """Return the crash test of this name in a stored run, or the only one that can be explored, as a `Source`.
 
     Raises:
-        RequestError: the name is unknown, or the crash test cannot be explored; the message has the reason.
+        RequestError: the name is unknown; the crash test cannot be explored, or not without the lost member. The
+            message has the reason.
     """
     run = store.load()
     topology = Topology.model_validate(run.topology)
     require_shown(topology.provider)
     cycle = choose_cycle(run, store.path, name)
     stack = StackSpec.model_validate(cycle.asked)
+    if lost_member is not None:
+        stack.array.refuse_loss(lost_member)
     try:
         log = WriteLog(store.path / recorded(cycle))
-        recording = Recording(log, stack.array)
+        lost = [] if lost_member is None else [log.number(lost_member)]
+        recording = Recording(log, stack.array, lost=lost)
         oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
+        if lost_member is not None:
+            oracle = replace(oracle, incomplete_ns=0, expected=stack.array.lost)
     except (LogError, OSError) as error:
         raise RequestError(f"crash test {cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:
@@ -183,7 +207,7 @@ def source_of(store: RunStore, name: str | None = None, *, starts_dirty: bool = 
             f"({', '.join(serials)})",
             remedy=f"the directory has files of different runs; {RECORD_ANEW}",
         )
-    return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty)
+    return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty, lost_member, scrub)
 
 
 def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecord:
@@ -291,30 +315,43 @@ def explore_cycle(
             if record.stopped_by is StoppedBy.USER:
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume continues the exploration")
-    try_write_page(source, stem)
+    # The crash page shows all members, and what md makes of them.
+    if source.lost_member is None:
+        try_write_page(source, stem)
     return record, page
 
 
-def explored(store: RunStore, cycle: str, states: int, seed: int) -> Explored:
+def explored(store: RunStore, cycle: str, states: int, seed: int, *, scrub: bool = False) -> Explored:
     """Return the result of a crash test's exploration; begin or resume the exploration unless it has already ended.
+
+    ``scrub``: see `Source.scrub`.
 
     Raises:
         RequestError: the crash test cannot be explored.
     """
-    path = store.path / f"{STEM}{cycle}.json"
-    record = ExplorationRecord.model_validate_json(path.read_text()) if path.is_file() else None
-    if record is None or record.ended_early is not None:
-        resume = (store.path / f"{STEM}{cycle}" / JOURNAL).exists()
-        options = Options(Budget(states), seed=seed, resume=resume)
-        record, _ = explore_cycle(source_of(store, cycle), options)
+    record, page = exploration_of(source_of(store, cycle, scrub=scrub), Options(Budget(states), seed=seed))
     return Explored(
-        file=path.name,
+        file=page.with_suffix(".json").name,
         judged=record.judged,
         broken=record.broken,
         lost=record.loss.operations if record.loss is not None else 0,
         outcome=record.outcome,
         reason=record.reason,
     )
+
+
+def exploration_of(source: Source, options: Options) -> tuple[ExplorationRecord, Path]:
+    """Return the record and the HTML report of an exploration; begin or resume it unless it has already ended.
+
+    Raises:
+        RequestError: as for `explore_cycle`.
+    """
+    path = source.store.path / f"{source.stem}.json"
+    record = ExplorationRecord.model_validate_json(path.read_text()) if path.is_file() else None
+    if record is not None and record.ended_early is None:
+        return record, path.with_suffix(".html")
+    resume = (source.store.path / source.stem / JOURNAL).exists()
+    return explore_cycle(source, replace(options, resume=resume))
 
 
 def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) -> None:
@@ -333,6 +370,7 @@ def replay_of(source: Source) -> Callable[[str], list[str]]:
     run = source.run.run if path.parent == RESULTS else str(path)
     words = ["./raidproof", "explore", run, "--cycle", source.cycle.name]
     words += ["--starts-dirty"] if source.starts_dirty else []
+    words += ["--lost-member", source.lost_member] if source.lost_member is not None else []
     return partial(replay_command, words, source.recovery)
 
 
@@ -352,7 +390,7 @@ def stem_of(source: Source, *, resume: bool) -> str:
     """
     before = ""
     for attempt in count(1):
-        stem = f"{STEM}{source.cycle.name}" + (f"-{attempt}" if attempt > 1 else "")
+        stem = source.stem + (f"-{attempt}" if attempt > 1 else "")
         if not (source.store.path / stem / JOURNAL).exists():
             break
         before = stem
@@ -388,6 +426,9 @@ def new_record(source: Source, options: Options, choices: Chosen, begun: Begun) 
         seed=options.seed,
         tear=options.tear,
         asked=options.budget.states,
+        lost_member=source.lost_member,
+        starts_dirty=source.starts_dirty,
+        counts=options.counts and source.lost_member is None,
         requests=len(recording.records),
         cuts=len(cuts),
         possible=possible_of(choices),
@@ -399,7 +440,7 @@ def new_record(source: Source, options: Options, choices: Chosen, begun: Begun) 
         span_s=((instants[0] - opened) / 1e9, (instants[1] - opened) / 1e9),
         checkers=options.checkers,
         cannot_prove=[
-            *options.limits(scans=source.stack.export.scans),
+            *options.limits(scans=source.stack.export.scans, encrypts=source.stack.encrypts),
             *undated(source),
             *(environment.cannot_prove if environment else ()),
         ],
@@ -426,7 +467,8 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.tested = dict(sorted(stats.tested.items()))
     record.through_nfsd, record.filesystems = stats.through_nfsd, stats.filesystems
     record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in stats.hung]
-    record.redundancy = stats.redundancy
+    record.redundancy, record.refused, record.silent = stats.redundancy, stats.refused, stats.silent
+    record.losing, record.scrub = stats.losing, stats.scrub if source.scrub else None
     record.marks = sorted(stats.marks, key=lambda mark: (mark.at_s, mark.name))
     record.workers = list(exploration.checkers.workers)
     record.policies = dict(sorted(stats.policies.items()))
@@ -455,7 +497,7 @@ def find(source: Source, name: str) -> CrashState:
     Raises:
         RequestError: no exploration of the crash test has a state of this name.
     """
-    run, stem = source.store.path, f"{STEM}{source.cycle.name}"
+    run, stem = source.store.path, source.stem
     paths = [*sorted(run.glob(f"{stem}*.json")), *sorted(run.glob(f"{stem}*/{journal_of(source.recovery)}"))]
     found = find_state(iter(paths), name)
     if found is None:

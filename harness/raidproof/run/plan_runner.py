@@ -30,6 +30,7 @@ from raidproof.plan.forecast import (
     repetitions_of,
     timed_s,
 )
+from raidproof.plan.members import Members
 from raidproof.plan.plan import Plan
 from raidproof.provider.registry import prepare
 from raidproof.record import RunRecord, RunStore
@@ -44,6 +45,7 @@ from raidproof.run.exploration import explored
 from raidproof.run.repetition import run_repetition
 from raidproof.run.run import Run
 from raidproof.run.stack_deployer import StackDeployer
+from raidproof.run.write_hole import WriteHole
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import judge_cells
 from raidproof.verdict.known import known_today
@@ -310,6 +312,8 @@ class PlanRunner:
         if self.plan.run.cut == "explore":
             begun = now_ns()
             mine.explored = self._explored(name)
+            hole = WriteHole(self.plan, self.current_run, self._free_name)
+            mine.holes = hole.measure(cut_of(self.plan, cell, name)) if mine.explored is not None else []
             self.forecast.ended(EXPLORATION, key_of(cell), (now_ns() - begun) / 1e9)
         self._save()
 
@@ -363,7 +367,8 @@ class PlanRunner:
             return None
         step(f"crash states: {name}{left_in_words(self.forecast)}")
         try:
-            found = explored(self.current_run.store, name, self.plan.run.explore_states, self.plan.run.seed)
+            run, store = self.plan.run, self.current_run.store
+            found = explored(store, name, run.explore_states, run.seed, scrub=Members.WHOLE in run.explore_members)
         except RequestError as error:
             say(f"the exploration is left out: {error}")
             return Explored(file=None, judged=0, broken=0, outcome=Outcome.INCONCLUSIVE, reason=str(error))

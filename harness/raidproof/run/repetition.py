@@ -204,7 +204,7 @@ def read_back(deployer: StackDeployer, cell: Cell) -> Found:
         return NOTHING_FOUND
     release = deployer.lab.server.get("/proc/sys/kernel/osrelease").strip()
     try:
-        placement = stack.filesystem.placement()
+        placement = stack.filesystem.placement().moved(stack.spec.volume.data_offset)
     except RigError as error:
         logger.warning("%s: the places of files and log are unknown: %s", cell.name, error)
         placement = None

@@ -34,6 +34,8 @@ from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.storage.member import MEMBER_LAYERS
+from raidproof.storage.volume import VOLUMES
 from raidproof.verdict.crash_test import conclude_early, conclude_run, conclude_stored, judge_crash_test
 
 PACKAGES = ("nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
@@ -96,8 +98,9 @@ def machine_record(machine: Machine) -> MachineRecord:
 
 
 def of_interest(packages: Mapping[str, str]) -> dict[str, str]:
-    """Return the packages whose names begin with one of `PACKAGES`, or that are tools of arrays or file systems."""
-    tools = (*(kind.packages for _, kind in FILESYSTEMS.items()), *(kind.packages for _, kind in ARRAYS.items()))
+    """Return the packages whose names begin with one of `PACKAGES`, or that are tools of a layer of the storage."""
+    layers = (FILESYSTEMS, VOLUMES, ARRAYS, MEMBER_LAYERS)
+    tools = (kind.packages for registry in layers for _, kind in registry.items())
     begins = (*PACKAGES, *chain.from_iterable(tools))
     return {name: version for name, version in packages.items() if name.startswith(begins)}
 

@@ -55,7 +55,8 @@ ReplayOf = Callable[["Source"], Callable[[str], list[str]]]
 
 def files_of(source: "Source", state: CrashState) -> RecoveryFiles:
     """Return the directory of the recovery of a crash state of a source."""
-    folder = f"recoveries-{source.cycle.name}{'-starts-dirty' if source.starts_dirty else ''}"
+    lost = "" if source.lost_member is None else f"-without-{source.lost_member}"
+    folder = f"recoveries-{source.cycle.name}{'-starts-dirty' if source.starts_dirty else ''}{lost}"
     return RecoveryFiles(source.store.path / folder, second_name(source.recovery, state.name))
 
 
@@ -190,6 +191,8 @@ class SecondCuts:
             seed=self.options.seed,
             tear=self.options.tear,
             starts_dirty=source.starts_dirty,
+            lost_member=source.lost_member,
+            scrub=source.scrub,
             uniform=self.options.uniform,
             recovery=source.recovery,
         )

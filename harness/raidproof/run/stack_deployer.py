@@ -15,7 +15,7 @@ NOTHING = "nothing"
 """Name of the lowest rebuilt layer if no layer was rebuilt."""
 MD_SAFE_MODE_DELAY_S = 0.2
 """md's default of safe_mode_delay in seconds (drivers/md/md.c)."""
-FROM_THE_GROUND = ("array", "filesystem", "tuning", "link", "server_link")
+FROM_THE_GROUND = ("array", "volume", "filesystem", "tuning", "link", "server_link")
 """Layers of which none is rebuilt alone: if one of them differs, the whole stack is built again on blank disks."""
 
 
@@ -113,7 +113,12 @@ class StackDeployer:
                 stack.deactivate()
             case "server":
                 try_all(
-                    (stack.filesystem.deactivate, stack.tuning.deactivate, stack.array.deactivate),
+                    (
+                        stack.filesystem.deactivate,
+                        stack.tuning.deactivate,
+                        stack.volume.deactivate,
+                        stack.array.deactivate,
+                    ),
                     "the stack did not go offline",
                 )
             case "array":
@@ -182,6 +187,7 @@ def _build(stack: Stack, on: str) -> dict[str, Any]:
 def _state_on_server(stack: Stack) -> dict[str, Any]:
     return {
         "array": stack.array.require_effective().model_dump(mode="json"),
+        "volume": stack.volume.require_effective().model_dump(mode="json"),
         "filesystem": stack.filesystem.require_effective().model_dump(mode="json"),
         "tuning": stack.tuning.require_effective().model_dump(mode="json"),
     }

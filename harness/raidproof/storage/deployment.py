@@ -12,12 +12,15 @@ from raidproof.core.layer import State
 from raidproof.storage import mount as client
 from raidproof.storage.array import disk_path
 from raidproof.storage.filesystem import filesystem as local
+from raidproof.storage.member import Assembly
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import dirty_values, md_values, queue_values, sysctl_line, udev_rule, write_back_values
+from raidproof.storage.volume import NAME
 
 COMMAND = "command"
 """The place of a line that is a command, and not part of a file."""
 ARRAY = "/dev/md/YOUR-ARRAY"
+VOLUME = "YOUR-VOLUME"
 EXPORT, MOUNT_POINT = "/YOUR/EXPORT", "/YOUR/MOUNT-POINT"
 SERVER, CLIENTS = "YOUR-SERVER", "YOUR-CLIENTS"
 KERNEL_MD, KERNEL_MEMBER = "YOUR-MD-DEVICE", "YOUR-MEMBER-DEVICE"
@@ -49,6 +52,7 @@ HEAVIEST_LAST = tuple(Work)
 """All kinds of work, the least first."""
 _OF_LAYER = {
     "array": Work.ARRAY,
+    "volume": Work.FILESYSTEM,
     "filesystem": Work.FILESYSTEM,
     "export": Work.IN_PLACE,
     "mount": Work.REMOUNT,
@@ -104,16 +108,34 @@ def lines_of(new: StackSpec, current: StackSpec) -> list[Line]:
     """
     same = isinstance(current.array, type(new.array))
     in_place = new.array.changed_in_place(current.array) if same else None
-    device, array = new.array.device, in_place is None
-    format_ = array or _mkfs(new, device) != _mkfs(current, device)
+    device, array = new.device, in_place is None
+    volume = array or new.volume != current.volume
+    format_ = volume or _mkfs(new, device) != _mkfs(current, device)
     made = [
         *(_line("server", COMMAND, words, Work.ARRAY, new, changed=array) for words in new.array.create_commands()),
         *(_line("server", COMMAND, words, Work.IN_PLACE, new) for words in in_place or ()),
+        *(_line("server", COMMAND, words, Work.FILESYSTEM, new, changed=volume) for words in _volume(new)),
         *(_line("server", COMMAND, words, Work.FILESYSTEM, new, changed=format_) for words in _mkfs(new, device)),
     ]
     before = set(_settings(current))
     settings = (line.model_copy(update={"work": Work.NONE}) if line in before else line for line in _settings(new))
     return [*made, *settings]
+
+
+def _volume(spec: StackSpec) -> Iterator[list[str]]:
+    """Yield the commands that make the volume on the array."""
+    yield from spec.volume.format_commands(spec.array.device)
+    for one in spec.volume.assembly(spec.array.device):
+        yield from user_lines(one)
+
+
+def user_lines(one: Assembly) -> list[list[str]]:
+    """Return the commands by which a user carries out a step of the assembly.
+
+    If the size of the device follows from another device, the first command prints the number that replaces `SECTORS`
+    in the second one.
+    """
+    return [*([["blockdev", "--getsz", one.sized]] if one.sized else []), list(one.command)]
 
 
 def _mkfs(spec: StackSpec, device: str) -> list[list[str]]:
@@ -126,7 +148,7 @@ def _mkfs(spec: StackSpec, device: str) -> list[list[str]]:
 
 def _settings(spec: StackSpec) -> Iterator[Line]:
     """Yield the lines of files: mounts, export, kernel settings."""
-    own = local.fstab_line(spec.filesystem, ARRAY, EXPORT)
+    own = local.fstab_line(spec.filesystem, spec.device, EXPORT)
     yield Line(machine="server", place="/etc/fstab", text=_placed(own, spec), work=Work.REMOUNT)
     for file, text in spec.export.lines(EXPORT, CLIENTS):
         yield Line(machine="server", place=file, text=text, work=Work.IN_PLACE)
@@ -145,7 +167,7 @@ def _settings(spec: StackSpec) -> Iterator[Line]:
 def _line(
     machine: str, place: str, words: Sequence[str], work: Work, spec: StackSpec, *, changed: bool = True
 ) -> Line:
-    kept = [word for word in words if word not in spec.array.forcing]
+    kept = [word for word in words if word not in spec.array.forcing | spec.volume.forcing]
     return Line(
         machine=machine, place=place, text=_placed(shlex.join(kept), spec), work=work if changed else Work.NONE
     )
@@ -155,7 +177,7 @@ def _placed(text: str, spec: StackSpec) -> str:
     """Return a text with the harness's device paths replaced by placeholders."""
     array = spec.array
     named = {
-        **{serial: f"YOUR-{duty}" for serial, duty in array.duties().items()},
+        **{serial: f"YOUR-{duty}" for serial, duty in (array.duties() | spec.volume.duties()).items()},
         **({spec.filesystem.log: "YOUR-LOG-DISK"} if spec.filesystem.log else {}),
     }
     *parts, top = array.device_paths
@@ -164,4 +186,4 @@ def _placed(text: str, spec: StackSpec) -> str:
     # The longest first: the path of disk1 begins that of disk10.
     for path in sorted(paths, key=len, reverse=True):
         text = text.replace(path, paths[path])
-    return text
+    return text.replace(NAME, VOLUME)

@@ -5,25 +5,29 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple, Self
 
-from pydantic import Field, SerializeAsAny, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
 from raidproof.storage.array import AnyArray, ArrayState, capacity, disk_path
 from raidproof.storage.array.level import listed
-from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemState, usual
+from raidproof.storage.array.spec import DEFAULT_KIND
+from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemSpec, FilesystemState, usual
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
+from raidproof.storage.volume import AnyVolume, Volume, VolumeState, without
 
 
 class StackSpec(Spec):
     """The requested configuration of every layer. Combinations of layers that cannot work are refused."""
 
     array: AnyArray
-    filesystem: AnyFilesystem = Field(default_factory=usual)
+    volume: AnyVolume = Field(default_factory=without)
+    """The device between the array and the file system: ``direct`` is none."""
+    filesystem: AnyFilesystem = Field(default_factory=usual, validate_default=True)
     export: AnyServer = ExportSpec()
     mount: MountSpec = MountSpec()
     tuning: TuningSpec = TuningSpec()
@@ -32,13 +36,40 @@ class StackSpec(Spec):
     server_link: LinkSpec | None = None
     """The link of the server; None if it has the conditions of ``link``."""
 
+    @field_validator("filesystem", mode="after")
+    @classmethod
+    def _fits_sectors(cls, filesystem: FilesystemSpec, others: ValidationInfo) -> FilesystemSpec:
+        """Give the file system the sectors of the volume, unless its request has a sector size."""
+        least = others.data["volume"].sector_size if "volume" in others.data else 0
+        own = getattr(filesystem, "sector_size", least)
+        if own < least and "sector_size" not in filesystem.model_fields_set:
+            filesystem = filesystem.model_copy(update={"sector_size": least})
+        elif own < least:
+            raise RequestError(
+                f"sector_size {format_size(own)} of {filesystem.type}: the volume has sectors of {format_size(least)}"
+            )
+        if filesystem.block_size < least:
+            raise RequestError(
+                f"block_size {format_size(filesystem.block_size)} of {filesystem.type}: the volume has sectors of "
+                f"{format_size(least)}"
+            )
+        return filesystem
+
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        only = self.array.only_filesystem
+        if only is not None and self.filesystem.type != only:
+            raise RequestError(
+                f"raid = {self.array.type} is the RAID of the file system {only} itself, so it cannot carry "
+                f'{self.filesystem.type}; write filesystem = "{only}", or raid = "{DEFAULT_KIND}"'
+            )
+        self.filesystem.refuse_devices(self.array.geometry)
         self.filesystem.alignment(self.array.geometry)
         if self.filesystem.log in self.array.disks:
             raise RequestError(
                 f"disk {self.filesystem.log} is in the array, so it cannot carry the external log of the file system"
             )
+        self._refuse_volume()
         self._refuse_port()
         if self.mount.vers not in self.export.versions:
             raise RequestError(
@@ -50,6 +81,11 @@ class StackSpec(Spec):
             raise RequestError(f"RAID{self.array.level} has no {' and no '.join(requested)}: only RAID{others} have")
         if not self.array.md_files and (requested := self.tuning.md_only):
             raise RequestError(f"an array of kind {self.array.type} has no {' and no '.join(requested)} in sysfs")
+        if self.array.only_filesystem and self.tuning.array_read_ahead is not None:
+            raise RequestError(
+                f"array_read_ahead is a setting of the array's device, but raid = {self.array.type} makes no device; "
+                "leave array_read_ahead out"
+            )
         for name, size in (("rsize", self.mount.rsize), ("wsize", self.mount.wsize)):
             if size is not None and size > self.export.max_block_size:
                 raise RequestError(
@@ -57,6 +93,18 @@ class StackSpec(Spec):
                     f"{format_size(self.export.max_block_size)}"
                 )
         return self
+
+    def _refuse_volume(self) -> None:
+        if self.array.only_filesystem is not None and not self.volume.direct:
+            raise RequestError(
+                f"volume = {self.volume.type} needs the device of an array, but raid = {self.array.type} makes none; "
+                "leave volume out"
+            )
+        for serial in self.volume.disks:
+            if serial in self.array.disks:
+                raise RequestError(f"disk {serial} is in the array, so it cannot be a cache")
+            if serial == self.filesystem.log:
+                raise RequestError(f"disk {serial} has the log of the file system, so it cannot be a cache")
 
     def _refuse_port(self) -> None:
         requested, served = self.mount.port, self.export.port
@@ -71,9 +119,19 @@ class StackSpec(Spec):
 
     @property
     def disks(self) -> tuple[str, ...]:
-        """The serials of all disks of the array, and of the disk with the file system's external log."""
+        """The serials of all disks of array and volume, and of the disk with the file system's external log."""
         log = self.filesystem.log
-        return (*self.array.disks, *([log] if log else []))
+        return (*self.array.disks, *self.volume.disks, *([log] if log else []))
+
+    @property
+    def device(self) -> str:
+        """The path of the device that carries the file system."""
+        return self.volume.path(self.array.device)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the requests to the disks have other content than those of the file system."""
+        return self.volume.encrypts or self.array.encrypts
 
     def source(self, address: str, path: str) -> str:
         """Return the source, ADDRESS:PATH, by which clients mount a path that the server exports.
@@ -97,7 +155,8 @@ class StackSpec(Spec):
                 raise RequestError(f"the server has no disk {serial!r}; {nearest(serial, sizes)}")
         member_size = min(sizes[serial] for serial in self.array.members)
         self.array.refuse_size(member_size)
-        room = capacity(self.array, member_size)
+        self.volume.refuse_sizes(sizes)
+        room = capacity(self.array, member_size) - self.volume.data_offset
         least = self.filesystem.least_size(self.array.geometry)
         if room < least:
             raise RequestError(
@@ -117,6 +176,7 @@ class StackState(State):
     """The effective configuration of every layer, as the record stores it."""
 
     array: SerializeAsAny[ArrayState]
+    volume: VolumeState
     filesystem: FilesystemState
     export: SerializeAsAny[ServerState]
     mounts: dict[str, MountState]
@@ -141,11 +201,13 @@ class Stack:
     def __init__(self, spec: StackSpec, server: Machine, clients: Sequence[Machine]) -> None:
         self.spec = spec
         self.array = spec.array.array(server)
-        self.filesystem = Filesystem(spec.filesystem, server, self.array.device, spec.array.geometry)
+        self.volume = Volume(spec.volume, server, self.array.device)
+        self.filesystem = Filesystem(spec.filesystem, server, self.volume.device, spec.array.geometry)
         self.export = spec.export.server(server, self.filesystem.directory)
         source = spec.source(server.address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
-        self.tuning = ServerTuning(spec.tuning, server, [*map(disk_path, spec.array.disks)], spec.array.device_paths)
+        arrays = () if spec.array.only_filesystem else spec.array.device_paths
+        self.tuning = ServerTuning(spec.tuning, server, [*map(disk_path, spec.array.disks)], arrays)
         self.client_tuning = {client.name: ClientTuning(spec.tuning, client) for client in clients}
         links = {client.name: Link(spec.link, client) for client in clients}
         links[server.name] = Link(spec.link if spec.server_link is None else spec.server_link, server)
@@ -153,14 +215,16 @@ class Stack:
         self._server = server.name
 
     def create(self) -> None:
-        """Create the array and the file system on the disks, and stop the array.
+        """Create the array, the volume and the file system on the disks, and stop the array.
 
         The resync that follows the creation of the array ends first: before its end, a RAID5 is degraded and would
         not survive a power cut.
         """
         self.array.create()
         self.array.wait_clean()
+        self.volume.create()
         self.filesystem.create()
+        self.volume.deactivate()
         self.array.deactivate()
 
     def server_steps(self) -> tuple[Step, ...]:
@@ -173,6 +237,7 @@ class Stack:
 
     def _assemble(self) -> None:
         self.array.activate()
+        self.volume.activate()
         self.tuning.activate()
 
     def _export(self) -> None:
@@ -231,6 +296,7 @@ class Stack:
                 self.export.deactivate,
                 self.filesystem.deactivate,
                 self.tuning.deactivate,
+                self.volume.deactivate,
                 self.array.deactivate,
                 self._disconnect,
             ),
@@ -247,9 +313,11 @@ class Stack:
         _all_at_once([*settings, *links], "kernel settings of clients, or links, could not be restored")
 
     def destroy(self) -> None:
-        """Erase file system and array from the disks. The stack must be offline."""
+        """Erase file system, volume and array from the disks. The stack must be offline."""
         self.array.activate()
+        self.volume.activate()
         self.filesystem.destroy()
+        self.volume.destroy()
         self.array.destroy()
 
     def state(self) -> StackState:
@@ -260,6 +328,7 @@ class Stack:
         """
         return StackState(
             array=self.array.require_effective(),
+            volume=self.volume.require_effective(),
             filesystem=self.filesystem.require_effective(),
             # After the mounts: the kernel lists the options of an export once a client has accessed it.
             export=self.export.require_effective(),
@@ -280,6 +349,7 @@ class Stack:
             *self.spec.filesystem.caveats(),
             *self.spec.tuning.caveats(),
             *self.spec.array.caveats(),
+            *self.spec.volume.caveats(),
         )
 
 

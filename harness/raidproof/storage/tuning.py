@@ -370,7 +370,8 @@ def _require_write_back(spec: TuningSpec, machine: str, found: DirtyState) -> No
 class ServerTuning:
     """The kernel settings of the server: members, md devices, write-back. The array must be online.
 
-    ``disks`` and ``arrays`` are device paths. The last md device in ``arrays`` carries the file system.
+    ``disks`` and ``arrays`` are device paths. The last md device in ``arrays`` carries the file system; without md
+    devices, the disks do.
     """
 
     def __init__(self, spec: TuningSpec, machine: Machine, disks: Sequence[str], arrays: Sequence[str]) -> None:
@@ -386,9 +387,9 @@ class ServerTuning:
         Raises:
             NotEffective: an effective value differs from the requested one.
         """
-        exported = self.arrays[-1].removeprefix("/dev/")
+        exported = [path.removeprefix("/dev/") for path in self.arrays[-1:]]
         memory = dirty_values(self.spec, "server") | write_back_values(self.spec)
-        values = md_values(self.spec, [exported]) | memory
+        values = md_values(self.spec, exported) | memory
         if not values and not queue_values(self.spec, self.disks):
             return None
         if self.spec.server_xfs_sync_s is not None:
@@ -437,7 +438,8 @@ class ServerTuning:
             requested: dict[str, Value] = {knob.name: getattr(self.spec, knob.name) for knob in QUEUE}
             require_effective(f"the queue of {disk}", requested, queue.model_dump())
         requested = {knob.name: asked_of_md(self.spec, knob) for knob in MD}
-        require_effective(self.arrays[-1], requested, state.arrays[self.arrays[-1]].model_dump())
+        for path in self.arrays[-1:]:
+            require_effective(path, requested, state.arrays[path].model_dump())
         if state.server:
             _require_dirty(self.spec, "server", self.machine.name, state.server)
             _require_write_back(self.spec, self.machine.name, state.server)

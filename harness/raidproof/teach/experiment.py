@@ -35,6 +35,7 @@ from raidproof.run.plan_runner import new_record
 from raidproof.run.repetition import run_repetition
 from raidproof.run.run import Run
 from raidproof.run.stack_deployer import StackDeployer
+from raidproof.storage.deployment import user_lines
 from raidproof.storage.filesystem.filesystem import mkfs_command
 from raidproof.storage.mount import mount_command
 from raidproof.storage.stack import Stack, StackSpec
@@ -369,8 +370,11 @@ def values_of_exploration(found: ExplorationRecord, rows: Mapping[str, Rows]) ->
 def commands_of(spec: StackSpec, lab: Lab) -> list[str]:
     """Return the commands and configuration lines that build a stack by hand on a server."""
     stack = Stack(spec, lab.server, lab.clients[:1])
-    device, path = stack.array.device, stack.export.path
+    device, path = stack.volume.device, stack.export.path
     lines = [shlex.join(command) for command in spec.array.create_commands()]
+    lines += [shlex.join(command) for command in spec.volume.format_commands(spec.array.device)]
+    assembly = spec.volume.assembly(spec.array.device)
+    lines += [shlex.join(command) for one in assembly for command in user_lines(one)]
     lines += [shlex.join(mkfs_command(spec.filesystem, device, spec.array.geometry))]
     lines += [f"{file} = {value}" for file, value in write_back_lines(spec).items()]
     lines += [f"/etc/exports: {path} {spec.export.network}({','.join(spec.export.options())})"]

@@ -39,6 +39,7 @@ from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wreck
 from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import balance_of
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
+from raidproof.verdict.second_reader import judge_second_reader
 from raidproof.verdict.suite import judge_suite_record
 from raidproof.verdict.wire import judge_calls, judge_restart
 from raidproof.workload.history import History, WorkerSpec, read_replies
@@ -237,7 +238,18 @@ def judge_what_is_left(
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
         if place == "on_client" and (counted := cycle.observed.read_back) is not None:
             verdicts.append(judge_read_back(counted, found, {one.key: one.span for one in workers}))
+    verdicts += judge_readers(cycle, directory)
     return verdicts
+
+
+def judge_readers(cycle: CrashTestRecord, directory: Path) -> list[Verdict]:
+    """Return the verdict from the comparison of the kernel's client with libnfs; none if libnfs did not read."""
+    files = cycle.files
+    if files.by_libnfs is None or files.on_client is None:
+        return []
+    kernel, libnfs = (json.loads((directory / path).read_text()) for path in (files.on_client, files.by_libnfs))
+    again = None if files.on_server_again is None else json.loads((directory / files.on_server_again).read_text())
+    return [judge_second_reader(kernel, libnfs, again)]
 
 
 def judge_causes(cycle: CrashTestRecord, directory: Path, conditions: Conditions) -> list[Verdict]:
@@ -405,10 +417,10 @@ def exactly_once(cycle: CrashTestRecord) -> bool:
 
 
 def mirrors_of(cycle: CrashTestRecord) -> list[str]:
-    """Return the md devices of a crash test that hold copies and no parity (RAID1, RAID10)."""
+    """Return the md devices of a crash test that hold copies and no parity (RAID1, RAID10), without checksums."""
     devices = cycle.effective.get("array", {}).get("devices", ())
     copied = level_names(lambda kind: kind.redundant and not kind.parity)
-    return [one["device"] for one in devices if one["level"] in copied]
+    return [one["device"] for one in devices if one["level"] in copied and not one.get("checksummed")]
 
 
 def longest_s(cycle: CrashTestRecord) -> float | None:

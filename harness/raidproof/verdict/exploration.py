@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from raidproof.core.blame import Blame, blamed_as
 from raidproof.core.errors import RigError
+from raidproof.fault.array import WRITE_HOLE
 from raidproof.record.exploration import (
     AllLossesRecord,
     End,
@@ -19,7 +20,7 @@ from raidproof.record.exploration import (
     ThroughNfsd,
 )
 from raidproof.record.outcome import Outcome, Verdict, worst
-from raidproof.record.run import CrashTestRecord
+from raidproof.record.run import BlockClass, CrashTestRecord
 from raidproof.verdict.blame import Lost, blamed
 from raidproof.verdict.contract import (
     APPLICATION_DATA,
@@ -100,6 +101,8 @@ class Judgement:
     """Damage other than missing operations."""
     examples: tuple[str, ...] = ()
     """Descriptions of the first missing operations, damaged blocks, and content that no client wrote."""
+    reported: bool = True
+    """Whether array, file system or kernel reported an error: no start, no mount, a failed read, or a message."""
 
     def lines(self, damage: Damage) -> tuple[str, ...]:
         """Return the descriptions of the missing operations and other findings that show the given damage."""
@@ -115,6 +118,16 @@ class Judgement:
     def broken(self) -> bool:
         """Whether a promise was broken."""
         return self.outcome is Outcome.FAIL
+
+    @property
+    def silent(self) -> bool:
+        """Whether acknowledged data is lost, and neither array, nor file system, nor kernel reported an error."""
+        return self.loses and not self.reported
+
+    @property
+    def loses(self) -> bool:
+        """Whether acknowledged operations are missing, which breaks a promise; other failures do not count."""
+        return self.broken and bool(self.missing)
 
     @property
     def excused(self) -> bool:
@@ -165,6 +178,8 @@ class Oracle:
     """The instant from which the fault explains a loss; 0: from the start of the crash test."""
     corrupted_ns: int = 0
     """The instant from which disk faults explain a loss; 0: from the start of the crash test."""
+    expected: str | None = None
+    """A regular expression for the kernel messages that only report a lost member; None: no member is lost."""
 
     @classmethod
     def of(cls, cycle: CrashTestRecord, run: Path, corrupted_ns: int | None = None) -> "Oracle":
@@ -210,9 +225,14 @@ class Oracle:
             self.conditions,
             torn=torn,
             lying_disks=lost.disks if lost is not None else (),
-            explanation=self.conditions.explanation if instant_ns >= self.explained_ns else None,
+            explanation=WRITE_HOLE
+            if observation.refused
+            else (self.conditions.explanation if instant_ns >= self.explained_ns else None),
             corrupted_by=self.conditions.corrupted_by if instant_ns >= self.corrupted_ns else None,
         )
+        if self.expected is not None:
+            alarms = tuple(line for line in observation.console if not re.search(self.expected, line))
+            observation = observation.model_copy(update={"console": alarms})
         if observation.end != End.READ:
             return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
@@ -309,6 +329,7 @@ class Oracle:
             judged=evidence.judged,
             beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
+            reported=bool(observation.console) or balance.blocks[BlockClass.UNREADABLE] > 0,
         )
 
 
@@ -351,7 +372,7 @@ def _beside(observation: Observation, blame: Blame, *, whole: bool) -> Iterator[
         verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(REDUNDANCY, what, observation.end), reason)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
-        what = "nfsd serves content that differs from the mounted file system"
+        what = "the NFS server serves content that differs from the mounted file system"
         reason = f"{what}: {observation.said}"
         verdict = Verdict(checker=NFSD, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(NFSD, what, observation.end), reason)]

@@ -7,7 +7,9 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.storage.member import MEMBER_LAYERS
 from raidproof.storage.server import SERVERS
+from raidproof.storage.volume import VOLUMES
 
 # Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of the messages of a file
 # system, an array or a server in user space are in its module.
@@ -42,7 +44,8 @@ _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 def findings(log: str) -> list[tuple[str, str]]:
     """Return each suspicious line of a console log, preceded by the name of its sign."""
-    damage = "|".join(kind.damage for registry in (FILESYSTEMS, ARRAYS) for _, kind in registry.items())
+    layers = (FILESYSTEMS, VOLUMES, ARRAYS, MEMBER_LAYERS)
+    damage = "|".join(kind.damage for registry in layers for _, kind in registry.items())
     errors = "|".join(kind.errors for _, kind in SERVERS.items())
     signs = {
         **SIGNS,

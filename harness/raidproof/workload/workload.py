@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.layer import Machine, Spec
-from raidproof.core.registry import OneOf, Registry
+from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.units import GIB, KIB, MIB, SIZE_SCHEMA, parse_size
 from raidproof.workload.application import ApplicationSpec
 
@@ -191,7 +191,7 @@ class WorkloadSpec(Spec):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Register the subclass by the name of its tool."""
-        WORKLOADS.add(cls.model_fields["tool"].default, cls)
+        register_default(WORKLOADS, cls, key="tool")
 
     @classmethod
     def lacks(cls, field: str) -> str:

@@ -27,6 +27,10 @@ class FakeHost:
         assert suite == "trixie"
         return {name: work / f"{name}.deb" for name in packages}
 
+    def download_nearest(self, suite: str, package: str, release: str, work: Path) -> Path:
+        assert (suite, release) == ("trixie", RELEASE)
+        return work / f"{package}.deb"
+
     def run(self, argv: list[str | Path], **_: object) -> command.Completed:
         words = list(map(str, argv))
         said = ""
@@ -69,6 +73,7 @@ def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeHost:
     monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(command, "run", fake.run)
     monkeypatch.setattr(apt, "download", fake.download)
+    monkeypatch.setattr(apt, "download_nearest", fake.download_nearest)
     monkeypatch.setattr(rebuild, "require_tools", lambda: None)
     known = catalogue.Kernel("debian/trixie", RELEASE, tmp_path, tmp_path)
     monkeypatch.setattr(uml, "get", lambda _: known)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
-from raidproof.storage.array import LEVELS, MdSpec, assemble_command, capacity
+from raidproof.storage.array import LEVELS, Geometry, MdSpec, assemble_command, capacity
 from raidproof.storage.array.superblock import LEAST_CHUNK, least_chunk
 
 
@@ -130,7 +130,7 @@ def test_mirrored_stripes() -> None:
     leg1, leg2, top = spec.devices
     assert (leg1.level, len(leg1.members), leg2.chunk_size) == ("0", 3, 64 * KIB)
     assert (top.level, top.chunk_size, top.consistency_policy) == ("1", None, "bitmap")
-    assert spec.geometry == (64 * KIB, 3)
+    assert spec.geometry == Geometry(64 * KIB, 3)
 
 
 @st.composite

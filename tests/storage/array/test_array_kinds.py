@@ -1,8 +1,6 @@
 """A kind of array, and a kind of member layer, is one file: no other module imports it, or branches on its name."""
 
-import ast
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -14,47 +12,28 @@ from raidproof.plan.axes import axes
 from raidproof.storage.array import ARRAYS, ArraySpec, MdSpec
 from raidproof.storage.member import MEMBER_LAYERS, MemberLayer
 from raidproof.storage.stack import StackSpec
+from raidproof.storage.volume import VOLUMES
+from tests.kinds import Kinds
 
 HOME = Path(raidproof.__file__).parent
 KINDS: dict[str, type[ArraySpec] | type[MemberLayer]] = {**dict(ARRAYS.items()), **dict(MEMBER_LAYERS.items())}
-FILES = {Path(inspect.getfile(kind)) for kind in KINDS.values()}
-MODULES = {kind.__module__ for kind in KINDS.values()}
-NAMES = KINDS.keys() - {"disk"}
-"""The names of kinds without ``disk``, which is no layer and also another word."""
-CLASSES = {kind.__name__ for kind in KINDS.values()} | {"MdArray", "LvmArray"}
+OURS = Kinds(KINDS, ambiguous=frozenset({"disk"}), more_classes=frozenset({"MdArray", "LvmArray", "BtrfsRaid"}))
+"""All names except ``disk``, which is no layer and also another word."""
 MAY_IMPORT = {
     HOME / "storage" / "array" / "__init__.py",  # offers the default kind to programs that build a request
     HOME / "storage" / "array" / "md.py",  # the default member layer
+    HOME / "storage" / "filesystem" / "btrfs.py",  # the file system of the same name as its array
 }
+OTHERS = Kinds(dict(VOLUMES.items())).files
+"""Kinds of another family, of which one has the same name as a member layer: ``crypt``."""
 READERS = {"existing", "provider", "report"}
 """Rooms that read or write the texts of other programs, in which words such as ``crypt`` have other meanings."""
 SOURCES = [path for path in sorted(HOME.rglob("*.py")) if path.relative_to(HOME).parts[0] not in READERS]
 
 
-def branches(source: str) -> Iterator[str]:
-    """Yield each import of a kind's file, and each comparison with a kind's name or class."""
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.ImportFrom(module=str(module)) if module in MODULES:
-                yield f"line {node.lineno}: imports {module}"
-            case ast.Import(names=names) if any(one.name in MODULES for one in names):
-                yield f"line {node.lineno}: imports a kind"
-            case ast.Compare():
-                values = [node.left, *node.comparators]
-                constants = [one for value in values for one in ast.walk(value) if isinstance(one, ast.Constant)]
-                yield from (f"line {node.lineno}: compares {one.value!r}" for one in constants if one.value in NAMES)
-            case ast.MatchValue(value=ast.Constant(value=value)) if value in NAMES:
-                yield f"line {node.lineno}: matches {value!r}"
-            case ast.Subscript(slice=ast.Constant(value=value)) if value in NAMES:
-                yield f"line {node.lineno}: looks up {value!r}"
-            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
-                named = {one.id for one in ast.walk(kind) if isinstance(one, ast.Name)}
-                yield from (f"line {node.lineno}: isinstance {one}" for one in named & CLASSES)
-
-
-@pytest.mark.parametrize("path", [path for path in SOURCES if path not in FILES | MAY_IMPORT], ids=str)
+@pytest.mark.parametrize("path", [path for path in SOURCES if path not in OURS.files | OTHERS | MAY_IMPORT], ids=str)
 def test_no_other_file_knows_a_kind(path: Path) -> None:
-    assert list(branches(path.read_text())) == []
+    assert list(OURS.branches(path.read_text())) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +50,7 @@ def test_no_other_file_knows_a_kind(path: Path) -> None:
     ],
 )
 def test_each_form_of_a_branch_is_found(source: str) -> None:
-    assert list(branches(source))
+    assert list(OURS.branches(source))
 
 
 def test_a_request_without_a_kind_is_for_md() -> None:
@@ -82,7 +61,9 @@ def test_a_request_without_a_kind_is_for_md() -> None:
 
 @pytest.mark.parametrize("name", sorted(ARRAYS))
 def test_a_kind_survives_its_record(name: str) -> None:
-    stack = StackSpec.model_validate({"array": {"type": name, "level": 5, "members": ["a", "b", "c"]}})
+    filesystem = {"type": ARRAYS[name].only_filesystem or "xfs"}
+    array = {"type": name, "level": 5, "members": ["a", "b", "c"]}
+    stack = StackSpec.model_validate({"array": array, "filesystem": filesystem})
     assert StackSpec.model_validate(stack.model_dump(mode="json")) == stack
     assert stack.array.type == name
 

@@ -11,7 +11,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB
 from raidproof.storage import array as folder
-from raidproof.storage.array import LEVELS, MdSpec, capacity, holders_of_old_data
+from raidproof.storage.array import LEVELS, Geometry, MdSpec, capacity, holders_of_old_data
 from raidproof.storage.array.level import Level, MemberRequests, Part, listed
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import least_chunk
@@ -120,7 +120,7 @@ def test_a_level_of_another_file_takes_part(toy: type[Level]) -> None:
     assert isinstance(spec.raid, toy)
     assert MdSpec.model_validate_json(spec.model_dump_json()) == spec
     assert spec.policy == "bitmap"
-    assert spec.geometry == (64 * KIB, 2)
+    assert spec.geometry == Geometry(64 * KIB, 2)
     assert capacity(spec, GIB) == 2 * GIB
     (md,) = spec.devices
     assert md.level == "toy"

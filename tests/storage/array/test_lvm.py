@@ -120,11 +120,19 @@ def test_capacity_and_geometry_make_sense(level: str, members: int) -> None:
 
 def test_a_checker_considers_no_disk_but_the_members() -> None:
     checking = spec_of().checking()
-    ((device, up, _, name),) = checking.assemble
+    ((device, up, _, name, _),) = checking.assemble
     (down,) = checking.stop
     assert (device, name) == (DEVICE, "raidproof-array")
     assert up[:2] == down[:2] == ("vgchange", f"--devices={','.join(spec_of().paths)}")
     assert (up[3], down[3]) == ("y", "n")
+
+
+def test_a_checker_activates_the_array_without_a_lost_member() -> None:
+    whole, checking = spec_of(), spec_of().checking(without=["disk1"])
+    left = f"--devices={','.join(path for path in whole.paths if not path.endswith('disk1'))}"
+    assert left != whole.only_members
+    assert checking.assemble[0].command[1:4] == (left, "--activationmode", "degraded")
+    assert checking.stop[0][1] == left
 
 
 def test_real_reports_are_read() -> None:

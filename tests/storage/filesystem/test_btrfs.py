@@ -91,7 +91,7 @@ class BtrfsServer(FilesByCommands):
         ({"nodatacow": True, "compress": "zstd"}, "nodatacow disables compression"),
         ({"mount_options": "nodatacow"}, "a field of the file system's request sets this option"),
         ({"mount_options": "compress=zstd"}, "a field of the file system's request sets this option"),
-        ({"data_profile": "raid1"}, "data_profile: unknown value 'raid1'"),
+        ({"data_profile": "raid0"}, "data_profile: unknown value 'raid0'"),
     ],
 )
 def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason: str) -> None:
@@ -337,3 +337,30 @@ def test_a_kernel_too_old_for_the_file_system_is_recognised() -> None:
 def test_the_state_needs_every_output() -> None:
     mounted = Mounted(type="btrfs", source="/dev/md0", directory="/srv", options=("rw",))
     assert BtrfsSpec().state(BtrfsServer(), "/dev/md0", mounted).block_size == 4 * KIB
+
+
+def test_on_several_devices_an_offset_is_no_place() -> None:
+    class Several(BtrfsServer):
+        def run(
+            self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+        ) -> Completed:
+            if "chunk" in argv:
+                return Completed(tuple(argv), 0, TEXTS["dump-tree-6.14-chunk-raid5"], "", self.name)
+            return super().run(argv)
+
+    assert [chunk.on_several for chunk in parse_chunks(TEXTS["dump-tree-6.14-chunk-raid5"])] == [True] * 3
+    assert not any(chunk.on_several for chunk in CHUNKS)
+    found = BtrfsSpec().file_extents(Several(), "/dev/md0", [Extent(offset=123142144, length=64 * KIB)])
+    assert found == ()
+    assert BtrfsSpec().owner(Several(), "/dev/md0", "/srv", 64 * MIB + 64 * KIB).what == "owner unknown"
+
+
+def test_profiles_of_several_devices_are_read() -> None:
+    usage = TEXTS["usage-6.14-raid5"]
+    assert (parse_profile(usage, "Data"), parse_profile(usage, "Metadata")) == ("raid5", "raid1")
+
+
+def test_the_warning_about_experimental_profiles_is_no_damage() -> None:
+    alert = "BTRFS alert (device vda): btrfs RAID5/6 is EXPERIMENTAL and has known data-loss bugs"
+    assert findings(alert) == []
+    assert findings("BTRFS alert (device vda): free space cache is broken")

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
+from raidproof.guest import server_process
 from raidproof.storage.array import MdSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server.ganesha import (
     CONFIG,
     LOG,
+    PID,
     RECORDS,
     Ganesha,
     GaneshaSpec,
@@ -240,6 +242,19 @@ def test_a_grace_period_that_is_over_is_left_alone() -> None:
     server = Server(STARTED + NOT_IN_GRACE)
     SPEC.server(server).end_grace()
     assert server.programs == ["cat"]
+
+
+def test_states_are_served_by_a_process_of_the_agent_after_the_export_was_verified() -> None:
+    server = Server(STARTED + NOT_IN_GRACE)
+    service = SPEC.server(server).serve_states()
+    assert service.module is server_process
+    assert service.arguments["start"] == ["ganesha.nfsd", "-f", CONFIG, "-p", PID, "-L", LOG, "-F"]
+    assert all(text in server.log for text in service.arguments["ready"])
+    assert not all(text in STARTED for text in service.arguments["ready"]), "a grace period has to end"
+    assert CONFIG in server.written
+    assert not server.runs
+    with pytest.raises(NotEffective):
+        SPEC.server(Server(STARTED + NOT_IN_GRACE, lease_s=90)).serve_states()
 
 
 def test_a_restart_ends_the_old_process_first() -> None:

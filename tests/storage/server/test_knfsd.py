@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
-from raidproof.core.errors import NotEffective, RequestError, RigError
+from raidproof.core.errors import NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.storage.server.knfsd import (
+    DEBUGFS,
     GRACE_ENDED,
     Export,
     ExportSpec,
     export_command,
+    mode_of,
     nfsd_command,
     parse_export,
     parse_tracking,
@@ -198,6 +200,80 @@ def test_what_did_not_take_effect_is_named(old: str, new: str, field: str) -> No
     assert old in NFSD
     with pytest.raises(NotEffective, match=field):
         Export(SPEC, NfsServer(NFSD.replace(old, new))).activate()
+
+
+class WithIoModes(NfsServer):
+    """A fake machine whose nfsd has I/O modes in debugfs, from its mount on, if the kernel has debugfs."""
+
+    def __init__(self, *, has: bool = True, refuses: str = "", ignores: str = "") -> None:
+        """``refuses``, ``ignores``: the name of a file whose write fails, or has no effect."""
+        super().__init__()
+        self.has, self.refuses, self.ignores = has, refuses, ignores
+        self.modes: dict[str, str] = {}
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        name = argv[-1].removeprefix(f"{DEBUGFS}/nfsd/")
+        match argv[0]:
+            case "mount" if self.has:
+                self.modes = {"disable-splice-read": "0", "io_cache_read": "0", "io_cache_write": "0"}
+            case "test" if argv[-1].startswith(DEBUGFS):
+                return Completed(tuple(argv), int(name not in self.modes), "", "", self.name)
+            case "tee" if name in self.modes:
+                if name == self.refuses:
+                    return Completed(tuple(argv), 1, "", "Invalid argument", self.name)
+                if name != self.ignores:
+                    self.modes[name] = str(stdin).strip()
+                if name == "disable-splice-read":
+                    self.modes["io_cache_read"] = "0"
+        self.nfsd = NFSD + "".join(f"{DEBUGFS}/nfsd/{file}:{mode}\n" for file, mode in self.modes.items())
+        return super().run(argv, stdin=stdin, deadline_s=deadline_s)
+
+
+DIRECT = ExportSpec(lease_s=10, grace_s=10, io_cache_read="dontcache", io_cache_write="direct")
+
+
+def test_io_modes_are_set_read_back_and_reset() -> None:
+    server = WithIoModes()
+    state = Export(DIRECT, server).activate()
+    assert (state.io_cache_read, state.io_cache_write) == ("dontcache", "direct")
+    assert server.modes == {"disable-splice-read": "0", "io_cache_read": "1", "io_cache_write": "2"}
+    Export(DIRECT, server).deactivate()
+    assert set(server.modes.values()) == {"0"}
+
+
+def test_without_a_request_no_io_mode_is_touched() -> None:
+    server = WithIoModes()
+    state = Export(SPEC, server).activate()
+    assert (state.io_cache_read, state.io_cache_write) == (None, None)
+    Export(SPEC, server).deactivate()
+    assert "mount" not in server.ran
+
+
+def test_an_io_mode_without_effect_is_named() -> None:
+    with pytest.raises(NotEffective, match="io_cache_write: requested direct, effective buffered"):
+        Export(DIRECT, WithIoModes(ignores="io_cache_write")).activate()
+
+
+def test_a_kernel_without_io_modes_is_named_with_the_first_that_has_them() -> None:
+    with pytest.raises(RequirementMissing, match=r"no I/O modes: .*/io_cache_read does not exist") as caught:
+        Export(DIRECT, WithIoModes(has=False)).activate()
+    assert "6.18" in str(caught.value.remedy)
+    with pytest.raises(RequirementMissing, match=r"refuses direct in .*/io_cache_write: Invalid argument"):
+        Export(DIRECT, WithIoModes(refuses="io_cache_write")).activate()
+
+
+def test_an_io_mode_that_has_no_name_is_reported_by_its_number() -> None:
+    assert [mode_of(text) for text in ("0\n", "2", "7")] == ["buffered", "direct", "7"]
+
+
+def test_a_deployed_server_gets_its_io_modes_at_the_start_of_nfsd() -> None:
+    unit = [line for line in DIRECT.lines(PATH, "10.0.0.0/8") if "nfs-server.service.d" in line.file]
+    assert [line.text for line in unit] == [
+        "ExecStartPost=/bin/sh -c 'echo 1 > /sys/kernel/debug/nfsd/io_cache_read'",
+        "ExecStartPost=/bin/sh -c 'echo 2 > /sys/kernel/debug/nfsd/io_cache_write'",
+    ]
 
 
 def test_a_missing_no_subtree_check_means_subtree_check() -> None:

@@ -1,11 +1,13 @@
 """The history of a cell: which runs belong together, their order, and the changes of level."""
 
 import random
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.record.run import RunRecord
+from raidproof.record.worker import WorkerRecord
 from raidproof.verdict.change.history import Order, histories, version_key
 from tests.stored_runs import ASYNC, SYNC, run_with
 
@@ -74,6 +76,58 @@ def test_another_host_is_another_history() -> None:
     assert runs[0].environment is not None
     runs[0].environment.host_cpu = "another CPU"
     assert [len(one.points) for one in histories(runs, SYNC)] == [3, 1]
+
+
+SPEEDS = {"a": 100.0, "b": 60.0}
+"""What the hosts of workers measure, by name."""
+
+
+def on_workers(days: int, hosts: Callable[[int], Mapping[str, str]]) -> list[RunRecord]:
+    """Return runs on clusters; ``hosts`` returns the host of each worker by name on a day, in the order of rounds."""
+    generator, runs = random.Random(1), []
+    for day in range(days):
+        mine = hosts(day)
+        run = run_with([SPEEDS[host] * generator.lognormvariate(0, 0.01) for host in mine.values()], day=day)
+        assert run.plan is not None
+        run.plan.workers = [
+            WorkerRecord(name=name, host=host, cpu="x", cores=2, kernel="6", load=0.0, version="1")
+            for name, host in mine.items()
+        ]
+        for cell in run.cells:
+            for repeat, name in zip(cell.repeats, mine, strict=True):
+                repeat.worker = name
+        runs.append(run)
+    return runs
+
+
+def test_each_machine_of_a_cluster_has_a_history_of_its_own() -> None:
+    # First most rounds are of the fast machine, then most are of the slow one: the medians of the runs differ.
+    fast, slow = {"0": "a", "1": "a", "2": "b"}, {"0": "b", "1": "b", "2": "a"}
+    runs = on_workers(30, lambda day: fast if day < 15 else slow)
+    found = histories(runs, SYNC)
+    assert {one.worker_host for one in found} == {"a", "b"}
+    for history in found:
+        assert len(history.tested) == 30
+        assert all(point.median == pytest.approx(SPEEDS[history.worker_host], rel=0.05) for point in history.points)
+        assert history.changes == []
+    assert any("host.name = " in said for said in found[1].differs)
+
+
+def test_one_name_on_two_machines_is_no_history() -> None:
+    runs = on_workers(30, lambda day: {"0": "a" if day < 15 else "b"})
+    assert [len(one.points) for one in histories(runs, SYNC)] == [15, 15]
+    for run in runs:
+        assert run.plan is not None
+        # The run was continued on another cluster, and its record does not tell them apart.
+        run.plan.workers.append(run.plan.workers[0].model_copy(update={"host": "c"}))
+    found = histories(runs, SYNC)
+    assert [len(one.points) for one in found] == [1] * 30
+    assert not any(one.changes for one in found)
+
+
+def test_values_without_a_cluster_are_apart_from_those_of_workers() -> None:
+    runs = [*series(4), *on_workers(4, lambda _: {"0": "a"})]
+    assert [(one.worker_host, len(one.points)) for one in histories(runs, SYNC)] == [("", 4), ("a", 4)]
 
 
 def test_a_value_of_the_rig_is_shown_and_not_tested() -> None:

@@ -9,6 +9,7 @@ from raidproof.record.comparison import ComparisonRecord, PairFinding
 from raidproof.record.known import KnownDifference, KnownKind, KnownRecord, KnownState
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import RunRecord
+from raidproof.record.worker import WorkerRecord
 from raidproof.verdict.change.matching import NO_PARTNER, OTHER_VALUE, SEVERAL, compare_stored, match
 from tests.stored_runs import ASYNC, SYNC, run_with
 
@@ -183,3 +184,31 @@ def test_a_newly_broken_promise_can_be_expected(expected: bool, outcome: str) ->
 def test_a_comparison_of_stored_runs_survives_its_file() -> None:
     found = compared(run_with(FAST), run_with(SLOW, kernel="6.19.3"), slower())
     assert ComparisonRecord.model_validate_json(found.model_dump_json()) == found
+
+
+def on_host(record: RunRecord, host: str, worker: str = "0") -> RunRecord:
+    """Return a run whose repetitions a worker on this host has made."""
+    assert record.plan is not None
+    record.plan.workers = [WorkerRecord(name=worker, host=host, cpu="x", cores=2, kernel="6", load=0.0, version="1")]
+    for one in record.cells:
+        for repeat in one.repeats:
+            repeat.worker = worker
+    return record
+
+
+def test_workers_of_one_name_on_two_machines_are_not_compared() -> None:
+    compared = compare_stored(on_host(run_with(FAST), "a"), on_host(run_with(SLOW), "b"), name="x")
+    assert {pair.finding for pair in compared.pairs} == {PairFinding.NOT_COMPARABLE}
+    assert all("machines of workers differ" in pair.why for pair in compared.pairs)
+
+
+def test_one_machine_is_compared_whatever_its_worker_is_called() -> None:
+    compared = compare_stored(on_host(run_with(FAST), "a", "0"), on_host(run_with(SLOW), "a", "1"), name="x")
+    assert {pair.finding for pair in compared.pairs} == {PairFinding.SLOWER}
+
+
+def test_a_worker_on_several_machines_is_not_compared() -> None:
+    base, new = on_host(run_with(FAST), "a"), on_host(run_with(SLOW), "a")
+    assert new.plan is not None
+    new.plan.workers.append(new.plan.workers[0].model_copy(update={"host": "b"}))
+    assert {pair.finding for pair in compare_stored(base, new, name="x").pairs} == {PairFinding.NOT_COMPARABLE}

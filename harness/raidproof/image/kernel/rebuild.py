@@ -13,7 +13,7 @@ from raidproof.core.log import step
 from raidproof.image import apt, cache
 from raidproof.image.kernel import catalogue, uml
 
-RECIPE_VERSION = "1"
+RECIPE_VERSION = "2"
 """Part of the cache address: increase it when the result of `_build` changes."""
 UNNEEDED = (
     *("drivers/*.[ch]", "sound/*.[ch]", "arch/[!ux]*/*.[chS]", "arch/*.dts*"),
@@ -111,9 +111,9 @@ def rebuilt(name: str, module: str, edit: SourceEdit | SourcePatch) -> Path:
     """Return a folder with one module of a User-mode kernel, built from edited source; build it if the cache lacks it.
 
     ``name`` is the kernel's name in the catalogue, ``module`` the path of the module in the kernel's source, such as
-    ``fs/nfsd/nfsd.ko``. The source is of the kernel's series, but may have a later patch level, because Debian keeps
-    few patch levels. The module is built with the kernel's configuration and release string, so that the kernel loads
-    the module.
+    ``fs/nfsd/nfsd.ko``. The source is of the kernel's patch level, or of the nearest one that Debian keeps.
+    The module is built with the kernel's configuration and release string, so that the kernel loads the module. From
+    the source of another patch level, the kernel may refuse it, because a structure of the kernel has changed.
 
     Raises:
         RequestError: the catalogue has no kernel of this name.
@@ -148,7 +148,10 @@ def _build(
     scratch = partial / cache.SCRATCH
     scratch.mkdir()
     source_package = f"linux-source-{declared.series}"
-    files = apt.download(declared.suite, [source_package, "user-mode-linux"], scratch)
+    (scratch / "kernel").mkdir()
+    files = apt.download(declared.suite, ["user-mode-linux"], scratch / "kernel")
+    (scratch / "source").mkdir()
+    files[source_package] = apt.download_nearest(declared.suite, source_package, release, scratch / "source")
     apt.unpack(files["user-mode-linux"], scratch / "uml")
     apt.unpack(files[source_package], scratch / "package")
     objects, source = scratch / "objects", scratch / source_package

@@ -111,6 +111,8 @@ class ExplorationEntry(Entry):
     """Number of judged crash states in which a promise is broken."""
     outcome: Outcome | None
     """None if the record cannot be read."""
+    counts: bool = True
+    """Whether the result counts for the run; False if a member was lost with the power cut, or was missing."""
 
 
 class RunFilter(BaseModel):

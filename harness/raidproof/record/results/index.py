@@ -33,7 +33,7 @@ from raidproof.record.results.run_lock import is_locked
 INDEX = "index.sqlite"
 LOCK = "index.lock"
 """File that each user of the index locks (flock(2)): shared to use the index, exclusively to create it anew."""
-VERSION = 2
+VERSION = 3
 """Version of the tables; an index of another version is created anew."""
 BUSY_S = 60.0
 """Seconds to wait for another process that writes."""

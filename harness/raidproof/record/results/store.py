@@ -36,6 +36,7 @@ class _Exploration(BaseModel):
     judged: int = 0
     broken: int = 0
     loss: _Loss | None = None
+    counts: bool = True
     outcome: Outcome
     reason: str = ""
 
@@ -157,7 +158,7 @@ class RunStore:
         for path in sorted(self.path.glob(EXPLORATIONS)):
             with suppress(ValidationError, OSError):
                 found = _Exploration.model_validate_json(path.read_bytes())
-                if (cycle := cycles.get(found.cycle)) is None:
+                if (cycle := cycles.get(found.cycle)) is None or not found.counts:
                     continue
                 result = Explored(
                     file=path.name,

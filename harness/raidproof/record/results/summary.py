@@ -38,6 +38,7 @@ class _Judged(BaseModel):
     cycle: str = ""
     judged: int = 0
     broken: int = 0
+    counts: bool = True
 
 
 def summary_of(folder: Path, kind: Kind) -> Summary:
@@ -45,7 +46,7 @@ def summary_of(folder: Path, kind: Kind) -> Summary:
     if kind is Kind.COMPARISON:
         return Summary(_comparison(folder))
     explorations = [_exploration(path) for path in sorted(folder.glob(EXPLORATIONS))]
-    outcomes = [one.outcome for one in explorations if one.outcome is not None]
+    outcomes = [one.outcome for one in explorations if one.outcome is not None and one.counts]
     explored = {"explored": worst(outcomes) if outcomes else None}
     try:
         record = RunStore(folder).load()
@@ -146,4 +147,5 @@ def _exploration(path: Path) -> ExplorationEntry:
         judged=found.judged,
         broken=found.broken,
         outcome=found.outcome,
+        counts=found.counts,
     )

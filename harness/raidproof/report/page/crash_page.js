@@ -686,7 +686,7 @@ class Page {
       "this state when it shrank the failure, and stored no more about it." : state.reason));
     const facts = [["state", state.name], ["survivors chosen by", state.policy || "shrinking"],
       ["check ended", this.endOf(state) + (state.said ? `: ${state.said}` : "")],
-      ["file system's checker (fsck)", state.fsck ?? "did not run"], ["through nfsd", state.nfsd || "not stored"],
+      ["file system's checker (fsck)", state.fsck ?? "did not run"], ["through the NFS server", state.nfsd || "not stored"],
       ["inconsistent rows", state.differ === null ? "not stored" : `${grouped(state.differ)}` +
         (state.unchecked ? `; not judged: ${state.unchecked}` : state.differ ? state.unmarked
           ? `; md would not resync ${grouped(state.unmarked)} of them` : "; md would resync all of them" : "")],

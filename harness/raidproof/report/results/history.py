@@ -39,7 +39,8 @@ def title(history: CellHistory) -> str:
     what, unit = measure(history.unit)
     value = f"{what} [{unit}]" if unit else what
     workload = f", {history.workload}" if history.workload not in history.cell else ""
-    return f"{history.cell}{workload}: {value}, plan {name_of_plan(history)}"
+    host = f", measured by workers on {history.worker_host}" if history.worker_host else ""
+    return f"{history.cell}{workload}: {value}, plan {name_of_plan(history)}{host}"
 
 
 def size(change: LevelChange) -> str:

@@ -1,7 +1,7 @@
 """The summary of a run or a comparison as Markdown, for a pull request or the page of a CI job."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,10 +10,11 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.comparison import BASE, NEW, ComparisonRecord, Pair, SideCell, SideCut
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.report import comparison
+from raidproof.report import comparison, write_hole
 from raidproof.report.cells import Ranking, expected_value, of_expected, rankings
 from raidproof.report.terminal import happening, note
 from raidproof.report.words import UNKNOWN, count, number, printable, some, span
+from raidproof.report.write_hole import Row, hole_rows
 from raidproof.verdict.cell import by_safety, safety_in
 from raidproof.verdict.crash_states import outcome_of
 
@@ -57,6 +58,8 @@ def _within_a_word(text: str, place: int) -> bool:
 def summary_of_run(record: RunRecord) -> str:
     """Return the summary of a run: outcome, safety, a table of the cells of each workload, a table of crash tests."""
     tables = [ranking_table(record, ranking) for ranking in rankings(record)]
+    if rows := hole_rows(record):
+        tables.append(hole_table(rows))
     if record.cycles:
         tables.append(crash_test_table(record))
     lines = list(lines_of_run(record))
@@ -113,6 +116,14 @@ def cell_row(record: RunRecord, cell: CellRecord) -> list[str]:
         safety_in(record, cell).claim,
         cell.outcome.value,
     ]
+
+
+def hole_table(rows: Sequence[Row]) -> Section:
+    """Return the table of the write hole, with the columns of the report."""
+    table = write_hole.hole_table(rows)
+    head = [f"{one.title} [{one.unit}]" if one.unit else one.title for one in table.fields]
+    cells = [[one.cell(row).text or UNKNOWN for one in table.fields] for row in rows]
+    return without_empty(Section(write_hole.TITLE, head, cells))
 
 
 def crash_test_table(record: RunRecord) -> Section:

@@ -6,7 +6,7 @@ Documentation/admin-guide/device-mapper/dm-raid.rst, and drivers/md/dm-raid.c.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import model_validator
@@ -56,6 +56,7 @@ class LvmSpec(ArraySpec):
     axes: ClassVar[Mapping[str, str]] = {"integrity": "checksums of dm-integrity below each member (lvmraid(7))"}
     levels: ClassVar[frozenset[str] | None] = frozenset({"1", "5", "6", "10"})
     damage: ClassVar[str] = r"device-mapper: (?:raid|integrity): .*(?:[Cc]hecksum failed|Failed to read superblock)"
+    lost: ClassVar[str] = r"device-mapper: raid: Failed to read superblock of device at position \d+"
     forcing: ClassVar[frozenset[str]] = frozenset({"--yes", "--persistent=y", f"--minor={MINOR}"})
     packages: ClassVar[tuple[str, ...]] = ("lvm2", "dmsetup")
 
@@ -102,7 +103,7 @@ class LvmSpec(ArraySpec):
     @property
     def only_members(self) -> str:
         """The option by which a command of LVM considers no other device."""
-        return f"--devices={','.join(self.paths)}"
+        return only(self.members)
 
     def create_commands(self) -> list[list[str]]:
         """Return the commands that create the physical volumes, the volume group and the logical volume."""
@@ -139,13 +140,15 @@ class LvmSpec(ArraySpec):
             ],
         ]
 
-    def activate_command(self, *, active: bool) -> list[str]:
-        """Return the command that assembles the array, or stops it."""
-        return ["vgchange", self.only_members, "--activate", "y" if active else "n", GROUP]
+    def activate_command(self, *, active: bool, without: Sequence[str] = ()) -> list[str]:
+        """Return the command that assembles the array, or stops it; ``without``: serials of lost members."""
+        left = [serial for serial in self.members if serial not in without]
+        degraded = ["--activationmode", "degraded"] if active and without else []
+        return ["vgchange", only(left), *degraded, "--activate", "y" if active else "n", GROUP]
 
-    def checking(self, *, starts_dirty: bool = False) -> Checking:  # noqa: ARG002
+    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:  # noqa: ARG002
         """Return how a checker activates and deactivates the volume group. The target starts a dirty array anyway."""
-        up, down = (tuple(self.activate_command(active=active)) for active in (True, False))
+        up, down = (tuple(self.activate_command(active=active, without=without)) for active in (True, False))
         return Checking(assemble=(Assembly(DEVICE, up, DM_RAID, NAME),), stop=(down,))
 
     @property
@@ -164,6 +167,11 @@ class LvmSpec(ArraySpec):
     def array(self, machine: Machine) -> "LvmArray":
         """Return the object that controls the array on a machine."""
         return LvmArray(self, machine)
+
+
+def only(serials: Iterable[str]) -> str:
+    """Return the option by which a command of LVM considers only the disks with these serials."""
+    return f"--devices={','.join(map(disk_path, serials))}"
 
 
 class RaidStatus(NamedTuple):

@@ -1,6 +1,6 @@
 """Arrays of Linux md through mdadm: the request, and the array of a machine."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -228,16 +228,18 @@ class MdSpec(ArraySpec):
         policy = None if self.policy in {"bitmap", "resync"} else self.consistency_policy
         return self.model_copy(update={"bitmap": None, "bitmap_chunk": None, "consistency_policy": policy})
 
-    def checking(self, *, starts_dirty: bool = False) -> Checking:
+    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:
         """Return how a checker assembles and stops the md devices, without --force."""
-        commands = ((md, assemble_command(md, starts_dirty=starts_dirty)) for md in self.devices)
+        layer, disks = self.member_layer, [serial for serial in self.layered if serial not in without]
+        lost = [layer.path(serial) for serial in without]
+        commands = ((md, assemble_command(md, starts_dirty=starts_dirty, without=lost)) for md in self.devices)
         arrays = (Assembly(md.device, tuple(argv), SYSFS_MD, md.name) for md, argv in commands)
-        layer, disks = self.member_layer, self.layered
         closing = () if layer.direct else tuple(tuple(layer.close_command(serial)) for serial in disks)
         return Checking(
             assemble=(*layer.assembly(disks), *arrays),
             stop=(tuple(stop_command(reversed(self.device_paths))), *closing),
-            parameters=(*layer.parameters, *(((START_DIRTY, "1"),) if starts_dirty else ())),
+            parameters=layer.parameters,
+            permitting=((START_DIRTY, "1"),) if starts_dirty else (),
         )
 
     @property
@@ -254,6 +256,11 @@ class MdSpec(ArraySpec):
     def layered(self) -> tuple[str, ...]:
         """The serials of the disks below the member layer: all but the journal."""
         return (*self.members, *self.spares)
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the member layer encrypts."""
+        return self.member_layer.encrypts
 
     @property
     def unreadable(self) -> str | None:

@@ -1,6 +1,6 @@
 """A requested md device, and the commands of mdadm that create, assemble, stop and maintain it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from raidproof.core.layer import HOMEHOST
@@ -95,15 +95,18 @@ def bitmap_command(md: Md) -> list[str] | None:
     return ["mdadm", "--grow", md.device, *words] if words else None
 
 
-def assemble_command(md: Md, *, starts_dirty: bool = False) -> list[str]:
+def assemble_command(md: Md, *, starts_dirty: bool = False, without: Collection[str] = ()) -> list[str]:
     """Return the command that assembles an existing md device.
 
     By default the command has neither --force nor --run: after a power cut, a complete array starts without these
     options even if it is dirty. An array that does not start is a finding. With ``starts_dirty``, the command has
     --run: mdadm then passes a dirty and degraded array to md, which starts it if `START_DIRTY` is set. Unlike --force,
-    --run does not modify the superblocks.
+    --run does not modify the superblocks. ``without``: paths of lost members; the command has --run, because mdadm
+    does not start an array by itself that lacks a member for the first time.
     """
-    return ["mdadm", "--assemble", *(["--run"] if starts_dirty else []), md.device, *md.inputs]
+    inputs = [path for path in md.inputs if path not in without]
+    insists = starts_dirty or len(inputs) < len(md.inputs)
+    return ["mdadm", "--assemble", *(["--run"] if insists else []), md.device, *inputs]
 
 
 def stop_command(devices: Iterable[str]) -> list[str]:

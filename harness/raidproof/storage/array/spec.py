@@ -1,14 +1,14 @@
 """The interface of a kind of array: its request, and what other rooms ask about it without a machine."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, one_of, power_of_two
-from raidproof.core.registry import OneOf, Registry
+from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.units import KIB, Size, format_size
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, read_level
 from raidproof.storage.array.superblock import Read, Superblock
@@ -32,6 +32,15 @@ ARRAYS: Registry[type["ArraySpec"]] = Registry("raid", "raidproof.storage.array"
 _NEVER = r"(?!)"
 
 
+class Separate(NamedTuple):
+    """The devices of a file system that itself makes an array of them."""
+
+    level: str
+    """The requested RAID level of the data."""
+    devices: tuple[str, ...]
+    """The device paths, in the order of the slots."""
+
+
 class Geometry(NamedTuple):
     """The stripe geometry of an array, to which a file system may be aligned."""
 
@@ -39,6 +48,8 @@ class Geometry(NamedTuple):
     """Consecutive bytes of the array that lie on one member: the chunk size."""
     data_disks: int
     """Stripe units of data in a stripe. The kernel reports stripe_unit * data_disks as queue/optimal_io_size."""
+    separate: Separate | None = None
+    """The devices of the array, if the file system itself makes the array; None if the array is one device."""
 
 
 class Checking(NamedTuple):
@@ -48,8 +59,12 @@ class Checking(NamedTuple):
     """The members' devices and the array's in the order of their assembly; the last one carries the file system."""
     stop: tuple[tuple[str, ...], ...]
     """The commands that stop the array, in order. They also stop an array of which only a part was assembled."""
+    mount_options: tuple[str, ...] = ()
+    """Options without which the file system is not mounted if members are lost."""
     parameters: tuple[tuple[str, str], ...] = ()
     """Files of the kernel, each with the text to write to it before the first check."""
+    permitting: tuple[tuple[str, str], ...] = ()
+    """Files of the kernel, each with the text that permits a start which the kernel has refused."""
 
 
 class ArraySpec(Spec):
@@ -65,12 +80,16 @@ class ArraySpec(Spec):
     """The names of the RAID levels of this kind; None for all."""
     damage: ClassVar[str] = _NEVER
     """A regular expression for the kernel's messages that an array of this kind is damaged."""
+    lost: ClassVar[str] = _NEVER
+    """A regular expression for the messages of `damage` that only report a lost member."""
     forcing: ClassVar[frozenset[str]] = frozenset()
     """Words of the commands that only the harness needs; lines for users lack them."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Prefixes of the names of the packages with the tools of the array. The record has their versions."""
     in_page: ClassVar[bool] = False
     """Whether `superblock` reads only the page of md's superblock 1.2, which a crash page can change."""
+    only_filesystem: ClassVar[str | None] = None
+    """The name of the file system that makes the array itself; None if the array carries any file system."""
     md_files: ClassVar[bool] = False
     """Whether the devices of the array have md's files in sysfs (md/stripe_cache_size and others)."""
 
@@ -92,11 +111,7 @@ class ArraySpec(Spec):
         Raises:
             TypeError: an axis of the subclass is not the name of a field.
         """
-        if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
-            raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
-        name = cls.model_fields["type"].default
-        if isinstance(name, str):
-            ARRAYS.add(name, cls)
+        register_default(ARRAYS, cls, axes=cls.axes)
 
     @model_validator(mode="before")
     @classmethod
@@ -230,11 +245,27 @@ class ArraySpec(Spec):
         return [] if self == before else None
 
     @abstractmethod
-    def checking(self, *, starts_dirty: bool = False) -> Checking:
+    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:
         """Return how a checker of crash states assembles and stops the array.
 
-        ``starts_dirty``: start an array that is both dirty and degraded, if the kind can refuse that.
+        ``starts_dirty``: start an array that is both dirty and degraded, even if the kernel has refused that.
+        ``without``: serials of members that are lost, and blank; the array starts without them.
         """
+
+    def refuse_loss(self, serial: str) -> None:
+        """Check that the array has this member, and redundancy to do without it.
+
+        Raises:
+            RequestError: it has not.
+        """
+        one_of("lost member", serial, self.members)
+        if not self.kind.redundant:
+            raise RequestError(f"RAID{self.level} has no redundancy: no array remains without {serial}")
+
+    @property
+    def encrypts(self) -> bool:
+        """Whether the requests to the members have other content than those to the array."""
+        return False
 
     @property
     def unreadable(self) -> str | None:

@@ -177,6 +177,8 @@ class DeviceState(State):
     optimal_io_size: int
     write_cache: str
     members: tuple[MemberState, ...]
+    checksummed: bool = False
+    """Whether checksums show which copy is wrong if copies differ, so that no difference is allowed."""
 
     @property
     def raid(self) -> Level:

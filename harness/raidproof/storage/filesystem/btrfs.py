@@ -1,4 +1,4 @@
-"""btrfs on one device: its request, its commands, and parsers for the output of btrfs-progs."""
+"""btrfs on one device or with its own RAID: its request, its commands, and parsers for the output of btrfs-progs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,10 @@ RESERVED = MIB
 _LEAST = {("single", "single"): 45 * MIB, ("single", "dup"): 109 * MIB}
 """Smallest sizes that mkfs.btrfs 6.14 accepts, by profiles of data and metadata, with nodes of any size."""
 _LEAST_WITH_TWO_COPIES = 229 * MIB
+_COPIES = {"raid1": 2, "raid10": 4, "raid1c3": 3, "raid5": 3, "raid6": 4}
+"""The profiles of several devices, each with the smallest number of devices that is accepted here."""
+_SAFE_METADATA = {"6": "raid1c3"}
+"""The usual profile of metadata by RAID level of the data, so that metadata survives as many lost devices."""
 _ALGORITHMS = {"xxhash64": "xxhash", "blake2b": "blake2"}
 """Names of algorithms for mkfs.btrfs, by the name in the superblock, where they differ."""
 _COMMIT = "commit="
@@ -56,6 +60,17 @@ _TOP = 256
 """Inode number of the root directory of each tree of files (BTRFS_FIRST_FREE_OBJECTID)."""
 
 
+Profile = Literal["single", "dup", "raid1", "raid1c3", "raid10", "raid5", "raid6"]
+"""A profile of data or metadata (mkfs.btrfs(8)); raid1c3 stores three copies on three devices."""
+
+
+class Profiles(NamedTuple):
+    """The profiles of a file system."""
+
+    data: str
+    metadata: str
+
+
 class Chunk(NamedTuple):
     """A chunk: a range of btrfs' logical addresses, and the places of its copies on the device."""
 
@@ -65,6 +80,11 @@ class Chunk(NamedTuple):
     """The use and the profile, as dump-tree prints them: ``METADATA|DUP``."""
     places: tuple[int, ...]
     """Offset on the device of each copy."""
+
+    @property
+    def on_several(self) -> bool:
+        """Whether the chunk has parts on several devices, so that an offset alone is no place."""
+        return "RAID" in self.kind
 
 
 class BtrfsSpec(FilesystemSpec):
@@ -84,8 +104,8 @@ class BtrfsSpec(FilesystemSpec):
     )
     axes: ClassVar[Mapping[str, str]] = {
         "node_size": "size of a block of metadata of btrfs",
-        "data_profile": "number of copies of data that btrfs keeps: single or dup",
-        "metadata_profile": "number of copies of metadata that btrfs keeps: single or dup",
+        "data_profile": "profile of data of btrfs; default: single, with raid = btrfs that of the level",
+        "metadata_profile": "profile of metadata of btrfs; default: dup, with raid = btrfs raid1, for level 6 raid1c3",
         "checksum": "algorithm of the checksums of btrfs",
         "nodatacow": "whether btrfs overwrites data in place, without checksums",
         "flushoncommit": "whether each commit of btrfs writes all dirty data first",
@@ -97,8 +117,9 @@ class BtrfsSpec(FilesystemSpec):
     refused_features: ClassVar[str] = r"BTRFS.*cannot mount.*because of un(?:known|supported)"
     # Levels of btrfs_printk, and messages of __btrfs_handle_fs_error and btrfs_print_data_csum_error in the kernel.
     damage: ClassVar[str] = (
-        r"BTRFS:? (?:error|critical|alert|emergency)|BTRFS warning.*(?:csum (?:failed|hole)|checksum)"
-        r"|BTRFS.*forced readonly"
+        # Linux 7 logs at each mount of RAID5 or 6 that these profiles are experimental.
+        r"BTRFS:? (?:error|critical|alert(?!.*is EXPERIMENTAL)|emergency)"
+        r"|BTRFS warning.*(?:csum (?:failed|hole)|checksum)|BTRFS.*forced readonly"
     )
     packages: ClassVar[tuple[str, ...]] = ("btrfs-progs",)
 
@@ -107,10 +128,10 @@ class BtrfsSpec(FilesystemSpec):
     """Always false: btrfs does not align files to the stripes of an array."""
     node_size: Size = 16 * KIB
     """Bytes of a block of metadata (mkfs.btrfs -n)."""
-    data_profile: Literal["single", "dup"] = "single"
-    """Number of copies of data on the device: one or two (mkfs.btrfs -d)."""
-    metadata_profile: Literal["single", "dup"] = "dup"
-    """Number of copies of metadata on the device: one or two (mkfs.btrfs -m)."""
+    data_profile: Profile | None = None
+    """Profile of data (mkfs.btrfs -d). None: single on one device; on several devices, that of the RAID level."""
+    metadata_profile: Profile | None = None
+    """Profile of metadata (mkfs.btrfs -m). None: dup on one device; on several devices raid1, for RAID6 raid1c3."""
     checksum: Literal["crc32c", "xxhash", "sha256", "blake2"] = "crc32c"
     """Algorithm of the checksums of data and metadata (mkfs.btrfs --csum)."""
     nodatacow: bool = False
@@ -132,12 +153,54 @@ class BtrfsSpec(FilesystemSpec):
             raise RequestError("nodatacow disables compression (btrfs(5)), but compress requests it")
         return self
 
-    def least_size(self, geometry: Geometry | None) -> int:  # noqa: ARG002
-        """Return the smallest size in bytes that mkfs.btrfs accepts with these profiles."""
-        return _LEAST.get((self.data_profile, self.metadata_profile), _LEAST_WITH_TWO_COPIES)
+    def profiles(self, geometry: Geometry | None) -> Profiles:
+        """Return the profiles of data and metadata on an array of this geometry."""
+        separate = geometry.separate if geometry else None
+        if separate is None:
+            return Profiles(self.data_profile or "single", self.metadata_profile or "dup")
+        usual = _SAFE_METADATA.get(separate.level, "raid1")
+        return Profiles(self.data_profile or f"raid{separate.level}", self.metadata_profile or usual)
 
-    def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:  # noqa: ARG002
-        """Return the command that creates the file system over any old content."""
+    def refuse_devices(self, geometry: Geometry | None) -> None:
+        """Check that the profiles are possible on these devices.
+
+        Raises:
+            RequestError: a profile needs several devices or only one, or is not that of the RAID level.
+        """
+        data, metadata = self.profiles(geometry)
+        separate = geometry.separate if geometry else None
+        for field, profile in (("data_profile", data), ("metadata_profile", metadata)):
+            if separate is None and profile in _COPIES:
+                raise RequestError(
+                    f"{field} {profile} needs several devices, but the array is one device; write raid = "
+                    f'"{self.type}" and a level, or choose single or dup'
+                )
+            if separate is not None and profile not in _COPIES:
+                raise RequestError(
+                    f"{field} {profile} keeps no copy on another device; leave {field} out, or choose one of "
+                    f"{', '.join(_COPIES)}"
+                )
+        if separate is None:
+            return
+        if data != f"raid{separate.level}":
+            raise RequestError(
+                f"data_profile {data} is not that of level {separate.level}; leave data_profile out, or write level = "
+                f"{data.removeprefix('raid')}"
+            )
+        if metadata == "raid6" and separate.level != "6":
+            raise RequestError(f"metadata_profile raid6 is possible only with level 6, not {separate.level}")
+        if len(separate.devices) < _COPIES[metadata]:
+            raise RequestError(
+                f"metadata_profile {metadata} needs at least {_COPIES[metadata]} members, not {len(separate.devices)}"
+            )
+
+    def least_size(self, geometry: Geometry | None) -> int:
+        """Return the smallest size in bytes that mkfs.btrfs accepts with these profiles."""
+        return _LEAST.get(self.profiles(geometry), _LEAST_WITH_TWO_COPIES)
+
+    def mkfs_command(self, device: str, geometry: Geometry | None) -> list[str]:
+        """Return the command that creates the file system over any old content, on all its devices."""
+        profiles = self.profiles(geometry)
         return [
             "mkfs.btrfs",
             "-f",
@@ -148,12 +211,12 @@ class BtrfsSpec(FilesystemSpec):
             "-n",
             str(self.node_size),
             "-d",
-            self.data_profile,
+            profiles.data,
             "-m",
-            self.metadata_profile,
+            profiles.metadata,
             "--csum",
             self.checksum,
-            device,
+            *(geometry.separate.devices if geometry and geometry.separate else [device]),
         ]
 
     def all_mount_options(self) -> tuple[str, ...]:
@@ -216,7 +279,9 @@ class BtrfsSpec(FilesystemSpec):
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
         """Return the requested values of the file system, with all fields that only btrfs has."""
-        return {**super().asked(geometry), **{name: getattr(self, name) for name in self.axes}}
+        data, metadata = self.profiles(geometry)
+        own = {name: getattr(self, name) for name in self.axes}
+        return {**super().asked(geometry), **own, "data_profile": data, "metadata_profile": metadata}
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
@@ -231,9 +296,14 @@ class BtrfsSpec(FilesystemSpec):
         return float(commits[-1])
 
     def file_extents(self, machine: Machine, device: str, listed: Sequence[Extent]) -> tuple[Extent, ...]:
-        """Return the extents of files on the device: filefrag prints logical addresses of btrfs."""
+        """Return the extents of files on the device: filefrag prints logical addresses of btrfs.
+
+        On several devices the result is empty: no offset on one device says where a file is.
+        """
         drop_pages(machine, device)
         chunks = self._chunks(machine, device)
+        if any(chunk.on_several for chunk in chunks):
+            return ()
         return tuple(place for one in listed for place in on_device(chunks, one))
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
@@ -243,7 +313,10 @@ class BtrfsSpec(FilesystemSpec):
             return Owner("btrfs superblock")
         if offset < RESERVED:
             return Owner("reserved for boot loaders")
-        found = logical_of(self._chunks(machine, device), offset)
+        chunks = self._chunks(machine, device)
+        if any(chunk.on_several for chunk in chunks):
+            return Owner(UNKNOWN)
+        found = logical_of(chunks, offset)
         if found is None:
             return Owner(FREE)
         logical, kind = found

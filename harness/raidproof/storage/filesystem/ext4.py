@@ -14,6 +14,7 @@ from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.filesystem import FREE, OWNER_DEADLINE_S, UNKNOWN, FilesystemSpec, Owner
 from raidproof.storage.filesystem.placement import Extent
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
+from raidproof.storage.member import kernel_name
 
 # Smallest and largest size of a journal in blocks (mke2fs(8)).
 _LEAST_JOURNAL, _MOST_JOURNAL = 1024, 10_240_000
@@ -223,7 +224,7 @@ class Ext4Spec(FilesystemSpec):
         """
         superblock = parse_info(machine.succeed(info_command(device)))
         # The mount table leaves out default options; this file lists them.
-        effective = machine.get(f"/proc/fs/ext4/{device.removeprefix('/dev/')}/options")
+        effective = machine.get(f"/proc/fs/ext4/{kernel_name(machine, device)}/options")
         data = None if superblock.log == "none" else found_in(r"^data=(\w+)$", effective, "ext4: data mode")
         return state_of(mounted, superblock, effective.split(), data=data)
 

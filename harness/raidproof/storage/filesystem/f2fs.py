@@ -19,6 +19,7 @@ from raidproof.storage.filesystem.filesystem import (
     named,
 )
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, few, state_of
+from raidproof.storage.member import kernel_name
 
 BLOCK = 4 * KIB
 """Bytes of a block: F2FS has blocks of the page size only."""
@@ -113,7 +114,7 @@ class F2fsSpec(FilesystemSpec):
             RigError: an output is truncated or malformed.
         """
         superblock = parse_super(machine.succeed(["dump.f2fs", "-d", "1", device]))
-        path = f"/sys/fs/f2fs/{device.removeprefix('/dev/')}/cp_interval"
+        path = f"/sys/fs/f2fs/{kernel_name(machine, device)}/cp_interval"
         interval = whole_number(machine.get(path).strip(), path)
         chosen = dict(one.split("=", 1) for one in mounted.options if "=" in one)
         return state_of(

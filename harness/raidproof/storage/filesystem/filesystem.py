@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RequestError, RequirementMissing
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, Value, power_of_two, require_effective
-from raidproof.core.registry import OneOf, Registry
+from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.units import KIB, Size, format_size
 from raidproof.storage.array import Geometry
 from raidproof.storage.filesystem.placement import FILES_DEADLINE_S, Extent, Placement, files_command, parse_files
@@ -149,11 +149,7 @@ class FilesystemSpec(Spec):
         Raises:
             TypeError: an axis of the subclass is not the name of a field.
         """
-        if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
-            raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
-        name = cls.model_fields["type"].default
-        if isinstance(name, str):
-            FILESYSTEMS.add(name, cls)
+        register_default(FILESYSTEMS, cls, axes=cls.axes)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -219,6 +215,14 @@ class FilesystemSpec(Spec):
             return None
         self._refuse_unit(geometry.stripe_unit)
         return Alignment(geometry.stripe_unit, geometry.data_disks)
+
+    def refuse_devices(self, geometry: Geometry | None) -> None:  # noqa: ARG002
+        """Check that the file system can have the device or the devices of an array of this geometry.
+
+        Raises:
+            RequestError: it cannot.
+        """
+        return
 
     @abstractmethod
     def least_size(self, geometry: Geometry | None) -> int:
@@ -357,9 +361,14 @@ def usual() -> FilesystemSpec:
     return FILESYSTEMS[USUAL].model_validate({})
 
 
-def mount_command(spec: FilesystemSpec, device: str, directory: str = DIRECTORY) -> list[str]:
-    """Return the command that creates the mount point if needed, and mounts the file system, replaying a dirty log."""
-    options = spec.all_mount_options()
+def mount_command(
+    spec: FilesystemSpec, device: str, directory: str = DIRECTORY, *, more: Sequence[str] = ()
+) -> list[str]:
+    """Return the command that creates the mount point if needed, and mounts the file system, replaying a dirty log.
+
+    ``more``: options beside those of the request.
+    """
+    options = [*spec.all_mount_options(), *more]
     chosen = ["--options", ",".join(options)] if options else []
     return ["mount", "--mkdir", "--types", spec.type, *chosen, device, directory]
 

@@ -32,6 +32,12 @@ class Placement(State):
     log_writes: tuple[int, ...] = ()
     """Bytes of each write to the log, in order, that makes one synchronous write durable; empty without a log."""
 
+    def moved(self, bytes_: int) -> Self:
+        """Return this placement with all places further on the device by a number of bytes."""
+        moved = tuple(one.model_copy(update={"offset": one.offset + bytes_}) for one in self.files)
+        log = self.log and self.log.model_copy(update={"offset": self.log.offset + bytes_})
+        return self.model_copy(update={"files": moved, "log": log})
+
     def completed(self, other: Self) -> Self:
         """Return this placement, with places that are unknown taken from another one."""
         return self.model_copy(update={"files": self.files or other.files, "log": self.log or other.log})

@@ -2,12 +2,24 @@
 
 from raidproof.storage.member.member import (
     LAYERED,
+    MAPPER,
     MEMBER_LAYERS,
     AnyMemberLayer,
     Assembly,
     MemberLayer,
     disk_path,
+    kernel_name,
     serial_of,
 )
 
-__all__ = ["LAYERED", "MEMBER_LAYERS", "AnyMemberLayer", "Assembly", "MemberLayer", "disk_path", "serial_of"]
+__all__ = [
+    "LAYERED",
+    "MAPPER",
+    "MEMBER_LAYERS",
+    "AnyMemberLayer",
+    "Assembly",
+    "MemberLayer",
+    "disk_path",
+    "kernel_name",
+    "serial_of",
+]

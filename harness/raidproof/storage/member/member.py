@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 
 from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, Spec, try_all
-from raidproof.core.registry import OneOf, Registry
+from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.guest.assembled import DEVICE_MAPPER
 
 MEMBER_LAYERS: Registry[type["MemberLayer"]] = Registry(
@@ -17,7 +17,8 @@ MEMBER_LAYERS: Registry[type["MemberLayer"]] = Registry(
 """The requests of all kinds of member layer, by the name of the kind."""
 DEFAULT = "disk"
 PREFIX = "raidproof-"
-LAYERED = f"/dev/mapper/{PREFIX}"
+MAPPER = "/dev/mapper/"
+LAYERED = f"{MAPPER}{PREFIX}"
 """Begin of the paths of devices that a layer makes; the rest is the serial of the disk."""
 _DISK = f"/dev/disk/by-id/{PREFIX}"
 # A regular expression that matches no text.
@@ -44,6 +45,8 @@ class Assembly(NamedTuple):
     """How the agent reads and freezes the device: a key of `raidproof.guest.assembled.INTERFACES`."""
     name: str
     """The name of the device in that interface."""
+    sized: str = ""
+    """The path of a device of the same size: its number of sectors replaces `SECTORS` in the command. Empty: none."""
 
 
 class MemberLayer(Spec):
@@ -58,6 +61,8 @@ class MemberLayer(Spec):
     """A regular expression for the kernel's messages that the layer found damage."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Prefixes of the names of the packages with the tools. The record has their versions."""
+    encrypts: ClassVar[bool] = False
+    """Whether the requests to the disks have other content than those of the file system."""
     keeps_content: ClassVar[bool] = True
     """Whether members on blank disks have equal content, so that the first resync may be skipped."""
     direct: ClassVar[bool] = False
@@ -71,9 +76,7 @@ class MemberLayer(Spec):
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         """Register a subclass that has a default for ``type``."""
-        name = cls.model_fields["type"].default
-        if isinstance(name, str):
-            MEMBER_LAYERS.add(name, cls)
+        register_default(MEMBER_LAYERS, cls)
 
     def path(self, serial: str) -> str:
         """Return the device path of the member on the disk with this serial."""
@@ -145,7 +148,7 @@ class MemberLayer(Spec):
                 machine.run(self.open_command(serial))
 
     def _closed(self, machine: Machine, serials: Sequence[str]) -> list[str]:
-        names = _names_of(machine)
+        names = names_of(machine)
         return [serial for serial in serials if f"{PREFIX}{serial}" not in names]
 
     def _prepare(self, machine: Machine) -> None:
@@ -182,16 +185,32 @@ class MemberLayer(Spec):
             paths = [self.path(serial) for serial in serials]
             found = machine.resolve(paths)
             return {path: real.removeprefix("/dev/") for path, real in zip(paths, found, strict=True)}
-        names = _names_of(machine)
+        names = names_of(machine)
         if missing := [serial for serial in serials if f"{PREFIX}{serial}" not in names]:
             raise RigError(f"device-mapper has no device of the members {', '.join(missing)}; it has {sorted(names)}")
         return {self.path(serial): names[f"{PREFIX}{serial}"] for serial in serials}
 
 
-def _names_of(machine: Machine) -> dict[str, str]:
+def names_of(machine: Machine) -> dict[str, str]:
     """Return the kernel's names of all devices of device-mapper, by their names there."""
     listed = machine.succeed(["dmsetup", "info", "--columns", "--noheadings", "-o", "name,blkdevname"])
     return dict(line.strip().split(":") for line in listed.splitlines() if line.count(":") == 1)
+
+
+def kernel_name(machine: Machine, path: str) -> str:
+    """Return the kernel's name of the block device with this path: ``md0``, ``dm-0``.
+
+    Raises:
+        RigError: device-mapper has no device of the name in the path.
+    """
+    if path.startswith(_DISK):
+        return machine.resolve([path])[0].removeprefix("/dev/")
+    if not path.startswith(MAPPER):
+        return path.removeprefix("/dev/")
+    name = path.removeprefix(MAPPER)
+    if (found := names_of(machine).get(name)) is None:
+        raise RigError(f"device-mapper has no device {name}")
+    return found
 
 
 def _named(value: Any) -> Any:

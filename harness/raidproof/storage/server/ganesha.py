@@ -14,9 +14,9 @@ from raidproof.core.errors import RequestError, RequirementMissing, RigError
 from raidproof.core.layer import Machine, Value, require_effective, try_all
 from raidproof.core.units import KIB
 from raidproof.core.waiting import Deadline, now_ns, wait_until
-from raidproof.guest import nfs_attributes
+from raidproof.guest import nfs_attributes, server_process
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.server.server import Outage, Server, ServerLine, ServerSpec, ServerState
+from raidproof.storage.server.server import Outage, Server, ServerLine, ServerSpec, ServerState, StateService
 
 PROGRAM = "ganesha.nfsd"
 CONFIG = "/run/raidproof/ganesha.conf"
@@ -38,6 +38,7 @@ _HEADERS = 64 * KIB
 _LINE = re.compile(r"nfs-ganesha-(\d+)\[[^\]]*\] \S+ :([^:]+) :([A-Z_]+) :(.*)")
 _STARTING = " :MAIN :EVENT :nfs-ganesha Starting: "
 _READY = "NFS SERVER INITIALIZED"
+_NO_GRACE = "NFS Server Now NOT IN GRACE"
 _GRACE = re.compile(r"NFS Server Now (IN|NOT IN) GRACE(?:, duration (\d+))?")
 _EXPORT = re.compile(
     r"Export 1 created at pseudo \((?P<pseudo>[^)]*)\) with path \((?P<path>[^)]*)\) .*"
@@ -56,7 +57,7 @@ class GaneshaSpec(ServerSpec):
         "nfs_commit": "whether Ganesha writes all data to disk before it replies to WRITE (ganesha-export-config(8))",
     }
     has_async: ClassVar[bool] = False
-    scans: ClassVar[bool] = False
+    scans: ClassVar[bool] = True
     operations: ClassVar[frozenset[str]] = frozenset()
     versions: ClassVar[frozenset[str]] = frozenset({"4.0", "4.1", "4.2"})
     usual_lease_s: ClassVar[int] = 60
@@ -315,6 +316,19 @@ class Ganesha(Server):
         """Return whether Ganesha accepts requests, and its grace period has ended."""
         logged = self._logged()
         return logged.ready and not logged.in_grace
+
+    def serve_states(self) -> StateService:
+        """Verify the export without a mounted state, and stop Ganesha; the agent starts Ganesha for each state.
+
+        Raises:
+            NotEffective: an effective value differs from the requested one.
+            RequirementMissing: the machine has no program ganesha.nfsd.
+            RigError: Ganesha ended, or refused its configuration.
+        """
+        self.activate()
+        self._stop()
+        arguments = {"start": [*start_command(), "-F"], "log": LOG, "ready": [_READY, _NO_GRACE], "records": RECORDS}
+        return StateService(server_process, arguments)
 
     def deactivate(self) -> None:
         """Stop Ganesha, and remove its configuration. Every step runs, even if an earlier step fails.

@@ -3,16 +3,17 @@
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from raidproof.core.errors import RigError
+from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import Machine, Value, found_in, read_files, require_effective, try_all, whole_number
 from raidproof.core.units import MIB, Size
 from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.guest import nfsd_threads
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerLine, ServerSpec, ServerState
+from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerLine, ServerSpec, ServerState, StateService
 
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
@@ -27,9 +28,17 @@ _DEATH_DEADLINE_S = 15.0
 _KILL = 1 << 9 - 1
 _ETAB = "/var/lib/nfs/etab"
 _LEASES = "/proc/sys/fs/leases-enable"
+DEBUGFS = "/sys/kernel/debug"
+"""The mount point of debugfs, which is mounted only if a request needs it."""
+_SPLICE = f"{DEBUGFS}/nfsd/disable-splice-read"
+_IO_FILES = {name: f"{DEBUGFS}/nfsd/{name}" for name in ("io_cache_read", "io_cache_write")}
+IO_MODES = ("buffered", "dontcache", "direct")
+"""nfsd's I/O modes, each at the index that is its number in the files of debugfs (nfsd-io-modes.rst of the kernel)."""
+IoMode = Literal["buffered", "dontcache", "direct"]
 _FILES = (
     _ETAB,
     _LEASES,
+    *_IO_FILES.values(),
     *(
         f"{_NFSD}/{name}"
         for name in ("exports", "threads", "nfsv4leasetime", "nfsv4gracetime", "versions", "max_block_size")
@@ -38,8 +47,17 @@ _FILES = (
 _TRACKING = re.compile(r"NFSD: (?:Using (.+) client tracking operations|(Unable to initialize client recovery.*))")
 
 
+_UNIT = "/etc/systemd/system/nfs-server.service.d/io-modes.conf, section [Service]"
+
+
 class ExportSpec(ServerSpec):
     """An export of the kernel's nfsd, with the options of exports(5)."""
+
+    axes: ClassVar[Mapping[str, str]] = {
+        "io_cache_read": "how nfsd reads files: buffered, dontcache, direct; a kernel from 6.18 on with debugfs",
+        "io_cache_write": "how nfsd writes files: buffered, dontcache, direct; a kernel from 6.18 on with debugfs",
+    }
+    scans: ClassVar[bool] = True
 
     type: Literal["knfsd"] = "knfsd"
     wdelay: bool = True
@@ -54,6 +72,11 @@ class ExportSpec(ServerSpec):
     nfsd's default is 1/4096 of the memory, up to 1 MiB. With this default, a test machine with little memory would
     clamp rsize and wsize, and a deployed server would not.
     """
+    io_cache_read: IoMode | None = None
+    """How nfsd reads files, for all exports: by the page cache, by the page cache without keeping pages, or by direct
+    I/O. None keeps the kernel's default, buffered."""
+    io_cache_write: IoMode | None = None
+    """How nfsd writes files, as ``io_cache_read``."""
 
     def server(self, machine: Machine, path: str = DIRECTORY) -> "Export":
         """Return the object that controls nfsd on a machine and exports a directory; do not start nfsd."""
@@ -76,7 +99,17 @@ class ExportSpec(ServerSpec):
             ServerLine("/etc/exports", exports_line(self, path, network)),
             *(ServerLine("/etc/nfs.conf, section [nfsd]", text) for text in nfs_conf(self)),
             *([] if self.delegations else [ServerLine("/etc/sysctl.d/90-nfs.conf", "fs.leases-enable = 0")]),
+            *(
+                ServerLine(_UNIT, f"ExecStartPost=/bin/sh -c 'echo {number} > {file}'")
+                for file, number in self.io_modes.items()
+            ),
         )
+
+    @property
+    def io_modes(self) -> dict[str, int]:
+        """The number of each requested I/O mode, by the file in debugfs."""
+        requested = {"io_cache_read": self.io_cache_read, "io_cache_write": self.io_cache_write}
+        return {_IO_FILES[name]: IO_MODES.index(mode) for name, mode in requested.items() if mode is not None}
 
 
 class ExportState(ServerState):
@@ -88,6 +121,10 @@ class ExportState(ServerState):
     """Number of nfsd threads."""
     tracking: str
     """How nfsd stores client records, on which reclaims after a crash depend: ``nfsdcld``, ``legacy``, ..."""
+    io_cache_read: str | None = None
+    """How nfsd reads files, from debugfs; None: debugfs is not mounted, or the kernel has only one way."""
+    io_cache_write: str | None = None
+    """How nfsd writes files, as ``io_cache_read``."""
 
 
 def export_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
@@ -178,7 +215,13 @@ def parse_export(spec: ExportSpec, path: str, content: Mapping[str, str], kernel
         delegations={"0": False, "1": True}.get(content.get(_LEASES, "")),
         max_block_size=whole_number(word("max_block_size"), "max_block_size"),
         tracking=parse_tracking(kernel_log),
+        **{name: mode_of(content[path]) for name, path in _IO_FILES.items() if path in content},
     )
+
+
+def mode_of(text: str) -> str:
+    """Return the name of an I/O mode, from the text of its file in debugfs; the text if its mode has no name here."""
+    return {str(number): mode for number, mode in enumerate(IO_MODES)}.get(text.strip(), text.strip())
 
 
 def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
@@ -218,9 +261,11 @@ class Export(Server):
 
         Raises:
             NotEffective: an effective value differs from the requested one.
+            RequirementMissing: the kernel has no such I/O mode.
             RigError: nfsd stores no client records.
         """
         self.machine.put(f"{int(self.spec.delegations)}\n", _LEASES)
+        self._set_io_modes()
         # Before rpc.nfsd: without nfsdcld, nfsd waits for it, gives up, and stores no client records.
         self.machine.succeed(["nfsdcld"])
         if self.spec.root_squash:
@@ -271,6 +316,17 @@ class Export(Server):
             self.machine.succeed([daemon])
         return self.restart()
 
+    def serve_states(self) -> StateService:
+        """Start nfsd, and end its grace period at once; the agent ends the threads after each state.
+
+        Raises:
+            NotEffective: the effective export differs from the requested export.
+            RigError: a command failed, or nfsd stores no client records.
+        """
+        self.activate()
+        self.end_grace()
+        return StateService(nfsd_threads, {})
+
     def end_lockd_grace(self) -> None:
         """End lockd's grace period, in which only NFSv3 clients reclaim locks.
 
@@ -314,7 +370,7 @@ class Export(Server):
             ["pkill", "--exact", "nfsdcld"],
         )
         try_all(
-            [partial(self.machine.succeed, command) for command in commands],
+            [*(partial(self.machine.succeed, command) for command in commands), self._reset_io_modes],
             f"{self.machine.name}: {self.path} is still exported, or nfsd or its daemons still run",
         )
 
@@ -345,6 +401,8 @@ class Export(Server):
             "grace_s": self.spec.grace_s,
             "max_block_size": self.spec.max_block_size,
             "delegations": self.spec.delegations,
+            "io_cache_read": self.spec.io_cache_read,
+            "io_cache_write": self.spec.io_cache_write,
         }
         found: dict[str, Value] = {
             "options": tuple(sorted(set(self.spec.options()) & _effective_options(state))),
@@ -353,9 +411,36 @@ class Export(Server):
             "grace_s": state.grace_s,
             "max_block_size": state.max_block_size,
             "delegations": state.delegations,
+            "io_cache_read": state.io_cache_read,
+            "io_cache_write": state.io_cache_write,
         }
         require_effective(f"{self.machine.name}: export of {self.path}", requested, found)
         return state
+
+    def _set_io_modes(self) -> None:
+        """Write the requested I/O modes, which hold for all exports until the module is loaded again."""
+        if not (modes := self.spec.io_modes):
+            return
+        if not self.machine.exists(_SPLICE):
+            self.machine.run(["mount", "--types", "debugfs", "debugfs", DEBUGFS])
+        for path, number in modes.items():
+            if not self.machine.exists(path):
+                raise RequirementMissing(
+                    f"{self.machine.name}: the kernel's nfsd has no I/O modes: {path} does not exist",
+                    remedy="boot a kernel from 6.18 on that has debugfs (docs/kernels.md, I/O modes of nfsd)",
+                )
+            if failed := self.machine.put_all({path: f"{number}\n"}):
+                raise RequirementMissing(
+                    f"{self.machine.name}: the kernel refuses {IO_MODES[number]} in {path}: {failed[path]}",
+                    remedy="boot a newer kernel: Linux 6.18 has no direct writes, 6.19 has",
+                )
+
+    def _reset_io_modes(self) -> None:
+        """Set the I/O modes to the kernel's default, if this export set them."""
+        if self.spec.io_modes:
+            # A mode other than buffered disables splice; enabling splice sets reads to buffered (fs/nfsd/debugfs.c).
+            for path in (_SPLICE, _IO_FILES["io_cache_write"]):
+                self.machine.put("0\n", path)
 
     def _threads(self) -> int:
         return whole_number(self.machine.get(_THREADS).strip(), "nfsd threads")

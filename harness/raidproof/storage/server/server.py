@@ -3,13 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from ipaddress import IPv4Network
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, model_validator
 
 from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.layer import Machine, Spec, State, power_of_two
-from raidproof.core.registry import OneOf, Registry
+from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.topology import SUBNET
 from raidproof.core.units import KIB, MIB, Size, format_size
 from raidproof.storage.filesystem import DIRECTORY
@@ -62,6 +63,15 @@ class Outage(NamedTuple):
     """The instant in ns (CLOCK_MONOTONIC of the harness) after the last command that stopped the server."""
     proof: str
     """The evidence that the server stopped, as a sentence."""
+
+
+class StateService(NamedTuple):
+    """How the agent of a checker (`raidproof.guest.check_agent`) serves the file system of each crash state."""
+
+    module: ModuleType
+    """A module of `raidproof.guest` whose ``SERVICE`` has the methods of `raidproof.guest.check_agent.StateServer`."""
+    arguments: Mapping[str, Any]
+    """The arguments of ``SERVICE``, as JSON has them."""
 
 
 class Server(ABC):
@@ -124,6 +134,16 @@ class Server(ABC):
         """End the grace period of lockd, which manages NFSv3 locks, if the server has a separate one."""
         return
 
+    def serve_states(self) -> StateService:
+        """Prepare a checker's machine, on which no state is mounted, and return how each state is served.
+
+        Raises:
+            NotEffective: the effective export differs from the requested export.
+            RequirementMissing: states cannot be read through this kind of server (`ServerSpec.scans`).
+            RigError: a command failed.
+        """
+        raise RequirementMissing(f"{type(self).__name__} cannot serve one crash state after the other")
+
     @abstractmethod
     def deactivate(self) -> None:
         """Remove the export and stop the server. Every step runs, even if an earlier step fails.
@@ -152,8 +172,8 @@ class ServerSpec(Spec):
     """The fields of this kind that a plan may vary, each with a description."""
     has_async: ClassVar[bool] = True
     """Whether the server can reply before its disks have the data (``sync=False``)."""
-    scans: ClassVar[bool] = True
-    """Whether a checker of crash states can read each state through this server, without a restart of the machine."""
+    scans: ClassVar[bool] = False
+    """Whether a checker of crash states can read each state through this server: `Server.serve_states` is defined."""
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
     """The optional operations of the ledger that the server supports: ``clone``."""
     versions: ClassVar[frozenset[str]] = frozenset({"3", "4.0", "4.1", "4.2"})
@@ -195,9 +215,7 @@ class ServerSpec(Spec):
         Raises:
             TypeError: an axis of the subclass is not the name of a field.
         """
-        if strange := sorted(cls.axes.keys() - cls.model_fields.keys()):
-            raise TypeError(f"{cls.__name__} has axes without fields: {', '.join(strange)}")
-        SERVERS.add(cls.model_fields["type"].default, cls)
+        register_default(SERVERS, cls, axes=cls.axes)
 
     @model_validator(mode="after")
     def _possible(self) -> "ServerSpec":

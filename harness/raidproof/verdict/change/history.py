@@ -15,6 +15,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.cell import why_not_of_the_hardware
 from raidproof.verdict.change.change_point import find_changes
+from raidproof.verdict.change.machines import Machine, by_machine
 from raidproof.verdict.change.matching import hardware_of, requested
 
 SCHEMA = 1
@@ -86,6 +87,8 @@ class CellHistory(Strict):
     order: Order
     host: str
     """Processor of the host on which the machines ran; empty if it is not known."""
+    worker_host: str = ""
+    """Name of the host, if workers of a cluster measured: each of their hosts has a history; else empty."""
     differs: list[str] = Field(default_factory=list)
     """Fields in which this history's request differs from that of the newest history of the same cell."""
     points: list[HistoryPoint]
@@ -104,8 +107,8 @@ Request = tuple[tuple[str, str], ...]
 def histories(runs: Iterable[RunRecord], cell: str, order: Order = Order.DATE) -> list[CellHistory]:
     """Return the histories of the cells whose name is ``cell``, or matches it as a pattern (fnmatch).
 
-    A cell has a history for each request, hardware and host: values under different ones are not comparable. The
-    newest history of a cell comes first.
+    A cell has a history for each request, hardware and host: values under different ones are not comparable. A run on
+    a cluster has a point in the history of each host. The newest history of a cell comes first.
 
     Raises:
         RequestError: no run has such a cell.
@@ -116,8 +119,9 @@ def histories(runs: Iterable[RunRecord], cell: str, order: Order = Order.DATE) -
         names |= {one.name for one in run.cells}
         for one in run.cells:
             if one.repeats and (one.name == cell or fnmatchcase(one.name, cell)):
-                key = (one.name, one.compared_with)
-                found.setdefault(key, {}).setdefault(request_of(run, one), []).append((run, one))
+                mine = found.setdefault((one.name, one.compared_with), {})
+                for machine, part in by_machine(run, one).items():
+                    mine.setdefault(request_of(run, part, machine), []).append((run, part))
     if not found:
         remedy = nearest(cell, names) if names else "give another directory with --results, or omit --plan"
         raise RequestError(f"no stored run has measured a cell {cell!r}", remedy=remedy)
@@ -136,18 +140,19 @@ def of_one_cell(requests: Mapping[Request, Sequence[tuple[RunRecord, CellRecord]
             for field in {*mine, *newest}
             if mine.get(field) != newest.get(field)
         )
-        made.append(history_of(requests[request], order, differs))
+        made.append(history_of(requests[request], request, order, differs))
     return made
 
 
 def history_of(
-    cells: Sequence[tuple[RunRecord, CellRecord]], order: Order, differs: Sequence[str] = ()
+    cells: Sequence[tuple[RunRecord, CellRecord]], request: Request, order: Order, differs: Sequence[str] = ()
 ) -> CellHistory:
     """Return the history of a cell with one request, with its changes of level."""
     points = sorted((point_of(run, cell) for run, cell in cells), key=lambda point: point.started)
     if order is Order.KERNEL:
         points.sort(key=lambda point: version_key(point.kernel))
     run, cell = max(cells, key=lambda pair: pair[0].started)
+    fields = dict(request)
     measured = next((one for _, one in reversed(cells) if one.unit), cell)
     history = CellHistory(
         cell=cell.name,
@@ -156,7 +161,8 @@ def history_of(
         unit=measured.unit,
         lower_is_better=measured.lower_is_better,
         order=order,
-        host=run.environment.host_cpu if run.environment else "",
+        host=fields.get("host.cpu", ""),
+        worker_host=fields.get("host.name", ""),
         differs=list(differs),
         points=points,
         changes=[],
@@ -211,14 +217,13 @@ def version_key(version: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.findall(r"\d+|[^\d.]+", version)]
 
 
-def request_of(run: RunRecord, cell: CellRecord) -> Request:
-    """Return the requested hardware, configuration and workload of a cell, and the host.
+def request_of(run: RunRecord, cell: CellRecord, machine: Machine) -> Request:
+    """Return the requested hardware, configuration and workload of a cell, and the host that measured.
 
     Fields without a value do not count: a newer version of raidproof may have fields that an older one lacks.
     """
     fields = {**hardware_of(run.topology), **requested(cell), "unit": cell.unit or None}
-    if run.environment is not None:
-        fields |= {"host.cpu": run.environment.host_cpu, "host.cpus": run.environment.host_cpus}
+    fields |= {"host.name": machine.name, "host.cpu": machine.cpu, "host.cpus": machine.cpus}
     return tuple(sorted((field, str(value)) for field, value in fields.items() if value not in (None, [], "")))
 
 

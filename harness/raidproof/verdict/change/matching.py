@@ -9,6 +9,7 @@ from raidproof.record.environment import flat
 from raidproof.record.known import KnownRecord
 from raidproof.record.run import RunRecord
 from raidproof.verdict.change.comparison import compare, difference, different_fields, starred
+from raidproof.verdict.change.machines import with_machines
 
 NO_PARTNER = "the other run has no cell with the same workload and the same values of the shared axes"
 SEVERAL = "several cells of the other run have the same workload and the same values of the shared axes"
@@ -24,12 +25,13 @@ def compare_stored(
 ) -> ComparisonRecord:
     """Return the comparison of two stored runs, which were not measured in turn.
 
-    A pair of cells has the name of the cell of base. ``margin``: the greatest change of a cell that is the same, as a
-    share. ``known``: the differences that are expected.
+    Values that workers of clusters measured are compared within a machine. A pair of cells has the name of the cell of
+    base. ``margin``: the greatest change of a cell that is the same, as a share. ``known``: the differences that are
+    expected.
     """
     pairs, matching = match(base, new)
-    ours = base.model_copy(update={"cells": [cell for cell, _ in pairs]})
-    theirs = [other.model_copy(update={"name": cell.name}) for cell, other in pairs]
+    ours = base.model_copy(update={"cells": [with_machines(base, cell) for cell, _ in pairs]})
+    theirs = [with_machines(new, other).model_copy(update={"name": cell.name}) for cell, other in pairs]
     compared = compare(
         ours, new.model_copy(update={"cells": theirs}), name=name, margin=margin, paired=False, known=known
     )
@@ -136,7 +138,8 @@ def requested_differently(base: RunRecord, new: RunRecord, pairs: Sequence[CellP
         for values, fields in found.items()
         for path in dict.fromkeys(starred(list(alike)) for alike in by_last_part(fields).values())
     ]
-    if None not in hosts and hosts[0] != hosts[1]:
+    on_workers = any(run.plan is not None and run.plan.workers for run in (base, new))
+    if not on_workers and None not in hosts and hosts[0] != hosts[1]:
         hardware.append(Built(field="host.cpu", base=str(hosts[0]), new=str(hosts[1]), cells=names))
     return [*hardware, *different_fields(pairs, requested)]
 

@@ -1,0 +1,311 @@
+"""The interface of a volume: the block device between an array and its file system.
+
+A volume is a device of device-mapper on the array, and for some kinds on further disks: encryption, or a cache.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from raidproof.core.errors import RequestError, RigError
+from raidproof.core.layer import Machine, Spec, State, Value, require_effective, try_all, whole_number
+from raidproof.core.registry import OneOf, Registry, register_default
+from raidproof.core.units import SECTOR, format_size
+from raidproof.guest.assembled import DEVICE_MAPPER, SECTORS, sized
+from raidproof.storage.member import MAPPER, Assembly, disk_path, kernel_name
+
+VOLUMES: Registry[type["VolumeSpec"]] = Registry("volume", "raidproof.storage.volume", "raidproof.volumes")
+"""The requests of all kinds of volume, by the name of the kind."""
+DEFAULT = "direct"
+NAME = "raidproof_volume"
+"""Name of the volume in device-mapper. It differs from all members' devices, whose names begin with ``raidproof-``."""
+PATH = f"{MAPPER}{NAME}"
+"""Path of the volume's device."""
+NO_UDEV = "--verifyudev"
+"""The option by which dmsetup makes and removes a device's node itself if udev does not."""
+# A regular expression that matches no text.
+_NEVER = r"(?!)"
+_BELOW = re.compile(r"\(([^()]+)\)")
+
+Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")]
+"""The type of a field with the serial of a disk."""
+
+
+class VolumeState(State):
+    """The effective state of a volume."""
+
+    type: str
+    device: str
+    """Path of the device that carries the file system."""
+    settings: dict[str, Value]
+    """The effective values of the requested settings, from ``dmsetup table``."""
+    counters: dict[str, int]
+    """Counters in ``dmsetup status``, by name; for a cache, the bytes that only the cache has (``dirty``)."""
+
+
+class VolumeSpec(Spec):
+    """The requested volume. A subclass with a default for ``type`` is a kind, registered in `VOLUMES`.
+
+    The parameter ``below`` of the methods is the path of the array. A kind that makes a device gives it the name
+    `NAME` in device-mapper.
+    """
+
+    axes: ClassVar[Mapping[str, str]] = {}
+    """The fields of this kind that a plan may vary, each with a description."""
+    further_disks: ClassVar[tuple[str, ...]] = ()
+    """The fields that name a disk outside the array."""
+    damage: ClassVar[str] = _NEVER
+    """A regular expression for the kernel's messages that the volume is damaged."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Prefixes of the names of the packages with the tools. The record has their versions."""
+    parameters: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Files of the machine that must exist before the volume is opened, each with its text."""
+    forcing: ClassVar[frozenset[str]] = frozenset()
+    """Words of the commands that only the harness needs; lines for users lack them."""
+    direct: ClassVar[bool] = False
+    """Whether the file system is on the array itself."""
+    encrypts: ClassVar[bool] = False
+    """Whether the requests to the disks have other content than those of the file system."""
+    in_place: ClassVar[bool] = True
+    """Whether each request goes to its place on the array at once, as the model of the throughput assumes."""
+    sector_size: ClassVar[int] = SECTOR
+    """The smallest request to the volume in bytes (queue/logical_block_size)."""
+    data_offset: ClassVar[int] = 0
+    """Bytes of the array before the volume's first byte. Byte N of the volume has its place at ``data_offset`` + N of
+    the array, where a cache writes it sooner or later."""
+
+    type: str
+    """The name of the kind. A kind overrides this field with a ``Literal`` that has a default."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        """Register a subclass that has a default for ``type``.
+
+        Raises:
+            TypeError: an axis of the subclass is not the name of a field.
+        """
+        register_default(VOLUMES, cls, axes=(*cls.axes, *cls.further_disks))
+
+    @property
+    def disks(self) -> tuple[str, ...]:
+        """The serials of the disks outside the array, in the order of `further_disks`."""
+        return tuple(getattr(self, field) for field in self.further_disks)
+
+    def duties(self) -> dict[str, str]:
+        """Return the duty of each disk outside the array, by serial: ``CACHE-DISK``."""
+        return {getattr(self, field): field.upper().replace("_", "-") for field in self.further_disks}
+
+    def path(self, below: str) -> str:
+        """Return the path of the device that carries the file system."""
+        return below if self.direct else PATH
+
+    def refuse_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Check that the further disks are large enough; ``sizes`` has the bytes of each disk, by serial.
+
+        Raises:
+            RequestError: a disk is too small.
+        """
+        for serial in self.disks:
+            if sizes[serial] < (least := self.least_disk):
+                raise RequestError(
+                    f"disk {serial} of the volume {self.type} has {format_size(sizes[serial])}; it needs at least "
+                    f"{format_size(least)}"
+                )
+
+    @property
+    def least_disk(self) -> int:
+        """The smallest size in bytes of a further disk."""
+        return 0
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return sentences: the differences from a deployed volume that affect the meaning of results."""
+        return ()
+
+    @abstractmethod
+    def format_commands(self, below: str) -> list[list[str]]:
+        """Return the commands that write the volume's metadata, or erase earlier metadata, in order."""
+
+    @abstractmethod
+    def assembly(self, below: str) -> tuple[Assembly, ...]:
+        """Return how the volume's devices are made after the assembly of the array, in order; `PATH` is the last."""
+
+    @abstractmethod
+    def close_commands(self) -> list[list[str]]:
+        """Return the commands that remove the volume's devices, in order."""
+
+    @abstractmethod
+    def asked(self) -> dict[str, Value]:
+        """Return the requested settings."""
+
+    @abstractmethod
+    def found(self, table: str) -> dict[str, Value]:
+        """Return the effective settings, from the output of ``dmsetup table``.
+
+        Raises:
+            RigError: the line is truncated, or of another target.
+        """
+
+    def counters(self, status: str) -> dict[str, int]:  # noqa: ARG002
+        """Return the counters in the output of ``dmsetup status``.
+
+        Raises:
+            RigError: the line is truncated, or of another target.
+        """
+        return {}
+
+    def inputs(self, below: str) -> tuple[str, ...]:
+        """Return the paths of the devices of which the volume consists."""
+        return (below,)
+
+
+def create_line(path: str, table: str, of: str = "") -> Assembly:
+    """Return how dmsetup(8) makes the device ``path`` with one target.
+
+    ``table``: the target and its arguments, after the begin and the length; ``of``: the path of the device that has as
+    many sectors as the new one; if it is empty, ``table`` begins with the begin and the length.
+    """
+    name = path.removeprefix(MAPPER)
+    line = f"0 {SECTORS} {table}" if of else table
+    return Assembly(path, ("dmsetup", "create", NO_UDEV, name, "--table", line), DEVICE_MAPPER, name, of)
+
+
+def remove_command(path: str) -> list[str]:
+    """Return the command that removes a device of device-mapper."""
+    return ["dmsetup", "remove", NO_UDEV, path.removeprefix(MAPPER)]
+
+
+def erase_command(serial: str) -> list[str]:
+    """Return the command that erases the begin of a disk, so that a cache finds no earlier content."""
+    return ["dd", "if=/dev/zero", f"of={disk_path(serial)}", "bs=1M", "count=1", "conv=fsync", "status=none"]
+
+
+def parse_deps(text: str) -> tuple[str, ...]:
+    """Return the kernel's names, sorted, in ``dmsetup deps -o blkdevname``: ``2 dependencies  : (vde) (md0)``.
+
+    Raises:
+        RigError: the line is truncated.
+    """
+    number, names = text.split(" ", 1)[0].strip(), _BELOW.findall(text)
+    if not number.isdecimal() or int(number) != len(names):
+        raise RigError(f"dmsetup deps {NAME}: expected a number and as many names, found {text.strip()!r}")
+    return tuple(sorted(names))
+
+
+def sectors_of(machine: Machine, path: str) -> int:
+    """Return the 512-byte sectors of a block device.
+
+    Raises:
+        RigError: the machine's answer is no number.
+    """
+    return whole_number(machine.succeed(["blockdev", "--getsz", path]).strip(), f"sectors of {path}")
+
+
+def ready(machine: Machine, steps: Iterable[Assembly]) -> Iterable[list[str]]:
+    """Yield the command of each step, with the number of sectors that the machine reports after the step before."""
+    for one in steps:
+        yield sized(list(one.command), sectors_of(machine, one.sized)) if one.sized else list(one.command)
+
+
+class Volume:
+    """The volume of one machine: formatted, opened, read back, closed and erased."""
+
+    def __init__(self, spec: VolumeSpec, machine: Machine, below: str) -> None:
+        self.spec = spec
+        self.machine = machine
+        self.below = below
+        self.device = spec.path(below)
+
+    def create(self) -> None:
+        """Write the volume's metadata, make its device, and verify that the effective state is as requested.
+
+        Raises:
+            CommandFailed: a tool refused, or the kernel lacks the target.
+            NotEffective: an effective value differs from the requested one.
+        """
+        self._prepare()
+        for command in self.spec.format_commands(self.below):
+            self.machine.succeed(command)
+        self._open()
+        self.require_effective()
+
+    def activate(self) -> VolumeState:
+        """Make the device of the existing volume, and verify that the effective state is as requested.
+
+        Raises:
+            CommandFailed: the volume's metadata is missing or damaged.
+            NotEffective: an effective value differs from the requested one.
+        """
+        self._prepare()
+        self._open()
+        return self.require_effective()
+
+    def _prepare(self) -> None:
+        for path, text in self.spec.parameters:
+            self.machine.put(text, path)
+
+    def _open(self) -> None:
+        for command in ready(self.machine, self.spec.assembly(self.below)):
+            self.machine.succeed(command)
+
+    def deactivate(self) -> None:
+        """Remove the volume's devices. Each device is tried, even if another one fails."""
+        steps = [lambda command=command: self.machine.succeed(command) for command in self.spec.close_commands()]
+        try_all(steps, "not every device of the volume could be removed")
+
+    def destroy(self) -> None:
+        """Remove the volume's devices, and erase its metadata from the array and the further disks."""
+        if self.spec.direct:
+            return
+        self.deactivate()
+        self.machine.succeed(["wipefs", "--all", self.below])
+        for serial in self.spec.disks:
+            self.machine.succeed(erase_command(serial))
+
+    def state(self) -> VolumeState:
+        """Read the effective state of the volume.
+
+        Raises:
+            RigError: the volume does not exist, or is of another kind.
+        """
+        if self.spec.direct:
+            return VolumeState(type=self.spec.type, device=self.device, settings={}, counters={})
+        table, status = (self.machine.succeed(["dmsetup", what, NAME]) for what in ("table", "status"))
+        below = parse_deps(self.machine.succeed(["dmsetup", "deps", "-o", "blkdevname", NAME]))
+        return VolumeState(
+            type=self.spec.type,
+            device=self.device,
+            settings={**self.spec.found(table), "inputs": below},
+            counters=self.spec.counters(status),
+        )
+
+    def require_effective(self) -> VolumeState:
+        """Verify that the effective state of the volume is as requested, and return it.
+
+        Raises:
+            NotEffective: an effective value differs from the requested one.
+        """
+        state = self.state()
+        if not self.spec.direct:
+            asked = {**self.spec.asked(), "inputs": self._names()}
+            require_effective(f"volume {self.spec.type} on {self.below}", asked, state.settings)
+        return state
+
+    def _names(self) -> tuple[str, ...]:
+        """Return the kernel's names of the devices below, sorted."""
+        return tuple(sorted(kernel_name(self.machine, path) for path in self.spec.inputs(self.below)))
+
+
+def _named(value: Any) -> Any:
+    return {"type": value} if isinstance(value, str) else value
+
+
+AnyVolume = Annotated[VolumeSpec, OneOf(VOLUMES, default=DEFAULT), BeforeValidator(_named)]
+"""The type of a field with a request for any kind of volume: a table, or only the name of a kind."""
+
+
+def without() -> VolumeSpec:
+    """Return the request of a stack whose file system is on the array itself."""
+    return VOLUMES[DEFAULT].model_validate({})

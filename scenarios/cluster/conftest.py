@@ -1,0 +1,19 @@
+"""Fixtures of the scenarios on clusters."""
+
+import pytest
+
+from raidproof.crash.exploration import Budget
+from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.run import Run
+from scenarios.cluster.recorded import STATES, Recorded
+
+
+@pytest.fixture(scope="session")
+def recorded(current_run: Run) -> Recorded:
+    ended_cycle = CrashTestRunner(current_run, "cluster")(stack_of()).must_pass()
+    source = source_of(current_run.store, ended_cycle.record.name)
+    explore_cycle(source, Options(Budget(STATES)))
+    current_run.discard_lab()
+    return Recorded(current_run.store.path, ended_cycle.record.name)
