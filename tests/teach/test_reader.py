@@ -2,7 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RequestError
@@ -188,7 +188,8 @@ def test_a_hostile_file_is_a_lesson_or_an_error_with_its_line(text: str) -> None
     assert re.match(r"my\.md(:\d+)?: |\Z", refusal_of(text))
 
 
-@given(st.integers(0, len(TEXT) - 1), st.text(max_size=8))
+@example(place=TEXT.index("most}"), inserted="")
+@given(place=st.integers(0, len(TEXT) - 1), inserted=st.text(max_size=8))
 def test_a_damaged_lesson_is_a_lesson_or_an_error_with_its_line(place: int, inserted: str) -> None:
     text = TEXT[:place] + inserted + TEXT[place + 1 :]
     assert re.match(r"my\.md(:\d+)?: |\Z", refusal_of(text))

@@ -88,8 +88,7 @@ class Question(Table):
     @property
     def needs(self) -> frozenset[str]:
         """Names of the actions whose values the question and its explanations need."""
-        texts = (term for text in (self.explain, self.otherwise) for term in placeholders(text))
-        return frozenset(one.action for one in (*self.references, *(one for term in texts for one in term.references)))
+        return frozenset(one.action for one in _in_question(self))
 
 
 class Result(Table):
@@ -169,14 +168,13 @@ class Lesson:
         for one in self.placed:
             step = one.step
             if isinstance(step, Text):
-                for term in placeholders(step.markdown):
-                    self._at(one.line, _known, term.references, kinds, "before this text")
+                self._at(one.line, _known, _in_text, step, kinds, "before this text")
                 continue
             if isinstance(step, Question):
-                self._at(one.line, _known, _all_references(step), every, "in this lesson")
+                self._at(one.line, _known, _in_question, step, every, "in this lesson")
                 continue
             if isinstance(step, Result):
-                self._at(one.line, _known, _cells(step), kinds, "before this result")
+                self._at(one.line, _known, _in_result, step, kinds, "before this result")
                 continue
             self._at(one.line, step.refuse, self.head.hardware)
             if isinstance(step, Explore) and step.of not in cuts:
@@ -210,9 +208,9 @@ def _unique(name: str, names: set[str]) -> None:
     names.add(name)
 
 
-def _known(references: Iterable[Reference], kinds: Mapping[str, str], where: str) -> None:
-    """Verify that each reference leads to a value that one of the actions measures."""
-    for reference in references:
+def _known(references: Callable[[Any], Iterable[Reference]], step: Any, kinds: Mapping[str, str], where: str) -> None:
+    """Verify that each reference of a step leads to a value that one of the actions measures."""
+    for reference in references(step):
         if reference.action not in kinds:
             raise RequestError(
                 f"{reference}: no action {reference.action!r} {where}; {nearest(reference.action, kinds)}"
@@ -220,10 +218,14 @@ def _known(references: Iterable[Reference], kinds: Mapping[str, str], where: str
         meaning_of(kinds[reference.action], reference.value)
 
 
-def _all_references(question: Question) -> tuple[Reference, ...]:
-    texts = (term for text in (question.explain, question.otherwise) for term in placeholders(text))
-    return (*question.references, *(one for term in texts for one in term.references))
+def _in_text(text: Text) -> tuple[Reference, ...]:
+    return tuple(one for term in placeholders(text.markdown) for one in term.references)
 
 
-def _cells(result: Result) -> tuple[Reference, ...]:
+def _in_question(question: Question) -> tuple[Reference, ...]:
+    texts = (Text(question.explain), Text(question.otherwise))
+    return (*question.references, *(one for text in texts for one in _in_text(text)))
+
+
+def _in_result(result: Result) -> tuple[Reference, ...]:
     return tuple(Reference(action, column) for action in result.actions for column in result.columns)
