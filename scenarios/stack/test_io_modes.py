@@ -20,6 +20,8 @@ def test_io_modes_are_effective_or_refused_and_end_with_the_export(lab: Lab) -> 
     if not server.exists(f"{DEBUGFS}/nfsd/{NAMES[0]}"):
         with pytest.raises(RequirementMissing, match="nfsd has no I/O modes"):
             stack.activate()
+        stack.filesystem.deactivate()
+        stack.array.deactivate()
         return
     state = stack.activate()
     assert isinstance(state.export, ExportState)

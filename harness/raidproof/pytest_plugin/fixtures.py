@@ -31,6 +31,7 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.monitor.bottleneck import Limit
 from raidproof.plan.cell import PlannedCell
+from raidproof.pytest_plugin.disks_in_use import must_be_free
 from raidproof.record import CrashTestRecord
 from raidproof.record.cell import CellRecord
 from raidproof.record.exploration import ExplorationRecord
@@ -419,11 +420,20 @@ def cycle(current_run: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
 
 
 @pytest.fixture
-def lab(current_run: Run) -> Lab:
-    """The shared lab with blank disks. After a scenario that uses this fixture and fails, a new lab is booted."""
+def lab(current_run: Run) -> Iterator[Lab]:
+    """The shared lab with blank disks, which the scenario must leave unused at its end.
+
+    After a scenario that uses this fixture and fails, a new lab is booted.
+    """
     machines = current_run.lab
     machines.disks.reset()
-    return machines
+    yield machines
+    if current_run.has_lab(machines):
+        try:
+            must_be_free(machines)
+        except BaseException:
+            current_run.discard_lab()
+            raise
 
 
 class Explored:

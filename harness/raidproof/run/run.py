@@ -180,6 +180,10 @@ class Run:
             self.record.environment = environment_of(lab)
         return self._lab
 
+    def has_lab(self, lab: Lab) -> bool:
+        """Return whether a lab is the one that runs now."""
+        return self._lab is lab
+
     def discard_lab(self, *, keep: bool = False) -> None:
         """End the lab, for example because its state is unknown after an error; ``keep``: leave it running."""
         lab, self._lab = self._lab, None

@@ -331,6 +331,18 @@ def parse_probe(text: str) -> Probed:
     )
 
 
+def inspect(machine: Machine, paths: Iterable[str]) -> Probed:
+    """Return what a machine's kernel knows of the disks to which paths lead: identity, size, users, marks.
+
+    Raises:
+        RigError: the machine has no Python, or the output of the program that inspects disks is truncated.
+    """
+    seen = machine.run(probe_command(paths), stdin=Path(probe.__file__).read_text())
+    if not seen.ok:
+        raise RigError(f"{machine.name}: the disks could not be inspected: {seen.stderr.strip()[-500:]}")
+    return parse_probe(seen.stdout)
+
+
 def survey(machine: Machine, paths: Sequence[str]) -> Survey:
     """Return a survey of a machine's block devices, made by four commands that do not write.
 
@@ -339,11 +351,7 @@ def survey(machine: Machine, paths: Sequence[str]) -> Survey:
     Raises:
         RigError: the machine has no Python, or the output of the program that inspects disks is truncated.
     """
-    source = Path(probe.__file__).read_text()
-    seen = machine.run(probe_command(paths), stdin=source)
-    if not seen.ok:
-        raise RigError(f"{machine.name}: the disks could not be inspected: {seen.stderr.strip()[-500:]}")
-    probed = parse_probe(seen.stdout)
+    probed = inspect(machine, paths)
     names = sorted(
         {name for of in probed.facts.values() for word in ("disk", "partition") for name in of.get(word, ())}
     )
