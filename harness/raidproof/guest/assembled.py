@@ -194,7 +194,8 @@ class DmRaid(Mapped):
     def freeze(self) -> None:
         """Send the message ``frozen`` to the target; a level without resync does not know it.
 
-        Linux 6.9 and newer do not obey (docs/findings.md); but then no resync of dm-raid begins by itself either."""
+        Linux 6.9 and newer do not obey (docs/findings.md); but then no resync of dm-raid begins by itself either.
+        """
         try:
             self._control(MESSAGE, struct.pack("=Q", 0) + b"frozen\0")
         except OSError:

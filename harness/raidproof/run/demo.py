@@ -11,7 +11,8 @@ from raidproof.core.log import progress
 from raidproof.core.topology import Platform, Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.cache import CacheMode
-from raidproof.plan.axes import VOLUME, axis_of, read_value
+from raidproof.plan.axes import axis_of, read_value
+from raidproof.plan.cell import further_disks
 from raidproof.plan.table import Value
 from raidproof.provider.registry import prepare
 from raidproof.record import ControlSpec, RunRecord
@@ -21,7 +22,6 @@ from raidproof.run.run import Run
 from raidproof.storage.array import LEVELS
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import TuningSpec
-from raidproof.storage.volume import DEFAULT, VOLUMES
 from raidproof.workload.fio import FioSpec
 
 EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=0.5, server_xfs_sync_s=1)
@@ -46,13 +46,12 @@ def demo_topology(platform: Platform | None = None, settings: Mapping[str, Value
 
     ``settings``: see `read_settings`.
     """
-    return server_and_clients(clients=2, disks=len(MEMBERS) + len(_further(settings)), platform=platform)
+    return server_and_clients(clients=2, disks=len(MEMBERS) + len(further_disks(settings)), platform=platform)
 
 
-def _further(settings: Mapping[str, Value]) -> dict[str, str]:
+def _disk_of_each_field(settings: Mapping[str, Value]) -> dict[str, str]:
     """Return the disks of the volume, by the field of its request that names the disk."""
-    fields = VOLUMES[str(settings.get(VOLUME, DEFAULT))].further_disks
-    return {field: f"disk{number}" for number, field in enumerate(fields, len(MEMBERS))}
+    return {field: f"disk{number}" for number, field in enumerate(further_disks(settings), len(MEMBERS))}
 
 
 def read_settings(words: Sequence[str]) -> dict[str, Value]:
@@ -90,7 +89,7 @@ def demo_stack(
         # No delegations: under a delegation, `close` promises nothing. And when both clients return to a shared file,
         # the server delegates the file to the first and then waits for the end of its grace period (docs/findings.md).
         "export": {"sync": sync, "delegations": False},
-        "volume": dict(_further(settings)),
+        "volume": dict(_disk_of_each_field(settings)),
         "mount": {"vers": "4.2"},
         "tuning": (tuning or TuningSpec()).model_dump(),
     }

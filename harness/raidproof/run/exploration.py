@@ -126,7 +126,12 @@ class Source:
     @property
     def stem(self) -> str:
         """The beginning of the names of the files of explorations of this source."""
-        return f"{STEM}{self.cycle.name}" + (f"-without-{self.lost_member}" if self.lost_member is not None else "")
+        return f"{STEM}{self.cycle.name}{self.without}"
+
+    @property
+    def without(self) -> str:
+        """The part of the names of files that names the lost member, such as ``-without-disk2``; empty if none is."""
+        return "" if self.lost_member is None else f"-without-{self.lost_member}"
 
     def boots(self, logs: Path) -> Factory:
         """Return a function that makes the checker with a given number, with console logs below ``logs``."""

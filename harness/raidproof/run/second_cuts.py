@@ -55,8 +55,7 @@ ReplayOf = Callable[["Source"], Callable[[str], list[str]]]
 
 def files_of(source: "Source", state: CrashState) -> RecoveryFiles:
     """Return the directory of the recovery of a crash state of a source."""
-    lost = "" if source.lost_member is None else f"-without-{source.lost_member}"
-    folder = f"recoveries-{source.cycle.name}{'-starts-dirty' if source.starts_dirty else ''}{lost}"
+    folder = f"recoveries-{source.cycle.name}{'-starts-dirty' if source.starts_dirty else ''}{source.without}"
     return RecoveryFiles(source.store.path / folder, second_name(source.recovery, state.name))
 
 

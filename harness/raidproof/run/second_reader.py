@@ -10,7 +10,7 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import SCAN_DEADLINE_S, Found, Ledger
 
 PROGRAM = "/run/raidproof/libnfs_copy.py"
-COPY = "/tmp/raidproof-libnfs"  # noqa: S108  in the machine, where nobody else works
+COPY = "/tmp/raidproof-libnfs"  # noqa: S108  in the machine, where no other user works
 """The copy of the ledger on the client: a directory in memory."""
 _V3, _V4 = "3", "4.0"
 
