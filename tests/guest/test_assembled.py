@@ -12,6 +12,7 @@ import pytest
 from raidproof.guest import assembled
 from raidproof.guest.assembled import (
     DM_RAID,
+    FULL_SPEED,
     INTERFACES,
     MESSAGE,
     STATUS,
@@ -95,6 +96,16 @@ def test_an_md_device_is_checked_after_its_resync(tmp_path: Path, monkeypatch: p
     assert INTERFACES[SYSFS_MD]("md0").scrub(1) == 24
     assert waited == [True, False], "a resync has ended; a check has only begun"
     assert (folder / "array_state").read_text() == "active"
+    assert {file: (folder / file).read_text() for file in FULL_SPEED} == FULL_SPEED
+
+
+def test_an_md_device_is_checked_at_the_speed_that_the_kernel_permits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = md_files(tmp_path, monkeypatch, **SCRUBBED)
+    (folder / "stripe_cache_size").mkdir()  # cannot be written
+    monkeypatch.setattr(assembled, "wait_for", lambda *_: None)
+    assert INTERFACES[SYSFS_MD]("md0").scrub(1) == 24
 
 
 def test_a_degraded_array_and_one_without_redundancy_cannot_be_checked(

@@ -10,6 +10,7 @@ import os
 import select
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from time import monotonic
 from typing import Protocol
@@ -36,8 +37,12 @@ HEALTH = 5
 ``A``: alive and in sync; ``a``: alive and not in sync; ``D``: dead. The words before: begin, length, target, level,
 number of members; the kernel's answer lacks the first three."""
 
-FULL_SPEED = "10000000"
-"""Greatest rate of md's background work in KiB/s, above that of any member."""
+FULL_SPEED = {"stripe_cache_size": "2048", "sync_speed_max": "10000000"}
+"""The values of two sysfs files of an md device with which its background work is fastest.
+
+The first is the number of stripes in md's cache: with the default of 256 stripes, md sleeps most of the time
+(raid5_sync_request in drivers/md/raid5.c). The second is in KiB/s of each member, above the rate of any member.
+"""
 POLL_S = 0.02
 """Interval in seconds at which the end of background work is read."""
 
@@ -127,7 +132,10 @@ class SysfsMd:
         """
         if not os.path.exists(f"{self._folder}/sync_action") or self.missing():
             return None
-        self._write("sync_speed_max", FULL_SPEED)
+        for file, value in FULL_SPEED.items():
+            # A level without stripes has no cache of them, and the kernel may refuse the size for lack of memory.
+            with suppress(OSError):
+                self._write(file, value)
         self._write("sync_action", "idle")
         self.write_enable()
         wait_for(lambda: self._text("sync_action") == "idle" and self._text("resync_start") == "none", most_s)
