@@ -25,6 +25,8 @@ VOLUMES: dict[str, dict[str, Any]] = {
     "crypt": {"type": "crypt"},
     "writeback": {"type": "cache", "cache_disk": CACHE_DISK},
     "writethrough": {"type": "cache", "cache_disk": CACHE_DISK, "cache_mode": "writethrough"},
+    "bcache": {"type": "bcache", "cache_disk": CACHE_DISK},
+    "bcache-writethrough": {"type": "bcache", "cache_disk": CACHE_DISK, "bcache_mode": "writethrough"},
 }
 
 

@@ -317,13 +317,14 @@ def config_of(
     """
     array = stack.array.checking(starts_dirty=starts_dirty, without=without)
     volume = stack.volume
-    device = volume.path(array.assemble[-1].device)
+    below = array.assemble[-1].device
+    device = volume.path(below)
     return {
-        "assemble": [one._asdict() for one in (*array.assemble, *volume.assembly(array.assemble[-1].device))],
+        "assemble": [one._asdict() for one in (*array.assemble, *volume.assembly(below))],
         "mount": mount_command(stack.filesystem, device, more=array.mount_options),
         "unmount": ["umount", DIRECTORY],
         "fsck": check_command(stack.filesystem, device),
-        "stop": [*volume.close_commands(), *(list(command) for command in array.stop)],
+        "stop": [*volume.close_commands(below), *(list(command) for command in array.stop)],
         "ledger": ledger,
         "members": {},
         "parameters": [list(parameter) for parameter in (*array.parameters, *volume.parameters)],

@@ -16,10 +16,11 @@ from time import monotonic
 from typing import Protocol
 
 SYSFS_MD, DM_RAID, DEVICE_MAPPER, SYSFS_BTRFS = "sysfs-md", "dm-raid", "device-mapper", "sysfs-btrfs"
-"""The interfaces: md's files in sysfs (Documentation/admin-guide/md.rst), the targets of device-mapper, and the
-directory of btrfs in sysfs.
+BLOCK = "block"
+"""The interfaces: md's files in sysfs (Documentation/admin-guide/md.rst), the targets of device-mapper, the directory
+of btrfs in sysfs, and other block devices.
 
-One interface is for the target ``raid``, the other for all other targets, which have no members."""
+Of device-mapper, one interface is for the target ``raid``, the other for all other targets, which have no members."""
 SECTORS = "SECTORS"
 """The word in the table of a device of device-mapper that stands for the number of its 512-byte sectors."""
 BLOCK_DEVICES = "/sys/block"
@@ -159,18 +160,37 @@ class SysfsMd:
             return opened.read()
 
 
-class Mapped:
-    """A device of device-mapper; ``name``: its name there."""
+class Block:
+    """A block device without members of its own; ``name``: its name in the kernel."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def freeze(self) -> None:
-        """Do nothing: the target has no resync."""
+        """Do nothing: the device has no resync."""
 
     def missing(self) -> int:
-        """Return 0: the target has no members."""
+        """Return 0: the device has no members."""
         return 0
+
+    def remains(self) -> bool:
+        """Return whether the kernel has a block device of this name."""
+        return os.path.exists(f"{BLOCK_DEVICES}/{self._name}")
+
+    def write_enable(self) -> None:
+        """Do nothing: the device has no resync."""
+
+    def settled(self) -> bool:
+        """Return True: the device has no resync."""
+        return True
+
+    def scrub(self, most_s: float) -> "int | None":  # noqa: ARG002
+        """Return None: the device has no copies or parity."""
+        return None
+
+
+class Mapped(Block):
+    """A device of device-mapper; ``name``: its name there."""
 
     def remains(self) -> bool:
         """Return whether device-mapper has a device of this name."""
@@ -179,17 +199,6 @@ class Mapped:
         except OSError:
             return False
         return True
-
-    def write_enable(self) -> None:
-        """Do nothing: the target has no resync."""
-
-    def settled(self) -> bool:
-        """Return True: the target has no resync."""
-        return True
-
-    def scrub(self, most_s: float) -> "int | None":  # noqa: ARG002
-        """Return None: the target has no copies or parity."""
-        return None
 
     def _control(self, command: int, data: bytes = b"") -> bytes:
         answer: bytes = import_module("member_disks").control(command, self._name, data)[1]
@@ -251,33 +260,16 @@ def wait_for(reached: "Callable[[], bool]", most_s: float) -> None:
         select.select([], [], [], POLL_S)
 
 
-class SysfsBtrfs:
-    """The devices of a btrfs that makes its own RAID. They form no device before the mount; ``name`` is not used."""
+class SysfsBtrfs(Block):
+    """The devices of a btrfs that makes its own RAID. They form no device before the mount; ``name`` is not used.
 
-    def __init__(self, name: str) -> None:
-        del name
-
-    def freeze(self) -> None:
-        """Do nothing: btrfs has no resync."""
-
-    def missing(self) -> int:
-        """Return 0: without the mount option ``degraded``, btrfs is not mounted if a device is missing."""
-        return 0
+    Without the mount option ``degraded``, btrfs is not mounted if a device is missing. It has no resync, and compares
+    copies and parity with its checksums only while it is mounted.
+    """
 
     def remains(self) -> bool:
         """Return whether a btrfs is still mounted."""
         return any(name.count("-") == UUID_DASHES for name in os.listdir(BTRFS)) if os.path.isdir(BTRFS) else False
-
-    def write_enable(self) -> None:
-        """Do nothing: btrfs has no resync."""
-
-    def settled(self) -> bool:
-        """Return True: btrfs has no resync."""
-        return True
-
-    def scrub(self, most_s: float) -> "int | None":  # noqa: ARG002
-        """Return None: btrfs compares copies and parity with its checksums only while it is mounted."""
-        return None
 
 
 def missing_in(status: bytes) -> int:
@@ -330,5 +322,6 @@ INTERFACES: dict[str, Callable[[str], Device]] = {
     DM_RAID: DmRaid,
     DEVICE_MAPPER: Mapped,
     SYSFS_BTRFS: SysfsBtrfs,
+    BLOCK: Block,
 }
 """The interfaces by name; each makes the object for a device of a name."""

@@ -30,8 +30,8 @@ LAYERS = (
     "workload",
 )
 PLACES = ("/etc/", "/var/", "/usr/", "/opt/", "/root", "/home/", "/boot/", "/tmp", "/lib/")
-UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:."}
-"""HOME and PATH."""
+UNWRITTEN = {"/root", "/usr/sbin:/usr/bin:.", "/usr/lib/udev/bcache-register"}
+"""HOME, PATH, and a program."""
 
 
 def sources() -> Iterator[Path]:

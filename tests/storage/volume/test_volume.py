@@ -12,7 +12,7 @@ from raidproof.crash.checker import config_of
 from raidproof.guest.assembled import DEVICE_MAPPER, SECTORS, SYSFS_MD, sized
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.volume import VOLUMES, Volume, VolumeSpec
-from raidproof.storage.volume.volume import NAME, PATH, parse_deps
+from raidproof.storage.volume.mapper import NAME, PATH, MappedVolume, parse_deps
 from tests.guest_files import FilesByCommands
 
 ARRAY = "/dev/md0"
@@ -43,6 +43,12 @@ DISK = "/dev/disk/by-id/raidproof-disk4"
 def spec_of(name: str, **settings: Any) -> VolumeSpec:
     disks = dict.fromkeys(VOLUMES[name].further_disks, "disk4")
     return VOLUMES[name].model_validate({**disks, **settings})
+
+
+def mapped(name: str, **settings: Any) -> MappedVolume:
+    spec = spec_of(name, **settings)
+    assert isinstance(spec, MappedVolume)
+    return spec
 
 
 class Server(FilesByCommands):
@@ -146,22 +152,22 @@ def test_a_volume_on_other_devices_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("text", ["", "0 1173504", "0 1 linear 8:0 0\n"])
 def test_truncated_lines_are_refused(kind: str, text: str) -> None:
     with pytest.raises(RigError):
-        spec_of(kind).found(text)
+        mapped(kind).found(text)
     if spec_of(kind).further_disks:
         with pytest.raises(RigError):
-            spec_of(kind).counters(text)
+            mapped(kind).counters(text)
     with pytest.raises(RigError):
         parse_deps("2 dependencies : (md0)")
 
 
 def test_the_counters_of_caches_are_in_bytes() -> None:
-    assert spec_of("writecache").counters(STATUS["writecache"]) == {
+    assert mapped("writecache").counters(STATUS["writecache"]) == {
         "errors": 0,
         "size": 48960 * 4 * KIB,
         "dirty": 16478 * 4 * KIB,
         "in_write_back": 3 * 4 * KIB,
     }
-    assert spec_of("cache").counters(STATUS["cache"]) == {
+    assert mapped("cache").counters(STATUS["cache"]) == {
         "errors": 0,
         "size": 2944 * 64 * KIB,
         "used": 1100 * 64 * KIB,
@@ -172,12 +178,12 @@ def test_the_counters_of_caches_are_in_bytes() -> None:
 
 
 def test_a_cache_that_failed_has_errors() -> None:
-    assert spec_of("cache").counters(STATUS["cache"].replace("rw -", "ro needs_check"))["errors"] == 1
-    assert spec_of("writecache").counters(STATUS["writecache"].replace("cache 0", "cache 5"))["errors"] == 5
+    assert mapped("cache").counters(STATUS["cache"].replace("rw -", "ro needs_check"))["errors"] == 1
+    assert mapped("writecache").counters(STATUS["writecache"].replace("cache 0", "cache 5"))["errors"] == 5
 
 
 def test_watermarks_are_in_the_table_and_are_read_back() -> None:
-    spec = spec_of("writecache", high_watermark=3, low_watermark=2)
+    spec = mapped("writecache", high_watermark=3, low_watermark=2)
     (one,) = spec.assembly(ARRAY)
     assert one.command[-1] == (f"0 SECTORS writecache s /dev/md0 {DISK} 4096 4 high_watermark 3 low_watermark 2")
     table = "0 1173504 writecache s 9:0 254:64 4096 4 high_watermark 3 low_watermark 2\n"

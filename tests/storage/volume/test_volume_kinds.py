@@ -72,8 +72,8 @@ def test_a_volume_may_be_named_by_a_word() -> None:
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(RequestError, match=r"no volume is named 'bcache'.*writecache"):
-        StackSpec.model_validate({"array": {"members": ["a", "b", "c"]}, "volume": "bcache"})
+    with pytest.raises(RequestError, match=r"no volume is named 'flashcache'.*writecache"):
+        StackSpec.model_validate({"array": {"members": ["a", "b", "c"]}, "volume": "flashcache"})
 
 
 @pytest.mark.parametrize("serial", ["a", "log"])

@@ -1,8 +1,8 @@
 """The device between the array and the file system: none, encryption, or a cache. Each kind is one file."""
 
+from raidproof.storage.volume.mapper import NAME
 from raidproof.storage.volume.volume import (
     DEFAULT,
-    NAME,
     VOLUMES,
     AnyVolume,
     Volume,

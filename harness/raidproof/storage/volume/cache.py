@@ -15,16 +15,8 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Value
 from raidproof.core.units import GIB, KIB, MIB, SECTOR, Size, format_size
 from raidproof.storage.member import Assembly, disk_path
-from raidproof.storage.volume.volume import (
-    NAME,
-    NO_UDEV,
-    PATH,
-    Serial,
-    VolumeSpec,
-    create_line,
-    erase_command,
-    remove_command,
-)
+from raidproof.storage.volume.mapper import NAME, NO_UDEV, PATH, MappedVolume, create_line, remove_command
+from raidproof.storage.volume.volume import Serial, erase_command
 
 META, FAST = f"{PATH}-meta", f"{PATH}-fast"
 """Paths of the two parts of the disk."""
@@ -35,7 +27,7 @@ _STATUS = re.compile(r"\d+ \d+ cache \d+ \d+/\d+ (\d+) (\d+)/(\d+) \d+ \d+ \d+ \
 _MODES = {"writeback", "writethrough", "passthrough"}
 
 
-class CacheVolume(VolumeSpec):
+class CacheVolume(MappedVolume):
     """dm-cache with the policy smq, the kernel's default."""
 
     axes: ClassVar[Mapping[str, str]] = {
@@ -93,7 +85,7 @@ class CacheVolume(VolumeSpec):
             create_line(PATH, " ".join(words), of=below),
         )
 
-    def close_commands(self) -> list[list[str]]:
+    def close_commands(self, below: str) -> list[list[str]]:  # noqa: ARG002
         """Return the commands that remove the devices."""
         return [remove_command(path) for path in (PATH, FAST, META)]
 

@@ -6,10 +6,10 @@ from raidproof.core.layer import Value
 from raidproof.guest.assembled import DEVICE_MAPPER
 from raidproof.storage import luks
 from raidproof.storage.member import Assembly
-from raidproof.storage.volume.volume import NAME, PATH, VolumeSpec
+from raidproof.storage.volume.mapper import NAME, PATH, MappedVolume
 
 
-class CryptVolume(VolumeSpec):
+class CryptVolume(MappedVolume):
     """LUKS2 with AES in XTS mode, and cryptsetup's default size of the header."""
 
     damage: ClassVar[str] = r"device-mapper: crypt: .*(?:error|failed)"
@@ -33,7 +33,7 @@ class CryptVolume(VolumeSpec):
         """Return how the array is opened."""
         return (Assembly(PATH, tuple(luks.open_command(below, NAME)), DEVICE_MAPPER, NAME),)
 
-    def close_commands(self) -> list[list[str]]:
+    def close_commands(self, below: str) -> list[list[str]]:  # noqa: ARG002
         """Return the command that closes the array."""
         return [luks.close_command(NAME)]
 

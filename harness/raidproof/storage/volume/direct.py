@@ -2,15 +2,15 @@
 
 from typing import ClassVar, Literal
 
-from raidproof.core.layer import Value
+from raidproof.core.layer import Machine, Value
 from raidproof.storage.member import Assembly
-from raidproof.storage.volume.volume import VolumeSpec
+from raidproof.storage.volume.volume import Reading, VolumeSpec
 
 
 class DirectVolume(VolumeSpec):
     """The array itself."""
 
-    direct: ClassVar[bool] = True
+    device: ClassVar[str | None] = None
 
     type: Literal["direct"] = "direct"
 
@@ -22,7 +22,7 @@ class DirectVolume(VolumeSpec):
         """Return nothing: there is no device."""
         return ()
 
-    def close_commands(self) -> list[list[str]]:
+    def close_commands(self, below: str) -> list[list[str]]:  # noqa: ARG002
         """Return no command."""
         return []
 
@@ -30,6 +30,6 @@ class DirectVolume(VolumeSpec):
         """Return nothing: there is no setting."""
         return {}
 
-    def found(self, table: str) -> dict[str, Value]:  # noqa: ARG002
-        """Return nothing: there is no setting."""
-        return {}
+    def read(self, machine: Machine) -> Reading:  # noqa: ARG002
+        """Return nothing: there is no device."""
+        return Reading({}, {})

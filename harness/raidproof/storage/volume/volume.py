@@ -1,34 +1,26 @@
 """The interface of a volume: the block device between an array and its file system.
 
-A volume is a device of device-mapper on the array, and for some kinds on further disks: encryption, or a cache.
+A volume is a device on the array, and for some kinds on further disks: encryption, or a cache.
 """
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from raidproof.core.errors import RequestError, RigError
+from raidproof.core.errors import RequestError
 from raidproof.core.layer import Machine, Spec, State, Value, require_effective, try_all, whole_number
 from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.units import SECTOR, format_size
-from raidproof.guest.assembled import DEVICE_MAPPER, SECTORS, sized
-from raidproof.storage.member import MAPPER, Assembly, disk_path, kernel_name
+from raidproof.guest.assembled import sized
+from raidproof.storage.member import Assembly, disk_path, kernel_name
 
 VOLUMES: Registry[type["VolumeSpec"]] = Registry("volume", "raidproof.storage.volume", "raidproof.volumes")
 """The requests of all kinds of volume, by the name of the kind."""
 DEFAULT = "direct"
-NAME = "raidproof_volume"
-"""Name of the volume in device-mapper. It differs from all members' devices, whose names begin with ``raidproof-``."""
-PATH = f"{MAPPER}{NAME}"
-"""Path of the volume's device."""
-NO_UDEV = "--verifyudev"
-"""The option by which dmsetup makes and removes a device's node itself if udev does not."""
 # A regular expression that matches no text.
 _NEVER = r"(?!)"
-_BELOW = re.compile(r"\(([^()]+)\)")
 
 Serial = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,20}$")]
 """The type of a field with the serial of a disk."""
@@ -41,16 +33,23 @@ class VolumeState(State):
     device: str
     """Path of the device that carries the file system."""
     settings: dict[str, Value]
-    """The effective values of the requested settings, from ``dmsetup table``."""
+    """The effective values of the requested settings."""
     counters: dict[str, int]
-    """Counters in ``dmsetup status``, by name; for a cache, the bytes that only the cache has (``dirty``)."""
+    """The kernel's counters by name; for a cache, the bytes that only the cache has (``dirty``)."""
+
+
+class Reading(NamedTuple):
+    """What the kernel reports about a volume."""
+
+    settings: dict[str, Value]
+    """The effective values of the requested settings, and the kernel's names of the devices below as ``inputs``."""
+    counters: dict[str, int]
 
 
 class VolumeSpec(Spec):
     """The requested volume. A subclass with a default for ``type`` is a kind, registered in `VOLUMES`.
 
-    The parameter ``below`` of the methods is the path of the array. A kind that makes a device gives it the name
-    `NAME` in device-mapper.
+    The parameter ``below`` of the methods is the path of the array.
     """
 
     axes: ClassVar[Mapping[str, str]] = {}
@@ -65,8 +64,8 @@ class VolumeSpec(Spec):
     """Files of the machine that must exist before the volume is opened, each with its text."""
     forcing: ClassVar[frozenset[str]] = frozenset()
     """Words of the commands that only the harness needs; lines for users lack them."""
-    direct: ClassVar[bool] = False
-    """Whether the file system is on the array itself."""
+    device: ClassVar[str | None]
+    """The path of the volume's device; None: the file system is on the array itself."""
     encrypts: ClassVar[bool] = False
     """Whether the requests to the disks have other content than those of the file system."""
     in_place: ClassVar[bool] = True
@@ -100,7 +99,12 @@ class VolumeSpec(Spec):
 
     def path(self, below: str) -> str:
         """Return the path of the device that carries the file system."""
-        return below if self.direct else PATH
+        return self.device or below
+
+    @property
+    def direct(self) -> bool:
+        """Whether the file system is on the array itself."""
+        return self.device is None
 
     def refuse_sizes(self, sizes: Mapping[str, int]) -> None:
         """Check that the further disks are large enough; ``sizes`` has the bytes of each disk, by serial.
@@ -130,10 +134,10 @@ class VolumeSpec(Spec):
 
     @abstractmethod
     def assembly(self, below: str) -> tuple[Assembly, ...]:
-        """Return how the volume's devices are made after the assembly of the array, in order; `PATH` is the last."""
+        """Return how the volume's devices are made after the assembly of the array: the volume last."""
 
     @abstractmethod
-    def close_commands(self) -> list[list[str]]:
+    def close_commands(self, below: str) -> list[list[str]]:
         """Return the commands that remove the volume's devices, in order."""
 
     @abstractmethod
@@ -141,40 +145,17 @@ class VolumeSpec(Spec):
         """Return the requested settings."""
 
     @abstractmethod
-    def found(self, table: str) -> dict[str, Value]:
-        """Return the effective settings, from the output of ``dmsetup table``.
+    def read(self, machine: Machine) -> Reading:
+        """Read what the kernel reports about the volume.
 
         Raises:
-            RigError: the line is truncated, or of another target.
+            CommandFailed: the volume does not exist.
+            RigError: the kernel's answer is truncated, or is about a volume of another kind.
         """
-
-    def counters(self, status: str) -> dict[str, int]:  # noqa: ARG002
-        """Return the counters in the output of ``dmsetup status``.
-
-        Raises:
-            RigError: the line is truncated, or of another target.
-        """
-        return {}
 
     def inputs(self, below: str) -> tuple[str, ...]:
         """Return the paths of the devices of which the volume consists."""
         return (below,)
-
-
-def create_line(path: str, table: str, of: str = "") -> Assembly:
-    """Return how dmsetup(8) makes the device ``path`` with one target.
-
-    ``table``: the target and its arguments, after the begin and the length; ``of``: the path of the device that has as
-    many sectors as the new one; if it is empty, ``table`` begins with the begin and the length.
-    """
-    name = path.removeprefix(MAPPER)
-    line = f"0 {SECTORS} {table}" if of else table
-    return Assembly(path, ("dmsetup", "create", NO_UDEV, name, "--table", line), DEVICE_MAPPER, name, of)
-
-
-def remove_command(path: str) -> list[str]:
-    """Return the command that removes a device of device-mapper."""
-    return ["dmsetup", "remove", NO_UDEV, path.removeprefix(MAPPER)]
 
 
 def erase_command(serial: str) -> list[str]:
@@ -182,16 +163,9 @@ def erase_command(serial: str) -> list[str]:
     return ["dd", "if=/dev/zero", f"of={disk_path(serial)}", "bs=1M", "count=1", "conv=fsync", "status=none"]
 
 
-def parse_deps(text: str) -> tuple[str, ...]:
-    """Return the kernel's names, sorted, in ``dmsetup deps -o blkdevname``: ``2 dependencies  : (vde) (md0)``.
-
-    Raises:
-        RigError: the line is truncated.
-    """
-    number, names = text.split(" ", 1)[0].strip(), _BELOW.findall(text)
-    if not number.isdecimal() or int(number) != len(names):
-        raise RigError(f"dmsetup deps {NAME}: expected a number and as many names, found {text.strip()!r}")
-    return tuple(sorted(names))
+def wipe_command(path: str) -> list[str]:
+    """Return the command that erases the signatures of a device, even if the kernel has not yet closed it."""
+    return ["wipefs", "--all", "--force", path]
 
 
 def sectors_of(machine: Machine, path: str) -> int:
@@ -252,7 +226,9 @@ class Volume:
 
     def deactivate(self) -> None:
         """Remove the volume's devices. Each device is tried, even if another one fails."""
-        steps = [lambda command=command: self.machine.succeed(command) for command in self.spec.close_commands()]
+        steps = [
+            lambda command=command: self.machine.succeed(command) for command in self.spec.close_commands(self.below)
+        ]
         try_all(steps, "not every device of the volume could be removed")
 
     def destroy(self) -> None:
@@ -260,7 +236,7 @@ class Volume:
         if self.spec.direct:
             return
         self.deactivate()
-        self.machine.succeed(["wipefs", "--all", self.below])
+        self.machine.succeed(wipe_command(self.below))
         for serial in self.spec.disks:
             self.machine.succeed(erase_command(serial))
 
@@ -270,16 +246,7 @@ class Volume:
         Raises:
             RigError: the volume does not exist, or is of another kind.
         """
-        if self.spec.direct:
-            return VolumeState(type=self.spec.type, device=self.device, settings={}, counters={})
-        table, status = (self.machine.succeed(["dmsetup", what, NAME]) for what in ("table", "status"))
-        below = parse_deps(self.machine.succeed(["dmsetup", "deps", "-o", "blkdevname", NAME]))
-        return VolumeState(
-            type=self.spec.type,
-            device=self.device,
-            settings={**self.spec.found(table), "inputs": below},
-            counters=self.spec.counters(status),
-        )
+        return VolumeState(type=self.spec.type, device=self.device, **self.spec.read(self.machine)._asdict())
 
     def require_effective(self) -> VolumeState:
         """Verify that the effective state of the volume is as requested, and return it.

@@ -14,16 +14,8 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import PAGE_SIZE, Value
 from raidproof.core.units import MIB
 from raidproof.storage.member import Assembly, disk_path
-from raidproof.storage.volume.volume import (
-    NAME,
-    NO_UDEV,
-    PATH,
-    Serial,
-    VolumeSpec,
-    create_line,
-    erase_command,
-    remove_command,
-)
+from raidproof.storage.volume.mapper import NAME, NO_UDEV, PATH, MappedVolume, create_line, remove_command
+from raidproof.storage.volume.volume import Serial, erase_command
 
 SSD = "s"
 """The mode of dm-writecache for a cache on a disk; the other mode is for persistent memory."""
@@ -31,7 +23,7 @@ _TABLE = re.compile(r"\d+ \d+ writecache ([sp]) \S+ \S+ (\d+) (\d+)((?: \S+)*)\s
 _STATUS = re.compile(r"\d+ \d+ writecache (\d+) (\d+) (\d+) (\d+)(?: \d+)*\s*")
 
 
-class WritecacheVolume(VolumeSpec):
+class WritecacheVolume(MappedVolume):
     """dm-writecache in SSD mode with blocks of 4 KiB, the page size."""
 
     axes: ClassVar[Mapping[str, str]] = {
@@ -80,7 +72,7 @@ class WritecacheVolume(VolumeSpec):
         words = ["writecache", SSD, below, disk_path(self.cache_disk), str(PAGE_SIZE), str(len(options)), *options]
         return (create_line(PATH, " ".join(words), of=below),)
 
-    def close_commands(self) -> list[list[str]]:
+    def close_commands(self, below: str) -> list[list[str]]:  # noqa: ARG002
         """Return the command that removes the device."""
         return [remove_command(PATH)]
 
