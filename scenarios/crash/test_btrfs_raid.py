@@ -40,14 +40,14 @@ def test_data_survive_in_every_crash(cycle: CrashTestRunner, explore: Explore, l
     assert explored.record.cold.checked
 
 
-@pytest.mark.parametrize("level", ["1", "5"])
+@pytest.mark.parametrize("level", [pytest.param("1", marks=pytest.mark.exhaustive), "5"])
 def test_a_lying_disk_is_found(cycle: CrashTestRunner, level: str) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     lying = CacheMode.LYING
     cycle(stack_with(level), cache_mode=lying, ledger=DATA, ledger_seconds=SECONDS, control=control).must_pass()
 
 
-@pytest.mark.parametrize("level", ["1", "5"])
+@pytest.mark.parametrize("level", [pytest.param("1", marks=pytest.mark.exhaustive), "5"])
 def test_changed_blocks_are_reported_and_corrected(current_run: Run, level: str) -> None:
     # btrfs allocates the first chunks of RAID1 on the last disks.
     fault = CorruptedAtRest("disk3", MAGIC)

@@ -26,9 +26,9 @@ pytestmark = pytest.mark.long
 
 DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 0.7
-STATES = 40
+STATES = 25
 """Number of crash states of the first cut, from which those to be recovered are chosen."""
-CUTS, EACH = 3, 10
+CUTS, EACH = 2, 10
 """Number of recoveries, and of states of a second cut during each of them."""
 FLAWED = "disk1"
 
