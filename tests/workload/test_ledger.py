@@ -333,6 +333,12 @@ def test_a_quiet_ledger_has_one_client() -> None:
     assert {one.client for one in LedgerSpec(quiet_s=0.01).workers(["client1", "client2"])} == {"client1"}
 
 
+def test_the_number_of_operations_limits_each_worker() -> None:
+    spec = LedgerSpec(kinds=("fsync", "o_sync"), operations=60)
+    assert [one.operations for one in spec.workers(["client1"])] == [60, 60]
+    assert {one.operations for one in LedgerSpec().workers(["client1"])} == {None}
+
+
 def stamped() -> bool:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)

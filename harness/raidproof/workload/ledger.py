@@ -141,6 +141,8 @@ class LedgerSpec(BaseModel):
     """The user's own application, for workers of kind ``application``; None: no such worker."""
     quiet_s: float = 0.0
     """Pause in seconds after each operation; if not 0, only the first client works, one operation at a time."""
+    operations: int | None = Field(default=None, ge=1)
+    """Number of operations after which each worker ends, those that fail included; None: no limit."""
 
     @model_validator(mode="after")
     def _application_belongs_to_its_worker(self) -> Self:
@@ -207,7 +209,7 @@ class LedgerSpec(BaseModel):
 
     def _worker(self, number: int, client: str, place: int, turn: int, kind: str) -> WorkerSpec:
         worker = WorkerSpec(number=number, client=client, kind=kind, path=f"{client}-{turn}-{kind}", file=number)
-        more: dict[str, Any] = {"blocks": self.blocks}
+        more: dict[str, Any] = {"blocks": self.blocks, "operations": self.operations}
         if kind == "shared":
             more |= {"kind": "fsync", "path": kind, "file": SHARED_FILE, "first": place * self.blocks}
         elif kind == "o_append":
