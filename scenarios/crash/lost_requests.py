@@ -1,23 +1,17 @@
-"""Counts crash states with few lost requests by brute force, and compares the number with that of the program.
+"""A count of crash states with few lost requests by brute force, which shares no code with the program's enumeration.
 
-At each instant of a stored recording the program takes all outstanding requests, and each subset of at most K of them
-as lost. It computes what is durable from the requests alone, without `raidproof.crash.exhaustive`, whose number it
-prints beside its own. Run it as `python -m benchmarks.all_losses RUN:CYCLE --most 2`.
+At each instant of a recording, each subset of at most K outstanding requests is taken as lost. What is durable is
+computed from the requests alone.
 """
 
-import argparse
 from bisect import bisect_left
 from functools import reduce
 from itertools import combinations
 from operator import xor
-from pathlib import Path
 from random import Random
 
-from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.states import Recording
 from raidproof.disk.writelog import CHANGES, Flag, Kind
-from raidproof.record import RunStore
-from raidproof.run.exploration import source_of
 
 
 def durable_at(recording: Recording) -> dict[int, float]:
@@ -87,25 +81,3 @@ def different(moments: list[tuple[int, frozenset[int]]], sign: dict[int, int], m
                 subsets += 1
                 states.add(reduce(xor, (sign[one] for one in absent), issued))
     return subsets, len(states)
-
-
-def main() -> None:
-    """Count, print, and fail if the numbers differ."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs="+", metavar="RUN:CYCLE")
-    parser.add_argument("--most", type=int, default=2)
-    asked = parser.parse_args()
-    for run in asked.runs:
-        path, cycle = run.rsplit(":", 1)
-        source = source_of(RunStore(Path(path)), cycle)
-        pairs, states = count(source.recording, asked.most, source.first)
-        program = AllLosses(source.recording, asked.most, first=source.first)
-        by_lost = ", ".join(f"{one:,}" for one in program.counts)
-        print(f"{cycle}: {pairs:,} subsets at all instants, {states:,} different states")
-        print(f"{cycle}: the program's number is {program.total:,} ({by_lost}) in {program.of_epochs:,} flush epochs")
-        if states != program.total:
-            raise SystemExit(f"{cycle}: the numbers differ")
-
-
-if __name__ == "__main__":
-    main()
