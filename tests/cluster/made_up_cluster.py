@@ -70,16 +70,25 @@ class Twice(SimpleQueue[Any]):
 
 def ending_before_fetch(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let one worker end between the end of its task and the fetch of the result; the returned list gets its name."""
-    fetch, ended = Workers.fetch, list[str]()
+    fetch, fetch_all, ended = Workers.fetch, Workers.fetch_all, list[str]()
 
-    def end_first(of: Workers, future: Any) -> Any:
+    def end_holder(future: Any) -> None:
         if not ended and (holders := client.who_has([future])[future.key]):
             worker = next(one for one in client.cluster.workers.values() if one.address in holders)
             ended.append(str(worker.name))
             client.cluster.sync(worker.close, nanny=False, executor_wait=False)
+
+    def end_first(of: Workers, future: Any) -> Any:
+        end_holder(future)
         return fetch(of, future)
 
+    def end_first_of_all(of: Workers, futures: Any) -> Any:
+        for future in futures:
+            end_holder(future)
+        return fetch_all(of, futures)
+
     monkeypatch.setattr(Workers, "fetch", end_first)
+    monkeypatch.setattr(Workers, "fetch_all", end_first_of_all)
     return ended
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
@@ -159,6 +159,49 @@ def test_a_worker_that_ends_before_its_result_is_fetched_changes_no_verdict(
         there = explored(lying, client)
     assert ended
     assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+
+
+def test_the_last_tasks_become_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_TASK", 5)
+    send, sizes = module.ClusterCheckers._send, list[int]()
+
+    def noted(of: module.ClusterCheckers, task: module.Task) -> None:
+        sizes.append(len(task.requests))
+        send(of, task)
+
+    monkeypatch.setattr(module.ClusterCheckers, "_send", noted)
+    with workers(1, slots=2) as client:
+        there = explored(MadeUpRun(MadeUp(tmp_path / "sound", written(), told())), client)
+    # The first two boot a checker each.
+    last = sizes[2:]
+    assert last == sorted(last, reverse=True)
+    assert (last[0], last[-1]) == (5, 1)
+    assert sum(last) == there.stats.checked
+
+
+def test_an_idle_slot_proves_itself_while_the_last_task_runs(
+    lying: MadeUpRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_TASK", 1)
+    check, prove_all = Seats.check, Seats.prove_all
+    begun, proving = Lock(), Event()
+
+    def waiting(mine: Seats, requests: Any) -> Any:
+        # The first of the two tasks ends after the begin of a proof.
+        if requests and begun.acquire(blocking=False):
+            assert proving.wait(20)
+        return check(mine, requests)
+
+    def noted(mine: Seats) -> None:
+        proving.set()
+        prove_all(mine)
+
+    monkeypatch.setattr(Seats, "check", waiting)
+    monkeypatch.setattr(Seats, "prove_all", noted)
+    with workers(1, slots=2) as client:
+        there = explored(lying, client, states=2)
+    assert there.stats.judged == 2
+    assert not [one for one in there.checkers.workers if one.left_out]
 
 
 def test_a_result_that_arrives_twice_counts_once(

@@ -87,6 +87,15 @@ def test_two_tasks_at_once_have_two_seats_and_both_are_proved(worker: Worker, mo
     assert len(proofs) == 4, "no state was checked since the last proof"
 
 
+def test_seats_prove_themselves_at_the_same_time(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "prove", lambda *_: None)
+    with worker.seats.borrowed(), worker.seats.borrowed():
+        pass
+    both = threading.Barrier(2, timeout=10)
+    monkeypatch.setattr(module, "prove", lambda *_: both.wait())
+    worker.seats.prove_all()
+
+
 def test_a_proof_waits_for_a_seat_in_use(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     proofs: list[Any] = []
     monkeypatch.setattr(module, "prove", lambda machine, *_: proofs.append(machine))

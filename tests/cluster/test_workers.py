@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,12 +26,14 @@ class Client:
         self.removed: list[str] = []
         self.names = {"tls://1": "one", "tls://2": "two"}
 
-    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-        assert n_workers == -1
-        return {"workers": {at: {"name": name, "resources": {"lab": 2.0}} for at, name in self.names.items()}}
-
-    def run_on_scheduler(self, _: object, address: str) -> None:
-        self.removed.append(address)
+    def run_on_scheduler(self, function: Any, **arguments: str) -> Any:
+        if "address" in arguments:
+            self.removed.append(arguments["address"])
+            return None
+        workers = {
+            at: SimpleNamespace(address=at, name=name, resources={"lab": 2.0}) for at, name in self.names.items()
+        }
+        return asyncio.run(function(dask_scheduler=SimpleNamespace(workers=workers), **arguments))
 
 
 def refused(session: str, name: str) -> TaskResult:
@@ -108,6 +111,32 @@ def test_a_result_is_fetched_from_its_worker() -> None:
         workers, future = Workers(client, "checker"), submitted(client, refused, "1", "one")
         workers.wait_for(future)
         assert workers.fetch(future) == refused("1", "one")
+
+
+@pytest.mark.usefixtures("_soon")
+def test_results_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_of(2) as client:
+        futures = [submitted(client, refused, str(number), "one") for number in range(3)]
+        monkeypatch.setattr(Workers, "fetch", lambda *_: pytest.fail("a result was fetched alone"))
+        assert Workers(client, "checker").fetch_all(futures) == [refused(str(number), "one") for number in range(3)]
+        assert Workers(client, "checker").fetch_all([]) == []
+
+
+@pytest.mark.usefixtures("_soon")
+def test_beside_a_failed_and_a_lost_result_the_others_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_of(1) as client:
+        failed, lost = submitted(client, int, "x"), submitted(client, refused, "1", "one")
+        gather = client.gather
+
+        def without_worker(*arguments: Any, **options: Any) -> Any:
+            client.loop.add_callback(client.cluster.workers[0].close, nanny=False)
+            return gather(*arguments, **options)
+
+        monkeypatch.setattr(client, "gather", without_worker)
+        first, second = Workers(client, "checker").fetch_all([failed, lost])
+        assert isinstance(first, NoResult)
+        assert first.raised
+        assert second == refused("1", "one") or (isinstance(second, NoResult) and not second.raised)
 
 
 @pytest.mark.usefixtures("_soon")

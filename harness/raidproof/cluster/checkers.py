@@ -33,8 +33,10 @@ FIRST_TASK = 8
 """Number of states of the first tasks, before the duration of a check is known."""
 MOST_STATES = 200
 """Limit of the states of one task."""
+SENT = 3
+"""Number of tasks for each slot of the cluster that are sent: one runs, the others wait on the worker."""
 AHEAD = 3
-"""Number of tasks for each slot of the cluster that are sent before results are collected."""
+"""Number of further tasks for each slot whose states are requested before results are collected."""
 PROOF_EVERY = 20
 """Number of tasks of a worker after which it proves itself again."""
 
@@ -78,6 +80,8 @@ class ClusterCheckers:
         self._recording = recording
         self._data: Any = None
         self._buffer: list[Request] = []
+        self.sent = 0
+        """Number of tasks that were sent."""
         self._tasks: dict[Any, Task] = {}
         self._waiting: list[Task] = []
         """Tasks that are sent again when the workers have been counted."""
@@ -135,7 +139,7 @@ class ClusterCheckers:
     @property
     def full(self) -> bool:
         """See `Checkers.full`."""
-        return len(self._tasks) >= AHEAD * self._workers.slots
+        return len(self._buffer) >= AHEAD * self._workers.slots * self._states_of_task()
 
     @property
     def open(self) -> int:
@@ -151,32 +155,48 @@ class ClusterCheckers:
     def submit(self, request: Request) -> None:
         """See `Checkers.submit`."""
         self._buffer.append(request)
-        if len(self._buffer) >= self._states_of_task():
-            self._send_buffer()
+        if self._ended.qsize() >= self._workers.slots:
+            self._take_ended()
+        if self._has_room and len(self._buffer) >= (size := self._states_of_task()):
+            self._send_buffer(size)
 
     def _states_of_task(self) -> int:
         if self._seconds_each is None:
             return FIRST_TASK
         return max(1, min(MOST_STATES, round(TASK_S / self._seconds_each)))
 
-    def _send_buffer(self) -> None:
-        requests, self._buffer = self._buffer, []
-        if requests:
-            self._send(Task(requests))
+    @property
+    def _has_room(self) -> bool:
+        return len(self._tasks) < SENT * self._workers.slots
+
+    def _send_buffer(self, size: int) -> None:
+        requests, self._buffer = self._buffer[:size], self._buffer[size:]
+        self._send(Task(requests))
+
+    def _send_last(self) -> None:
+        """Send the states that are left as tasks that become shorter, so that all slots end at about the same time."""
+        while self._buffer and self._has_room:
+            share = len(self._buffer) // (2 * self._workers.slots)
+            self._send_buffer(max(1, min(self._states_of_task(), share)))
 
     def _send(self, task: Task) -> None:
         future = self._client.submit(
             check, self._data, self._plugin, task.requests, resources={CHECKER: 1}, pure=False, retries=0
         )
+        self.sent += 1
         self._tasks[future] = task
         future.add_done_callback(self._ended.put)
 
     def collect(self) -> Sequence[Answer]:
         """See `Checkers.collect`; the result is empty if no worker has proved itself within `POLL_S`."""
-        if self.open and not self.full:
+        if self.full:
+            while self.full and self._has_room:
+                self._send_buffer(self._states_of_task())
+        else:
             # The caller waits for the answers of everything that it has requested.
-            self._send_buffer()
-        if not any(task.requests for task in self._tasks.values()):
+            self._send_last()
+        if not self._buffer and len(self._tasks) < self._workers.slots:
+            # A slot is idle: its worker proves itself while the last tasks run. What they check is proved after them.
             for one in self._unproved.values():
                 self._request_proof(one)
         self._take_ended()
@@ -186,9 +206,14 @@ class ClusterCheckers:
     def _take_ended(self) -> None:
         """Take the results of tasks and proofs that have ended; wait for one of them up to `POLL_S`."""
         with suppress(Empty):
-            self._take(self._ended.get(timeout=POLL_S))
+            ended = [self._ended.get(timeout=POLL_S)]
             while not self._ended.empty():
-                self._take(self._ended.get())
+                ended.append(self._ended.get())
+            proofs = [one.proof for one in self._unproved.values()]
+            # Others were cancelled, or their workers are gone.
+            awaited = [one for one in dict.fromkeys(ended) if one in self._tasks or one in proofs]
+            for future, done in zip(awaited, self._workers.fetch_all(awaited), strict=True):
+                self._take(future, done)
         if self._workers.poll():
             self._find_lost()
 
@@ -207,13 +232,12 @@ class ClusterCheckers:
         self._buffer.clear()
         self._proved.clear()
 
-    def _take(self, future: Any) -> None:
+    def _take(self, future: Any, done: TaskResult | NoResult) -> None:
         """Take the result of a task or of a proof."""
         proof = next((one for one in self._unproved.values() if one.proof is future), None)
         task = self._tasks.pop(future, None)
         if task is None and proof is None:
-            return  # cancelled, or its worker is gone
-        done = self._workers.fetch(future)
+            return  # its worker was left out meanwhile
         if isinstance(done, NoResult):
             self._take_error(future.key, done, task, proof)
             return

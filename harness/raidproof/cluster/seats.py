@@ -4,7 +4,7 @@ import pickle
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +127,7 @@ class Seats:
         seat.proved = True
 
     def prove_all(self) -> None:
-        """Prove each seat that has checked states since its last proof; wait for seats that are in use.
+        """Prove each seat that has checked states since its last proof, all at once; wait for seats that are in use.
 
         Raises:
             Unsound: an answer is wrong, or a machine ended before it could prove itself again.
@@ -135,12 +135,16 @@ class Seats:
         """
         with self._lock:
             seats = list(self._made)
-        for seat in seats:
-            with seat.used:
-                if not seat.proved:
-                    self._prove(seat)
+        with ThreadPoolExecutor(max(1, len(seats))) as threads:
+            for proved in [threads.submit(self._prove_again, seat) for seat in seats]:
+                proved.result()
         if self._ended_unproved:
             raise Unsound("a machine ended before it could prove itself again")
+
+    def _prove_again(self, seat: Seat) -> None:
+        with seat.used:
+            if not seat.proved:
+                self._prove(seat)
 
     def _end_if_idle(self) -> None:
         with self._lock:
