@@ -37,6 +37,10 @@ SENT = 3
 """Number of tasks for each slot of the cluster that are sent: one runs, the others wait on the worker."""
 AHEAD = 3
 """Number of further tasks for each slot whose states are requested before results are collected."""
+COPIES = 8
+"""Number of workers that get the write log in the beginning; the others get it from them with their first tasks.
+
+Dask takes more than half a minute to copy something to all of 200 workers."""
 PROOF_EVERY = 20
 """Number of tasks of a worker after which it proves itself again."""
 
@@ -127,7 +131,8 @@ class ClusterCheckers:
             self._take_ended()
 
     def _scatter(self) -> None:
-        self._data = self._client.scatter(self._campaign, broadcast=True, hash=False)
+        self._data = self._client.scatter(self._campaign, hash=False)
+        self._client.replicate([self._data], n=COPIES)
 
     def at(self, cut: int) -> DiskStates:
         """See `Checkers.at`."""
