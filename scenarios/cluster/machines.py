@@ -18,6 +18,7 @@ from raidproof.core.command import run
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.image import cache
+from raidproof.image.cache import PARTIAL
 from raidproof.namespace import Namespace, Process
 
 BRIDGE = "cluster"
@@ -110,7 +111,9 @@ class Machines:
         number = self._workers
         own = self.folder / name
         built = own / "cache"
-        shutil.copytree(cache.root(), built, copy_function=os.link, ignore=shutil.ignore_patterns(*OF_A_RUN))
+        shutil.copytree(
+            cache.root(), built, copy_function=os.link, ignore=shutil.ignore_patterns(*OF_A_RUN, f"*{PARTIAL}")
+        )
         temporary = own / "tmp"
         temporary.mkdir()
         config = {

@@ -97,7 +97,9 @@ def test_workers_explore_the_power_cuts_of_a_plan(tmp_path: Path) -> None:
     assert len(record.cells) == 2
     for cell in record.cells:
         assert cell.explored is not None
-        assert (cell.explored.judged, cell.explored.broken, cell.explored.outcome) == (10, 0, Outcome.PASS)
+        assert (cell.explored.judged, cell.explored.broken) == (10, 0)
+        # Ten states may contain too few operations of some kind.
+        assert cell.explored.outcome in {Outcome.PASS, Outcome.INCONCLUSIVE}
         stored = ExplorationRecord.model_validate_json((path / (cell.explored.file or "missing")).read_text())
         assert (stored.cycle, stored.checked) == (cell.cycle, 10)
 
