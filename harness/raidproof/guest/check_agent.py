@@ -18,7 +18,7 @@ import os
 import select
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from time import monotonic
 from typing import Any, Protocol
@@ -187,7 +187,7 @@ class CheckAgent:
         if problem:
             return {"end": NOT_ASSEMBLED, "said": problem, "found": None}
         before_mount()
-        counted = {one["device"]: self.devices[number].missing() for number, one in enumerate(self.config["assemble"])}
+        counted = {one["device"]: device.missing() for one, device in self._assembled()}
         missing = {path: count for path, count in counted.items() if count}
         seen: dict[str, Any] = {"degraded": missing} if missing else {}
         if refused:
@@ -201,10 +201,10 @@ class CheckAgent:
 
     def _assemble(self, assembled: Callable[[Any], None]) -> str:
         """Assemble the devices of the array, in their order; return what failed, or an empty text."""
-        for number, one in enumerate(self.config["assemble"]):
-            if problem := self._failure(sized(one)):
+        for one, device in self._assembled():
+            if problem := self._failure(command_of(one)):
                 return problem
-            assembled(self.devices[number])
+            assembled(device)
         return ""
 
     def _permitted(self, assembled: Callable[[Any], None]) -> str:
@@ -266,11 +266,12 @@ class CheckAgent:
         if not self.config["scrub"]:
             return {}
         self.begun("scrub")
-        counted = {one["device"]: self.devices[number].scrub(SCRUB_S) for number, one in self._numbered()}
+        counted = {one["device"]: device.scrub(SCRUB_S) for one, device in self._assembled()}
         return {"scrubbed": {path: count for path, count in counted.items() if count is not None}}
 
-    def _numbered(self) -> list[tuple[int, dict[str, Any]]]:
-        return list(enumerate(self.config["assemble"]))
+    def _assembled(self) -> Iterator[tuple[dict[str, Any], Any]]:
+        """Iterate over the steps of the assembly, each with its device."""
+        return zip(self.config["assemble"], self.devices, strict=True)
 
     def _unmount(self) -> str:
         problem = self._failure(self.config["unmount"])
@@ -285,7 +286,7 @@ class CheckAgent:
         return f"{' '.join(argv)}: status {status}: {output}" if status else ""
 
 
-def sized(one: dict[str, Any]) -> list[str]:
+def command_of(one: dict[str, Any]) -> list[str]:
     """Return the command of an assembly, with the size of its device if the size follows from another device."""
     command: list[str] = one["command"]
     if not (path := one.get("sized")):
