@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from findings.answer import Record, conclude
-from raidproof.core.units import KIB, MIB, SECTOR
+from raidproof.core.units import KIB, SECTOR
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.recovery import recording_of
 from raidproof.crash.states import CrashState, Recording, Survivor
@@ -22,9 +22,9 @@ from raidproof.record.exploration import End
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
+from scenarios.crash.small_lab import small_lab
 
 NAME = "torn-recovery"
-DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 0.7
 SAMPLE, LEAST = 60, 30
 """Number of torn writes that are tried, and the least number to conclude that XFS recovers."""
@@ -34,12 +34,7 @@ PAGE = 4 * KIB
 @pytest.fixture
 def own(current_run: Run) -> Iterator[Run]:
     """Yield a separate run with one client."""
-    everything = current_run.topology
-    machines = (everything.server, everything.clients[0])
-    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
-    topology = everything.model_copy(update={"machines": machines, "disks": disks})
-    current_run.discard_lab()
-    with Run(NAME, current_run.store.path, topology) as one:
+    with small_lab(current_run, NAME) as one:
         yield one
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from raidproof.core.units import MIB
 from raidproof.crash.exploration import Budget
 from raidproof.disk.disk_fault import DiskFault, drop_flushes, early_flushes, newest_unflushed, overwrites_unflushed
 from raidproof.fault import FaultContext
@@ -23,6 +22,7 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.lost_requests import count
 from scenarios.crash.quiet import QUIET_S
+from scenarios.crash.small_lab import small_lab
 from scenarios.selftest.defects import Before, Places, disks_of
 
 pytestmark = pytest.mark.long
@@ -30,7 +30,6 @@ pytestmark = pytest.mark.long
 LOST = 2
 FEW, SOME, MANY = 4, 10, 60
 """Numbers of acknowledged operations."""
-DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 2.0
 """Duration of the workload in seconds: longer than the operations take."""
 FLAWED = "disk1"
@@ -47,13 +46,8 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def own(current_run: Run) -> Iterator[Run]:
-    """Yield a separate run with one client, so that expected failures do not fail the run that scenarios share."""
-    everything = current_run.topology
-    machines = (everything.server, everything.clients[0])
-    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
-    topology = everything.model_copy(update={"machines": machines, "disks": disks})
-    current_run.discard_lab()
-    with Run("all-losses", current_run.store.path, topology) as one:
+    """Yield a separate run with one client."""
+    with small_lab(current_run, "all-losses") as one:
         yield one
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from raidproof.core.errors import RequirementMissing
-from raidproof.core.units import MIB
 from raidproof.crash.exploration import Budget
 from raidproof.disk.disk_fault import DiskFault, early_flushes, newest_unflushed, overwrites_unflushed
 from raidproof.fault import FaultContext
@@ -22,6 +21,7 @@ from raidproof.run.exploration import explore_cycle, source_of
 from raidproof.run.run import Run
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.quiet import quiet
+from scenarios.crash.small_lab import small_lab
 from scenarios.selftest.defects import Before, Places, PlantDefect, disks_of
 
 pytestmark = pytest.mark.long
@@ -29,7 +29,6 @@ pytestmark = pytest.mark.long
 EVERY_KIND = LedgerSpec()
 EARLY_US = 1500
 """Microseconds by which the drive acknowledges a flush too early."""
-DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 0.7
 STATES, MINUTES = 40, 1.0
 """Budget of an exploration. The first states show the failures; the minutes are for repeating and shrinking them."""
@@ -44,13 +43,8 @@ SLOW = pytest.mark.exhaustive
 
 @pytest.fixture(scope="module")
 def own(current_run: Run) -> Iterator[Run]:
-    """Yield a separate run with one client, so that expected failures do not fail the run that scenarios share."""
-    everything = current_run.topology
-    machines = (everything.server, everything.clients[0])
-    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
-    topology = everything.model_copy(update={"machines": machines, "disks": disks})
-    current_run.discard_lab()
-    with Run("quiet-cut", current_run.store.path, topology) as one:
+    """Yield a separate run with one client."""
+    with small_lab(current_run, "quiet-cut") as one:
         yield one
 
 

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from raidproof.core.units import MIB
 from raidproof.crash.checker import RecordedLab
 from raidproof.crash.exploration import Budget
 from raidproof.disk.client import EngineClient
@@ -21,10 +20,10 @@ from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import explore_cycle, source_of
 from raidproof.run.run import Run
+from scenarios.crash.small_lab import small_lab
 
 pytestmark = pytest.mark.long
 
-DISK_SIZE = 184 * MIB
 LEDGER_SECONDS = 0.7
 STATES = 25
 """Number of crash states of the first cut, from which those to be recovered are chosen."""
@@ -35,13 +34,8 @@ FLAWED = "disk1"
 
 @pytest.fixture(scope="module")
 def own(current_run: Run) -> Iterator[Run]:
-    """Yield a separate run with one client, so that expected failures do not fail the run that scenarios share."""
-    everything = current_run.topology
-    machines = (everything.server, everything.clients[0])
-    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in everything.disks)
-    topology = everything.model_copy(update={"machines": machines, "disks": disks})
-    current_run.discard_lab()
-    with Run("second-cut", current_run.store.path, topology) as one:
+    """Yield a separate run with one client."""
+    with small_lab(current_run, "second-cut") as one:
         yield one
 
 
