@@ -1,7 +1,7 @@
 """A checker and its machine, which is made up here: what it is told, and what becomes of it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -24,6 +24,8 @@ from raidproof.storage.server import SERVERS
 from raidproof.storage.server.server import StateService
 from raidproof.storage.stack import StackSpec
 
+PID = 7
+"""PID of the namespace of each lab."""
 LEDGER = {"root": "/srv/raidproof/ledger"}
 READ = {"end": End.READ, "said": "", "found": {}, "left": ""}
 
@@ -124,6 +126,10 @@ class Rig:
         self.cold_orders: list[dict[str, Any]] = []
         self.recorded: list[tuple[list[CacheMode], Path]] = []
         self.engine: list[str] = []
+        self.cpu: int | None = 1
+        """The CPU that is free for the checker."""
+        self.kept: list[tuple[int, int]] = []
+        """Processes that were restricted to a CPU."""
         self.others: list[tuple[ModuleType, ...]] = []
         """The modules that each agent gets in addition."""
 
@@ -135,6 +141,7 @@ class Rig:
                 self.server = rig.server
                 self.disks = SimpleNamespace(set_mode=rig.modes.append)
                 self.directory = SimpleNamespace(path=folder, name="a9e7f033")
+                self.namespace = SimpleNamespace(pid=PID)
 
             def __enter__(self) -> "Lab":
                 return self
@@ -174,6 +181,7 @@ class Rig:
             "NamespaceLab": Lab, "lab_of": Lab, "PreloadedLab": primed, "RecordedLab": recorded,
             "check_after_boot": check_after_boot,
             "AgentConnection": SimpleNamespace(start=start),
+            "own_cpu": lambda: nullcontext(rig.cpu), "keep_on": lambda *kept: rig.kept.append(kept),
         }.items():  # fmt: skip
             monkeypatch.setattr(module, name, stand_in)
         serve_states_without_commands(self.server, monkeypatch)
@@ -203,6 +211,22 @@ def test_a_machine_that_was_lost_is_powered_off_and_started_for_the_next_state_o
         assert (checker.reboots, len(rig.lines)) == (1, 2)
     assert ends == [End.READ, End.WEDGED, End.READ, End.READ]
     assert rig.lines[1].closed
+
+
+@pytest.mark.parametrize(
+    ("content", "cpu", "kept"),
+    [
+        pytest.param(0, 1, [(PID, 1)], id="a-cpu-is-free"),
+        pytest.param(0, None, [], id="no-cpu-is-free"),
+        pytest.param(MOST_CONTENT + 1, 1, [], id="the-disk-engine-works-beside-the-machine"),
+    ],
+)
+def test_a_machine_with_its_members_in_memory_has_a_cpu_for_itself(
+    rig: Rig, content: int, cpu: int | None, kept: list[tuple[int, int]]
+) -> None:
+    rig.cpu = cpu
+    with rig.checker(content=content):
+        assert rig.kept == kept
 
 
 def test_a_machine_that_something_stays_in_is_of_no_more_use(rig: Rig) -> None:

@@ -81,8 +81,8 @@ def test_members_are_snapshots_of_their_base(kernel: Kernel) -> None:
     MemberDisks(SIZES, ["/dev/disk/a", "/dev/disk/b"])
     assert kernel.links == {"/dev/disk/a": "/dev/dm-0", "/dev/disk/b": "/dev/dm-1"}
     assert kernel.tables == {
-        "member0": "2048 snapshot /dev/ram0 /dev/ram2 N 8",
-        "member1": "9 snapshot /dev/ram1 /dev/ram3 N 8",
+        "member0": "2048 snapshot /dev/ram0 /dev/ram2 N 128",
+        "member1": "9 snapshot /dev/ram1 /dev/ram3 N 128",
     }
 
 
@@ -92,7 +92,7 @@ def test_another_table_ends_a_snapshot_before_the_next_one_begins(kernel: Kernel
     disks.show([], source(b""))
     assert [line for line in kernel.history if line.startswith("member0")] == [
         "member0: 2048 linear /dev/ram0 0",
-        "member0: 2048 snapshot /dev/ram0 /dev/ram2 N 8",
+        "member0: 2048 snapshot /dev/ram0 /dev/ram2 N 128",
     ]
 
 

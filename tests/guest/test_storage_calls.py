@@ -1,7 +1,9 @@
 """Commands of a check as system calls: which forms are replaced, and what the kernel is asked for."""
 
 import os
+import stat
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,6 +116,14 @@ def test_options_are_flags_or_the_file_systems(kernel: Kernel) -> None:
 def test_an_nfs_mount_names_the_servers_address(kernel: Kernel) -> None:
     storage_calls.mount(["--mkdir", "--types", "nfs", "--options", "vers=4.2,retry=0,hard", "10.0.0.1:/srv", "/mnt"])
     assert kernel.did == [("mount", b"10.0.0.1:/srv", b"/mnt", b"nfs", 0, b"vers=4.2,hard,addr=10.0.0.1")]
+
+
+def test_the_mode_of_a_directory_is_set(tmp_path: Path) -> None:
+    storage_calls.CALLS["chmod"](["1777", str(tmp_path)])
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o1777
+    for other in (["--reference=/", str(tmp_path)], ["u+s", str(tmp_path)]):
+        with pytest.raises(ValueError, match="invalid literal"):
+            storage_calls.CALLS["chmod"](other)
 
 
 @pytest.mark.parametrize(

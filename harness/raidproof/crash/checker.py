@@ -16,6 +16,7 @@ from raidproof.core.units import GIB, MIB
 from raidproof.core.waiting import now_ns
 from raidproof.crash.agent_connection import AgentConnection, Lost, Silent
 from raidproof.crash.member_disks import Ask, MemberEngine, MemberMemory
+from raidproof.crash.own_cpu import keep_on, own_cpu
 from raidproof.crash.states import Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
@@ -410,6 +411,9 @@ class Checker:
         if in_memory:
             self.lab = undo.enter_context(self._lab(with_memory(self.topology, self._content)))
             self._members = MemberMemory(self._infos, self.lab.directory.path)
+            # Without disks, nothing in the lab works beside a machine of one CPU.
+            if self.topology.server.cpus == 1 and (cpu := undo.enter_context(own_cpu())) is not None:
+                keep_on(self.lab.namespace.pid, cpu)
         else:
             self.lab = undo.enter_context(self._lab(self.topology))
             self.lab.disks.set_mode(CacheMode.LYING)

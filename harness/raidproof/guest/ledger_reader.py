@@ -191,13 +191,22 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
             return
         found[os.path.relpath(error.filename, path)] = [0, 0, 0, errno.errorcode.get(error.errno or 0, "?")]
 
-    for directory, subdirectories, files in os.walk(path, onerror=unreadable):
-        for name in subdirectories + files:
+    directories = [path]
+    while directories:
+        directory = directories.pop()
+        try:
+            listing = os.listdir(directory)
+        except OSError as error:
+            unreadable(error)
+            continue
+        for name in listing:
             full = os.path.join(directory, name)
             try:
                 status = os.lstat(full)
                 entry: list[Any] = [status.st_mode, status.st_size, status.st_nlink, None]
-                if stat.S_ISLNK(status.st_mode):
+                if stat.S_ISDIR(status.st_mode):
+                    directories.append(full)
+                elif stat.S_ISLNK(status.st_mode):
                     entry[3] = os.readlink(full)
                 elif stat.S_ISREG(status.st_mode):
                     entry[3] = content(full, status.st_size, file, seed)

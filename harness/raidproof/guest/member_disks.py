@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Sequence
+from functools import cache
 
 CONTROL = "/dev/mapper/control"
 _HEAD = struct.Struct("=3I I I I i I I I Q 128s 129s 7s")
@@ -28,8 +29,9 @@ _IOCTL = 0xC138FD00
 CREATE, SUSPEND, LOAD, STATUS = 3, 6, 9, 12
 """DM_DEV_CREATE, DM_DEV_SUSPEND (without its flag: resume, with the loaded table), DM_TABLE_LOAD, DM_TABLE_STATUS."""
 SECTOR = 512
-CHUNK_SECTORS = 8
-"""Unit of a snapshot's copies, in sectors."""
+CHUNK_SECTORS = 128
+"""Unit of a snapshot's copies, in sectors. device-mapper divides each request at these units: smaller ones make many
+requests of the reads of a file system's log, larger ones make each small write a large copy."""
 _BUFFER = 1 << 20
 
 Run = Sequence[int]
@@ -42,6 +44,12 @@ class SnapshotLost(Exception):
     """A snapshot became invalid: the machine's memory did not suffice for what was written."""
 
 
+@cache
+def control_device() -> int:
+    """Return the descriptor of `CONTROL`, which stays open: a check sends about twenty commands."""
+    return os.open(CONTROL, os.O_RDWR | os.O_CLOEXEC)
+
+
 def control(command: int, name: str, targets: bytes = b"") -> tuple[int, bytes]:
     """Send a command to device-mapper; return the number of the device, and the data of the answer.
 
@@ -50,11 +58,7 @@ def control(command: int, name: str, targets: bytes = b"") -> tuple[int, bytes]:
     """
     head = _HEAD.pack(*_VERSION, _ROOM, _HEAD.size, bool(targets), 0, 0, 0, 0, 0, name.encode(), b"", b"")
     room = bytearray(head + targets).ljust(_ROOM, b"\0")
-    fd = os.open(CONTROL, os.O_RDWR)
-    try:
-        fcntl.ioctl(fd, _IOCTL | command, room)
-    finally:
-        os.close(fd)
+    fcntl.ioctl(control_device(), _IOCTL | command, room)
     return _HEAD.unpack_from(room)[_DEV], bytes(room[_HEAD.size :])
 
 

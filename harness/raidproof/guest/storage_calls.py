@@ -1,5 +1,5 @@
 # No pathlib, no subprocess: on the minimal Python of a guest each import takes time.
-"""The commands of a check as system calls: mdadm --assemble and --stop, mount and umount.
+"""The commands of a check as system calls: mdadm --assemble and --stop, mount, umount and chmod.
 
 The harness copies this file into machines, into the folder of check_agent.py: standard library only.
 
@@ -175,7 +175,20 @@ def stop(device: str) -> None:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
-CALLS: dict[str, Callable[[Sequence[str]], None]] = {"mdadm": mdadm, "mount": mount, "umount": umount}
+
+
+def chmod(arguments: Sequence[str]) -> None:
+    """Set the mode of a file or directory as ``chmod MODE PATH`` does; MODE is an octal number.
+
+    Raises:
+        ValueError: the command has another form.
+        OSError: the mode cannot be set.
+    """
+    mode, path = arguments
+    os.chmod(path, int(mode, 8))
+
+
+CALLS: dict[str, Callable[[Sequence[str]], None]] = {"mdadm": mdadm, "mount": mount, "umount": umount, "chmod": chmod}
 """The calls, by the command that they replace."""
 
 
