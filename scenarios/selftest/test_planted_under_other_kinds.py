@@ -1,6 +1,6 @@
-"""The harness finds planted defects under each kind of array, member layer, file system and NFS server, not only md.
+"""The harness finds planted defects under each kind of array, member layer, volume, file system and NFS server.
 
-The clean twin of each kind passes. `test_planted.py` has all defects, under md.
+The clean twin of each kind passes. `test_planted.py` has all defects, under md, XFS and nfsd.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,17 +33,21 @@ ARRAYS: Mapping[str, Mapping[str, Any]] = {
     "lvm": {"array": {**RAID5, "type": "lvm"}},
     "integrity": {"array": {**RAID5, "member_layer": "integrity"}},
     "crypt": {"array": {**RAID5, "member_layer": "crypt"}},
+    "volume-crypt": {"volume": {"type": "crypt"}},
 }
 """Stacks whose parity a check of the array reads."""
 KINDS: Mapping[str, Mapping[str, Any]] = {
     **ARRAYS,
     "btrfs": {"filesystem": {"type": "btrfs"}},
     "f2fs": {"filesystem": {"type": "f2fs"}},
+    "btrfs-raid": {"array": {"type": "btrfs", "level": "5", "members": MEMBERS}, "filesystem": {"type": "btrfs"}},
+    "cache": {"array": {"members": MEMBERS[:3]}, "volume": {"type": "cache", "cache_disk": MEMBERS[3]}},
+    "bcache": {"array": {"members": MEMBERS[:3]}, "volume": {"type": "bcache", "cache_disk": MEMBERS[3]}},
     # With wsync, XFS commits the names that Ganesha acknowledges without a commit (docs/findings.md).
     "ganesha": {"export": {"type": "ganesha", "delegations": False}, "filesystem": {"mount_options": "wsync"}},
 }
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "pages"), blocks=48, files=16)
-UNCOMMITTED = {"btrfs", "f2fs"}
+UNCOMMITTED = {"btrfs", "btrfs-raid", "f2fs"}
 """File systems on which nfsd does not commit new names (docs/findings.md)."""
 DATA = LedgerSpec(kinds=("fsync", "o_sync"), blocks=48, files=16)
 """A ledger for these file systems: its workers make no file, of which a cut could take the name."""
