@@ -26,7 +26,11 @@ STATUS = (
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RAIDPROOF_CACHE", str(tmp_path / "cache"))
     (tmp_path / "keys").touch()
-    monkeypatch.setattr(apt, "source", lambda suite: apt.Source("http://deb.example/debian", suite, tmp_path / "keys"))
+    monkeypatch.setattr(
+        apt,
+        "source",
+        lambda suite, components=(): apt.Source("http://deb.example/debian", suite, tmp_path / "keys", components),
+    )
     monkeypatch.setattr(apt, "acquire_options", list[str])
     monkeypatch.setattr(origin, "mmdebstrap_version", lambda: "mmdebstrap 1.3.5")
     monkeypatch.setattr(image, "mkfs_version", lambda: "mke2fs 1.47.0")

@@ -160,20 +160,25 @@ class Source:
     """The name of the suite, such as ``trixie``."""
     keyring: Path
     """The file of the keys that verify the mirror's signatures."""
+    components: tuple[str, ...] = ()
+    """The components of the suite, in addition to ``main``."""
 
     @property
     def line(self) -> str:
         """The line for sources.list(5), with which apt fetches the list of packages and no other index."""
-        return f"deb [arch=amd64 signed-by={self.keyring} target=Packages] {self.mirror} {self.suite} main"
+        components = " ".join(("main", *self.components))
+        return f"deb [arch=amd64 signed-by={self.keyring} target=Packages] {self.mirror} {self.suite} {components}"
 
 
-def source(suite: str) -> Source:
+def source(suite: str, components: Sequence[str] = ()) -> Source:
     """Return a Debian suite on the Debian mirror of the host's apt, or else on the default mirror of mmdebstrap.
+
+    ``components``: the components of the suite, in addition to ``main``.
 
     Raises:
         RequirementMissing: Debian's archive keys are not installed on this host, or no mirror is known.
     """
-    return Source(debian_mirror(_mirrors()) or mmdebstraps_mirror(), suite, _keyring())
+    return Source(debian_mirror(_mirrors()) or mmdebstraps_mirror(), suite, _keyring(), tuple(components))
 
 
 def security_source(suite: str) -> Source:
@@ -238,16 +243,16 @@ def of_acquire(dump: str) -> list[str]:
     ]
 
 
-def download(suite: str, packages: Sequence[str], work: Path) -> dict[str, Path]:
+def download(suite: str, packages: Sequence[str], work: Path, *, components: Sequence[str] = ()) -> dict[str, Path]:
     """Download packages of a suite; return the downloaded files by package name.
 
-    ``work`` is an empty folder for the files and for apt's lists.
+    ``work`` is an empty folder for the files and for apt's lists; ``components`` are those in addition to ``main``.
 
     Raises:
         RequirementMissing: Debian's archive keys are not installed on this host.
         RigError: the network or the mirror fails, or the disk is full.
     """
-    environment = _update(source(suite), work)
+    environment = _update(source(suite, components), work)
     return _fetch(suite, packages, work, environment)
 
 

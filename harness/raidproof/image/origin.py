@@ -75,12 +75,13 @@ def address(declared: ImageRecipe) -> str:
     """Return the cache address of an origin.
 
     The address is a digest of the content of the file ``root`` in the recipe; without ``root``, a digest of the Debian
-    suite, the packages and the version of mmdebstrap.
+    suite, its components, the packages and the version of mmdebstrap.
     """
     if declared.root:
         status = declared.root.stat()
         return cache.digest("root", _digest(declared.root, status.st_size, status.st_mtime_ns))
-    return cache.digest("suite", str(declared.suite), *declared.packages, mmdebstrap_version())
+    suite = " ".join((str(declared.suite), *declared.components))
+    return cache.digest("suite", suite, *declared.packages, mmdebstrap_version())
 
 
 @lru_cache
@@ -119,7 +120,7 @@ def _debian(declared: ImageRecipe, partial: Path) -> None:
     scratch = scratch_folder(partial)
     options, archive = scratch / "apt.conf", partial / "root.tar"
     options.write_text("\n".join(apt.acquire_options()) + "\n")
-    argv = mmdebstrap_command(declared, apt.source(str(declared.suite)), options, archive)
+    argv = mmdebstrap_command(declared, apt.source(str(declared.suite), declared.components), options, archive)
     if os.geteuid() == 0:
         # In a mount namespace, because a mount of the host's /dev that remains in the tree would be removed with it.
         argv = ["unshare", "--mount", "--propagation", "private", "--", *argv]

@@ -78,6 +78,8 @@ class ImageRecipe(Recipe):
 
     suite: str | None = None
     """The Debian suite of the packages; None: the root file system is ``root``."""
+    components: tuple[str, ...] = ()
+    """The components of the suite from which packages are installed, in addition to ``main``."""
     root: Path | None = None
     """The path of a tar archive of a root file system; None: the root file system is made from ``suite``."""
     size: Size

@@ -61,6 +61,19 @@ class KernelRecipe(recipe.Recipe):
     """Arguments for the command line of the suite's User-mode Linux."""
 
 
+class BuiltModules(recipe.Recipe):
+    """Modules that are built on this host for a kernel of Debian: they make a flavour that Debian does not have."""
+
+    flavour: str
+    """The flavour of Debian's kernel for which the modules are built."""
+    headers: str
+    """The metapackage with the headers of the kernel."""
+    source: str
+    """The package with the source of the modules, in the folder usr/src."""
+    component: str
+    """The component of the suite in which the source is."""
+
+
 class Catalogue(recipe.Recipe):
     """The content of ``vms/kernels.toml``."""
 
@@ -70,6 +83,8 @@ class Catalogue(recipe.Recipe):
     """The flavour of a kernel for PCs whose name contains no flavour, such as ``debian/trixie``."""
     flavours: dict[str, str]
     """The metapackage of each flavour of Debian's kernels for PCs."""
+    built: dict[str, BuiltModules]
+    """The modules that are built on this host, by the name of the flavour that has them."""
     kernels: dict[str, KernelRecipe]
     """The kernels of each suite, by name, such as ``debian/trixie``."""
 
@@ -99,7 +114,7 @@ def metapackage(name: str) -> tuple[str, str]:
     known = {
         label: (declared.suite, package)
         for suite, declared in CATALOGUE.kernels.items()
-        for flavour, package in CATALOGUE.flavours.items()
+        for flavour, package in _packages().items()
         for label in ([suite] if flavour == CATALOGUE.default_flavour else []) + [f"{suite}/{flavour}"]
     }
     if name not in known:
@@ -107,6 +122,16 @@ def metapackage(name: str) -> tuple[str, str]:
             f"no kernel {name!r}: {nearest(name, known)}; or the path of a .deb or of a bzImage, such as ./bzImage"
         )
     return known[name]
+
+
+def _packages() -> dict[str, str]:
+    """Return the metapackage of the kernel of each flavour, also of those with modules that are built here."""
+    return {**CATALOGUE.flavours, **{name: CATALOGUE.flavours[one.flavour] for name, one in CATALOGUE.built.items()}}
+
+
+def built_modules(name: str) -> BuiltModules | None:
+    """Return the modules that are built for a kernel for PCs of this name; None if Debian has all of its modules."""
+    return CATALOGUE.built.get(name.rpartition("/")[2])
 
 
 def preload_for(name: str, binary: Path, arguments: Sequence[str]) -> Path | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import step
 from raidproof.image import apt, cache
-from raidproof.image.kernel import catalogue, initramfs
+from raidproof.image.kernel import catalogue, initramfs, outside
 from raidproof.image.kernel.catalogue import Kernel
 
 RECIPE_VERSION = "1"
@@ -33,16 +34,23 @@ def named(name: str) -> Kernel:
     Raises:
         RequestError: the catalogue has no kernel of this name.
         RequirementMissing: this host lacks a program for preparing the kernel.
-        RigError: the kernel cannot be fetched, or its packages are incomplete.
+        RigError: the kernel cannot be fetched, its packages are incomplete, or its further modules do not build.
     """
     suite, package = catalogue.metapackage(name)
+    built = catalogue.built_modules(name)
 
     def fetch(scratch: Path) -> Unpacked:
         step(f"fetching kernel {name} ({package})")
         files = apt.download_behind(suite, package, PARTS, scratch)
-        return _unpack(list(files.values()), scratch)
+        binary, folder, packages = _unpack(list(files.values()), scratch)
+        if built is None or folder is None:
+            return binary, folder, packages
+        made = outside.build(suite, built, release_of(binary), scratch / "outside")
+        shutil.copytree(made.folder, folder / outside.FOLDER)
+        return binary, folder, packages | made.packages
 
-    return _ready(name, [suite, package], fetch)
+    own = [] if built is None else [built.source, outside.RECIPE_VERSION]
+    return _ready(name, [suite, package, *own], fetch)
 
 
 def at_hand() -> bool:
@@ -115,7 +123,7 @@ def _build(name: str, partial: Path, fetch: Callable[[Path], Unpacked]) -> None:
     copy_modules(found, folder)
     own = initramfs.ModuleFolder(folder)
     initramfs.make(name, own, scratch, partial / "initramfs")
-    own.needed([*NAMES, *own.inside(FOLDERS)])
+    own.needed([*NAMES, *own.inside([*FOLDERS, outside.FOLDER])])
     initramfs.index(tree, release)
     initramfs.make_image(tree / "lib" / "modules", partial / "modules.ext4")
     (partial / "vmlinuz").write_bytes(binary.read_bytes())
