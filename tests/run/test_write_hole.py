@@ -66,11 +66,11 @@ class Rig:
         self.options.append(options)
         return explore_cycle(source, replace(options, checkers=1))
 
-    def measure(self, *members: Members, kind: str | None = None) -> Any:
+    def measure(self, *members: Members, kind: str | None = None, **asked: str) -> Any:
         hole = WriteHole(plan_of(*members), cast("Run", self.run), lambda stem: stem)
         stack = source_of(self.run.store).stack
         if kind is not None:
-            array = ARRAYS[kind].model_validate({"level": 5, "members": stack.array.members})
+            array = ARRAYS[kind].model_validate({"level": 5, "members": stack.array.members, **asked})
             stack = stack.model_copy(update={"array": array})
         return hole.measure(CrashTestSpec(name=CYCLE, title="the cell", stack=stack))
 
@@ -102,6 +102,12 @@ def test_the_disk_of_a_missing_member_stays_away_where_an_assembly_might_take_it
     (missing,) = rig.measure(Members.MISSING, kind="lvm")
     asked = {"cycle": f"missing-{CYCLE}", "starts_dirty": True, "lost_member": missing.serial, "scrub": False}
     assert rig.asked == [asked]
+
+
+def test_without_a_member_that_the_array_needs_nothing_is_recorded_or_explored(rig: Rig) -> None:
+    lost, missing = rig.measure(Members.LOST, Members.MISSING, kind="lvm", integrity="journal")
+    assert all("LVM does not activate" in one.why_not for one in (lost, missing))
+    assert (rig.asked, rig.run.made) == ([], [])
 
 
 def test_an_array_that_cannot_miss_a_member_has_a_row_with_the_reason(rig: Rig) -> None:

@@ -205,10 +205,11 @@ class _Incomplete(Fault):
     By default md refuses, unless a partial parity log or a journal closes the write hole (see `ExpectedDeviation`).
     """
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects of this fault: a missing member, md's message, and the write hole if it starts dirty."""
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return the effects of this fault: a missing member, messages about it, and the write hole if dirty."""
         explanation = WRITE_HOLE if self.starts_dirty else None
-        return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
+        messages = (DISK_FAILURE, stack.array.lost)
+        return FaultEffects(member_missing=True, kernel_messages=messages, explanation=explanation)
 
     def _upkeep(self, context: FaultContext) -> Upkeep:
         """Return the object that replaces members of the md device that has this fault's member.

@@ -37,6 +37,8 @@ class WriteHole:
         serial = None if members is Members.WHOLE else drawn_member(cut.stack.array, self.plan.run.seed)
         found = HoleRecord(members=members, serial=serial, cycle=cut.name)
         try:
+            if serial is not None:
+                cut.stack.array.refuse_loss(serial)
             if members is Members.MISSING and serial is not None:
                 found.cycle = self._without(cut, serial)
             self._explore(found, cut.stack.array)
