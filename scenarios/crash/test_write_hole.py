@@ -14,7 +14,7 @@ from raidproof.crash.states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, stack_of
-from raidproof.storage.array import MdSpec
+from raidproof.storage.array import ARRAYS, MdSpec
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import superblock_of
 from raidproof.storage.stack import StackSpec
@@ -32,8 +32,8 @@ SCRUBBED_STATES = 20
 """Number of crash states with all members; in some of them the array is also scrubbed, which takes seconds."""
 
 
-def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
-    """Return a stack on a RAID5 with a consistency policy.
+def stack_with(policy: str, chunk_size: int = 4 * KIB, member_layer: str = "disk") -> StackSpec:
+    """Return a stack on a RAID5 of md with a consistency policy.
 
     The chunks are small, so that each written block has acknowledged blocks in the same stripe.
     """
@@ -46,19 +46,26 @@ def stack_with(policy: str, chunk_size: int = 4 * KIB) -> StackSpec:
             "chunk_size": chunk_size,
             "consistency_policy": policy,
             "assume_clean": policy != "journal",
+            "member_layer": member_layer,
             **journal,
         }
     )
     return stack_of().model_copy(update={"array": array})
 
 
-def degraded(cycle: CrashTestRunner, policy: str, cache_mode: CacheMode = CacheMode.NONE) -> CrashTestResult:
+def on_lvm(chunk_size: int = 4 * KIB) -> StackSpec:
+    """Return a stack on a RAID5 of LVM."""
+    asked = {"level": 5, "members": MEMBERS, "chunk_size": chunk_size, "assume_clean": True}
+    return stack_of().model_copy(update={"array": ARRAYS["lvm"].model_validate(asked)})
+
+
+def degraded(cycle: CrashTestRunner, stack: StackSpec, cache_mode: CacheMode = CacheMode.NONE) -> CrashTestResult:
     """Record clients that overwrite blocks while a member is missing.
 
     By default the disks have no volatile cache, because md with a PPL loses data from such a cache.
     """
     return cycle(
-        stack_with(policy),
+        stack,
         during=[Degraded(MISSING)],
         fault="none",
         cache_mode=cache_mode,
@@ -101,18 +108,39 @@ def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
 
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
-    explored = explore(degraded(cycle, policy), states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True)
+    ended = degraded(cycle, stack_with(policy))
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
 
 
+@pytest.mark.parametrize("layer", ["integrity", pytest.param("integrity-bitmap", marks=pytest.mark.exhaustive)])
+def test_checksums_of_the_members_do_not_close_the_write_hole(
+    cycle: CrashTestRunner, explore: Explore, layer: str
+) -> None:
+    ended = degraded(cycle, stack_with("resync", member_layer=layer))
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True)
+    assert explored.must_find("write + fsync").confirmed
+    assert explored.record.refused, "md must refuse to start a dirty and degraded array"
+    assert explored.record.silent, "wrong data must be read without an error"
+
+
+@pytest.mark.exhaustive
+def test_lvm_starts_a_dirty_and_degraded_array(cycle: CrashTestRunner, explore: Explore) -> None:
+    ended = degraded(cycle, on_lvm())
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING)
+    assert explored.must_find("write + fsync").confirmed
+    assert not explored.record.refused
+    assert explored.record.silent, "wrong data must be read without an error"
+
+
 def test_a_journal_closes_the_write_hole(cycle: CrashTestRunner, explore: Explore) -> None:
-    explored = explore(degraded(cycle, "journal"), states=STATES, minutes=MINUTES, starts_dirty=True)
+    explored = explore(degraded(cycle, stack_with("journal")), states=STATES, minutes=MINUTES, starts_dirty=True)
     explored.must_keep_every_promise()
 
 
 def test_a_partial_parity_log_closes_the_write_hole_but_for_two_gaps(cycle: CrashTestRunner, explore: Explore) -> None:
     # One gap is documented, the other is a defect of md (docs/findings.md). The test fails for any other failure.
-    explored = explore(degraded(cycle, "ppl"), states=STATES, minutes=MINUTES, starts_dirty=True)
+    explored = explore(degraded(cycle, stack_with("ppl")), states=STATES, minutes=MINUTES, starts_dirty=True)
     assert not explored.record.cold.differing
     window = DiskStates(explored.source.recording)
     for state in sorted(explored.broken(), key=lambda one: one.cut):
@@ -126,7 +154,7 @@ def test_with_a_partial_parity_log_md_acknowledges_a_flush_before_the_disks_do(
     cycle: CrashTestRunner, explore: Explore
 ) -> None:
     # A defect of md (docs/findings.md): at the acknowledgement the data are only in the disks' volatile caches.
-    ended = degraded(cycle, "ppl", CacheMode.VOLATILE)
+    ended = degraded(cycle, stack_with("ppl"), CacheMode.VOLATILE)
     explored = explore(ended, states=STATES, minutes=MINUTES, at_replies=True, starts_dirty=True)
     assert explored.must_find("write + fsync").confirmed
     recording, missing = explored.source.recording, MEMBERS.index(MISSING)

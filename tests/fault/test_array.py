@@ -33,8 +33,14 @@ DONE = "md: md0: check done.\n"
 class FakeArray(MdArray):
     """A fake array that is always in the expected state."""
 
+    unnoticed = 0
+    """Number of reads of the state after which the kernel has detected that a member is gone."""
+
     def require_effective(self) -> Any:
-        return SimpleNamespace(devices=[SimpleNamespace(device=md.device, degraded=1) for md in self.spec.devices])
+        self.unnoticed -= 1
+        missing = int(self.unnoticed < 0)
+        devices = [SimpleNamespace(device=md.device, degraded=missing) for md in self.spec.devices]
+        return SimpleNamespace(devices=devices)
 
     def wait_clean(self, deadline_s: float = 0.0) -> Any:
         cast("Typist", self.machine).typed.append(f"wait {deadline_s > 1e9}")
@@ -59,6 +65,19 @@ def test_a_member_is_missing_until_it_is_healed() -> None:
     fault.heal(where)
     assert where.stack.array.expected_deviation == ExpectedDeviation()
     assert machine.typed[2:] == ["mdadm /dev/md0 --re-add disk1", "wait False"]
+
+
+def test_the_kernel_detects_a_missing_member_by_a_write() -> None:
+    where, written = context(), []
+
+    def run(argv: list[str]) -> None:
+        written.append(argv[0])
+
+    where.lab.server.run = run  # type: ignore[method-assign,assignment]
+    where.stack.filesystem = cast("Any", SimpleNamespace(directory="/srv/raidproof"))
+    cast("FakeArray", where.stack.array).unnoticed = 3  # the first read, and those after two writes
+    assert Degraded("disk1").inject(where).proof == "/dev/md0: 1 member missing"
+    assert written == ["dd", "dd", "dd", "rm"]
 
 
 def test_without_a_bitmap_all_of_a_member_is_rebuilt() -> None:

@@ -17,9 +17,10 @@ from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.plan_runner import GIVE_UP_AFTER, PlanRunner, record_of, stack_of_controls
+from raidproof.run.plan_runner import GIVE_UP_AFTER, PlanRunner, controls_of, cut_of, record_of, stack_of_controls
 from raidproof.run.run import Run
 from raidproof.verdict.crash_test import conclude_run
+from raidproof.workload.ledger import LedgerSpec
 
 CONTROLS = ["control-lying-disks", "control-clean-reboot"]
 Happens = Callable[[Cell, Repetition], None]
@@ -380,6 +381,19 @@ def test_controls_are_run_on_a_sync_export_that_waits_for_no_grace_period() -> N
     assert (stack.export.sync, stack.export.delegations, stack.mount.vers) == (True, False, "4.2")
     alone = stack_of_controls([cell for cell in cells if not cell.stack.export.sync])
     assert (alone.export.sync, alone.mount.vers) == (True, "4.2")
+
+
+def test_cuts_and_controls_have_the_workers_of_the_plan() -> None:
+    def kinds(**run: Any) -> set[tuple[str, ...]]:
+        plan = read_plan({"workload": {"tool": "dd"}, "run": {"cut": "power", **run}}, source="here.toml", name="here")
+        (cell,) = matrix_of(plan).cells
+        specs = (cut_of(plan, cell, "cut-000"), *controls_of(plan, cell.stack))
+        return {spec.ledger.kinds for spec in specs}
+
+    assert kinds() == {LedgerSpec().kinds}
+    assert kinds(workers=["fsync", "shared"]) == {("fsync", "shared")}
+    with pytest.raises(RequestError, match="unknown kind of worker 'fsnyc'"):
+        kinds(workers=["fsnyc"])
 
 
 def test_what_is_left_is_known_for_cuts_and_controls_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

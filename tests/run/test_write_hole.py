@@ -19,6 +19,7 @@ from raidproof.run.crash_test import NO_FAULT, CrashTestSpec
 from raidproof.run.exploration import explore_cycle, source_of
 from raidproof.run.run import Run
 from raidproof.run.write_hole import WriteHole, drawn_member
+from raidproof.storage.array import ARRAYS
 from tests.crash.stored import CYCLE, OnFakes, store_run
 
 ALL = tuple(Members)
@@ -65,9 +66,12 @@ class Rig:
         self.options.append(options)
         return explore_cycle(source, replace(options, checkers=1))
 
-    def measure(self, *members: Members) -> Any:
+    def measure(self, *members: Members, kind: str | None = None, **asked: str) -> Any:
         hole = WriteHole(plan_of(*members), cast("Run", self.run), lambda stem: stem)
         stack = source_of(self.run.store).stack
+        if kind is not None:
+            array = ARRAYS[kind].model_validate({"level": 5, "members": stack.array.members, **asked})
+            stack = stack.model_copy(update={"array": array})
         return hole.measure(CrashTestSpec(name=CYCLE, title="the cell", stack=stack))
 
 
@@ -92,6 +96,18 @@ def test_each_choice_of_members_is_explored(rig: Rig) -> None:
     assert all(0 < one.judged <= 30 for one in (whole, lost, missing))
     (spec,) = rig.run.made
     assert (spec.fault, [str(one.name) for one in spec.during]) == (NO_FAULT, ["degraded"])
+
+
+def test_the_disk_of_a_missing_member_stays_away_where_an_assembly_might_take_it_in(rig: Rig) -> None:
+    (missing,) = rig.measure(Members.MISSING, kind="lvm")
+    asked = {"cycle": f"missing-{CYCLE}", "starts_dirty": True, "lost_member": missing.serial, "scrub": False}
+    assert rig.asked == [asked]
+
+
+def test_without_a_member_that_the_array_needs_nothing_is_recorded_or_explored(rig: Rig) -> None:
+    lost, missing = rig.measure(Members.LOST, Members.MISSING, kind="lvm", integrity="journal")
+    assert all("LVM does not activate" in one.why_not for one in (lost, missing))
+    assert (rig.asked, rig.run.made) == ([], [])
 
 
 def test_an_array_that_cannot_miss_a_member_has_a_row_with_the_reason(rig: Rig) -> None:

@@ -11,7 +11,7 @@ from raidproof.core.layer import read_files, whole_number
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
-from raidproof.storage.array import LEVELS, Array, Identity, serial_of, stale
+from raidproof.storage.array import LEVELS, Array, Identity, stale
 from raidproof.storage.array.level import listed
 from raidproof.storage.array.upkeep import Action, Progress, Upkeep, ended_in
 from raidproof.storage.member import disk_path
@@ -171,6 +171,28 @@ def attach(context: FaultContext, serial: str) -> None:
     server.succeed(["ln", "--symbolic", "--force", "--no-dereference", f"/dev/{names}", disk_path(serial)])
 
 
+@contextmanager
+def _changing(context: FaultContext) -> Iterator[None]:
+    """Let the body change the array's members; the whole stack is offline meanwhile if the kind requires that."""
+    stack = context.stack
+    if not stack.array.removes_offline:
+        yield
+        return
+    stack.deactivate()
+    yield
+    stack.activate()
+
+
+def lacking(array: Array) -> list[str]:
+    """Return a sentence for each device of an array that lacks members. The rest must be as requested.
+
+    Raises:
+        NotEffective: an effective value differs from the requested one, and no expected deviation allows it.
+    """
+    found = array.require_effective().devices
+    return [f"{one.device}: {one.degraded} member missing" for one in found if one.degraded]
+
+
 @dataclass(frozen=True)
 class _Incomplete(Fault):
     """A condition in which one member is missing or not yet rebuilt."""
@@ -183,10 +205,11 @@ class _Incomplete(Fault):
     By default md refuses, unless a partial parity log or a journal closes the write hole (see `ExpectedDeviation`).
     """
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
-        """Return the effects of this fault: a missing member, md's message, and the write hole if it starts dirty."""
+    def effects(self, stack: StackSpec) -> FaultEffects:
+        """Return the effects of this fault: a missing member, messages about it, and the write hole if dirty."""
         explanation = WRITE_HOLE if self.starts_dirty else None
-        return FaultEffects(member_missing=True, kernel_messages=(DISK_FAILURE,), explanation=explanation)
+        messages = (DISK_FAILURE, stack.array.lost)
+        return FaultEffects(member_missing=True, kernel_messages=messages, explanation=explanation)
 
     def _upkeep(self, context: FaultContext) -> Upkeep:
         """Return the object that replaces members of the md device that has this fault's member.
@@ -194,14 +217,7 @@ class _Incomplete(Fault):
         Raises:
             RequestError: no md device has this member, or the array has a spare that would replace it at once.
         """
-        upkeep = context.stack.array.upkeep(self.serial)
-        if upkeep.md.spares:
-            spares = ", ".join(map(serial_of, upkeep.md.spares))
-            raise RequestError(
-                f"fault {self.name}: a spare would take the place of {self.serial} at once: {spares}",
-                remedy="request the array without spares",
-            )
-        return upkeep
+        return context.stack.array.upkeep(self.serial).require_no_spare(self.serial)
 
     def _expect(self, array: Array, **more: frozenset[str]) -> None:
         """Add to the array's expected deviation: ``starts_dirty`` of this fault, and the serials in ``more``."""
@@ -212,34 +228,34 @@ class _Incomplete(Fault):
 
 @dataclass(frozen=True)
 class Degraded(_Incomplete):
-    """A member is declared faulty and removed. `heal` adds it again."""
+    """A member is taken away, and the array works without it. `heal` adds it again."""
 
     name: ClassVar[str] = "degraded"
 
     def inject(self, context: FaultContext) -> FaultEvent:
-        """Declare the member faulty and remove it.
+        """Take the member away, and wait until the kernel reports a degraded array.
 
         Raises:
-            RequestError: no md device has this member, or the array has a spare that would replace it at once.
+            RequestError: the array has no such member, or has a spare that would replace it at once.
+            RequirementMissing: members of this kind of array cannot be taken away.
+            DeadlineExceeded: the kernel does not report a degraded array within `NOTICE_DEADLINE_S` seconds.
         """
-        array, upkeep = context.stack.array, self._upkeep(context)
-        upkeep.take_out(self.serial)
-        at_ns = now_ns()
-        self._expect(array, absent=frozenset({self.serial}))
-        found = next(one for one in array.require_effective().devices if one.device == upkeep.md.device)
-        return FaultEvent(self.name, self.serial, at_ns, f"{found.device}: {found.degraded} member missing")
+        array = context.stack.array
+        with _changing(context):
+            array.take_out(self.serial)
+            at_ns = now_ns()
+            self._expect(array, absent=frozenset({self.serial}))
+        if not lacking(array):
+            provoke(context, lambda: bool(lacking(array)), f"the kernel to detect that {self.serial} is gone")
+        return FaultEvent(self.name, self.serial, at_ns, "; ".join(lacking(array)))
 
     def heal(self, context: FaultContext) -> None:
-        """Add the member again, and wait until md has rebuilt it: with a bitmap, only regions written meanwhile."""
+        """Add the member again, and wait until it is rebuilt: with a bitmap, only regions written meanwhile."""
         array = context.stack.array
-        upkeep = array.upkeep(self.serial)
-        if upkeep.md.consistency_policy == "bitmap":
-            upkeep.take_back(self.serial)
-        else:
-            upkeep.put_in(self.serial)
-            array.expected_deviation = array.expected_deviation.plus(renewed=frozenset({self.serial}))
-        array.wait_clean()
-        array.expected_deviation = array.expected_deviation.minus(self.serial)
+        with _changing(context):
+            array.take_back(self.serial)
+            array.wait_clean()
+            array.expected_deviation = array.expected_deviation.minus(self.serial)
 
     def lasted(self, context: FaultContext, members: Mapping[str, Identity], kernel_log: str | None) -> str:  # noqa: ARG002
         """Return as proof by how many events the member's superblock is behind the other members'.

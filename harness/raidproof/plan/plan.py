@@ -15,6 +15,7 @@ from raidproof.plan.hardware import Hardware
 from raidproof.plan.members import Members
 from raidproof.plan.table import Seconds, Table, Value, reasons, refusal
 from raidproof.plan.works import names, read_work
+from raidproof.workload.ledger import KINDS
 
 _TOKEN = re.compile(r"\s*(?:([()])|([^\s()]+))")
 MOST_COMBINATIONS = 10_000
@@ -109,6 +110,8 @@ class RunSpec(Table):
     explore_members: tuple[Members, ...] = ()
     """Members that the array has in the explored crash states, for the table of the write hole: ``whole``: all.
     ``lost``: one is lost with the power cut. ``missing``: one is missing while the clients work."""
+    workers: tuple[str, ...] = ()
+    """Kinds of worker on each client during power cuts and controls: ``["fsync", "fsync"]``. Empty: all kinds."""
     min_seconds: Seconds | None = Field(default=None, gt=0)
     """Least duration of the timed part in seconds; the value of a shorter repetition is flagged."""
     max_seconds: Seconds | None = Field(default=None, gt=0)
@@ -144,6 +147,9 @@ class RunSpec(Table):
             raise ValueError(f"min_seconds, {self.min_seconds:g} s, is more than max_seconds, {self.max_seconds:g} s")
         if self.explore_members and self.cut != "explore":
             raise ValueError('explore_members needs cut = "explore"')
+        for kind in self.workers:
+            if kind not in KINDS:
+                raise ValueError(f"workers: unknown kind of worker {kind!r}; valid: {', '.join(dict.fromkeys(KINDS))}")
         return self
 
 

@@ -401,7 +401,7 @@ def record_of(matrix: Matrix, path: Path) -> PlanRecord:
 def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
     """Return the crash test that cuts the power of a cell's configuration, while the cell's application works."""
     application = cell.workload.application(cell.on)
-    ledger = LedgerSpec(seed=plan.run.seed) if application is None else LedgerSpec.of(application, plan.run.seed)
+    ledger = ledger_of(plan) if application is None else LedgerSpec.of(application, plan.run.seed)
     return CrashTestSpec(
         name=name,
         title=cell.name,
@@ -411,6 +411,11 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
         ledger=ledger,
         ledger_seconds=LEDGER_SECONDS,
     )
+
+
+def ledger_of(plan: Plan) -> LedgerSpec:
+    """Return the work of the clients during power cuts and controls, with the plan's kinds of worker."""
+    return LedgerSpec(seed=plan.run.seed, **({"kinds": plan.run.workers} if plan.run.workers else {}))
 
 
 def key_of(cell: Cell) -> str:
@@ -431,7 +436,7 @@ def stack_of_controls(cells: Iterable[Cell]) -> StackSpec:
 
 def controls_of(plan: Plan, stack: StackSpec) -> tuple[CrashTestSpec, CrashTestSpec]:
     """Return the controls: a crash test that must show a loss, and one that must show none."""
-    ledger = LedgerSpec(seed=plan.run.seed)
+    ledger = ledger_of(plan)
     lying = CrashTestSpec(
         name="control-lying-disks",
         title=LYING_DISKS,

@@ -37,9 +37,11 @@ class WriteHole:
         serial = None if members is Members.WHOLE else drawn_member(cut.stack.array, self.plan.run.seed)
         found = HoleRecord(members=members, serial=serial, cycle=cut.name)
         try:
+            if serial is not None:
+                cut.stack.array.refuse_loss(serial)
             if members is Members.MISSING and serial is not None:
                 found.cycle = self._without(cut, serial)
-            self._explore(found)
+            self._explore(found, cut.stack.array)
         except RequestError as error:
             found.why_not = str(error)
         say(f"write hole of {cut.title}, {members}: {in_words(found)}")
@@ -65,9 +67,10 @@ class WriteHole:
             raise RequestError(f"without {serial} no client worked: {made.reason}")
         return made.name
 
-    def _explore(self, found: HoleRecord) -> None:
-        lost = found.serial if found.members is Members.LOST else None
+    def _explore(self, found: HoleRecord, array: ArraySpec) -> None:
         whole = found.members is Members.WHOLE
+        # Where an assembly might take the disk of the missing member in again, the checker starts without this disk.
+        lost = found.serial if found.members is Members.LOST or not array.keeps_out else None
         source = source_of(self.current_run.store, found.cycle, starts_dirty=not whole, lost_member=lost, scrub=whole)
         step(f"crash states of {found.cycle}: members {found.members}")
         run = self.plan.run

@@ -231,7 +231,7 @@ class Stack:
         """Return the steps that bring the server online, in order. After a power cut of the server only they run."""
         return (
             Step("assemble", self._assemble),
-            Step("mount", self.filesystem.activate),
+            Step("mount", self._mount),
             Step("export", self._export),
         )
 
@@ -239,6 +239,9 @@ class Stack:
         self.array.activate()
         self.volume.activate()
         self.tuning.activate()
+
+    def _mount(self) -> FilesystemState:
+        return self.filesystem.activate(self.array.mount_options)
 
     def _export(self) -> None:
         self._connect(self._server)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.core.units import KIB, MIB
-from raidproof.storage.array import capacity, holders_of_old_data
+from raidproof.storage.array import ExpectedDeviation, capacity, holders_of_old_data
 from raidproof.storage.array.btrfs import (
     SCRUBBED,
     BtrfsRaid,
@@ -185,6 +185,8 @@ class BtrfsServer(FilesByCommands):
         self.chunks = CHUNKS[spec.level]
         self.erased: set[str] = set()
         self.other: set[str] = set()
+        self.missing: set[int] = set()
+        """Numbers of the devices without which the file system is mounted."""
         self.scrubs = [CLEAN]
         """What each scrub prints; the last text repeats."""
         self.scrub_status = 0
@@ -192,6 +194,9 @@ class BtrfsServer(FilesByCommands):
 
     def require_raid6(self) -> None:
         self.with_raid6 = True
+
+    def missing_file(self, number: int) -> str:
+        return f"/sys/fs/btrfs/{FSID}/devinfo/{number}/missing"
 
     def superblock(self, path: str) -> Completed:
         if path in self.erased:
@@ -218,7 +223,10 @@ class BtrfsServer(FilesByCommands):
                 said = "".join(f"/dev/vd{'abcdef'[DISKS.index(path[-5:])]}\n" for path in paths)
             case ["grep", "-sH", "", *paths]:
                 values = {"write_cache": "write back", "minimum_io_size": "512"}
-                said = "".join(f"{path}:{values.get(path.rpartition('/')[2], '0')}\n" for path in paths)
+                values |= {path: "1" for path in paths if path in map(self.missing_file, self.missing)}
+                said = "".join(
+                    f"{path}:{values.get(path) or values.get(path.rpartition('/')[2], '0')}\n" for path in paths
+                )
             case ["btrfs", "device", "scan", *paths] if self.erased & set(paths) and "--forget" not in paths:
                 status = 1
         return Completed(tuple(argv), status, said, "", self.name)
@@ -353,6 +361,46 @@ def test_the_superblocks_of_all_members_are_erased() -> None:
     array, server = raid_of()
     array.destroy()
     assert server.said[-1] == f"wipefs --all {' '.join(spec_of().paths)}"
+
+
+def test_a_member_is_left_out_of_the_next_mount_and_rebuilt_on_its_erased_disk() -> None:
+    array, server = raid_of()
+    assert not array.mount_options
+    array.take_out("disk1")
+    array.expected_deviation = ExpectedDeviation(absent=frozenset({"disk1"}))
+    array.activate()
+    left = " ".join(path for path in spec_of().paths if not path.endswith("disk1"))
+    assert f"btrfs device scan {left}" in server.said
+    assert array.mount_options == ("degraded",)
+    server.missing = {2}
+    (state,) = array.require_effective().devices
+    assert (state.degraded, [one.slot for one in state.members]) == (1, [0, 2, 3])
+    array.deactivate()
+    assert server.said[-1] == f"btrfs device scan --forget {left}"
+    server.said.clear()
+    array.take_back("disk1")
+    lost = spec_of().paths[1]
+    assert server.said == [
+        f"wipefs --all {lost}",
+        f"btrfs device scan {left}",
+        f"mount --mkdir --types btrfs --options degraded {array.device} {SCRUBBED}",
+        f"btrfs replace start -B 2 {lost} {SCRUBBED}",
+        f"umount {SCRUBBED}",
+    ]
+
+
+def test_another_member_than_the_one_that_was_taken_out_may_not_be_missing() -> None:
+    array, server = raid_of()
+    server.missing = {3}
+    array.expected_deviation = ExpectedDeviation(absent=frozenset({"disk1"}))
+    with pytest.raises(NotEffective, match="inputs: requested"):
+        array.require_effective()
+
+
+def test_the_member_by_which_the_file_system_is_mounted_is_not_taken_out() -> None:
+    array, _ = raid_of()
+    with pytest.raises(RequestError, match="mounted by its path"):
+        array.take_out("disk0")
 
 
 def test_faults_of_single_members_are_missing() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.core.units import KIB, MIB
-from raidproof.storage.array import capacity
+from raidproof.storage.array import ExpectedDeviation, capacity
 from raidproof.storage.array.dm_superblock import RaidSuperblock, group_of, parse_superblock
 from raidproof.storage.array.lvm import (
     BITMAP_AT,
@@ -341,6 +341,59 @@ def test_each_member_has_the_identity_of_its_metadata() -> None:
     assert {one.events for one in found.values()} == {3}
     lost = Server(pvs=PVS.replace("/dev/vdb", "/dev/vdz"))
     assert "disk1" not in array(lost).identities()
+
+
+def test_a_member_is_taken_out_by_errors_and_back_by_a_refresh() -> None:
+    server = Server()
+    one = array(server)
+    one.take_out("disk1")
+    one.take_back("disk1")
+    commands = [line for line in server.typed if not line.startswith("dmsetup table")]
+    assert commands == [
+        *(
+            command
+            for name in ("raidproof-array_rmeta_1", "raidproof-array_rimage_1")
+            for command in (
+                f"dmsetup load {name} --table 0 1130496 error",
+                f"dmsetup suspend --noflush --nolockfs {name}",
+                f"dmsetup resume {name}",
+            )
+        ),
+        f"lvchange {spec_of().only_members} --refresh raidproof/array",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("health", "lvs"),
+    [("ADAA", (DATA / "raid5-errors.lvs.json").read_text()), ("ADAA", LVS), ("A-AA", LVS)],
+)
+def test_a_member_that_a_fault_took_out_may_be_missing(health: str, lvs: str) -> None:
+    server = Server(lvs=lvs)
+    server.status = [STATUS.replace("AAAA", health)]
+    one = array(server)
+    one.expected_deviation = ExpectedDeviation(absent=frozenset({"disk1"}))
+    assert one.activate().top.degraded == 1
+    one.deactivate()
+    left = f"--devices={','.join(path for path in spec_of().paths if not path.endswith('disk1'))}"
+    assert [line for line in server.typed if line.startswith("vgchange")] == [
+        f"vgchange {left} --activationmode degraded --activate y raidproof",
+        f"vgchange {left} --activate n raidproof",
+    ]
+    one.expected_deviation = ExpectedDeviation(absent=frozenset({"disk2"}))
+    with pytest.raises(NotEffective, match="lacks: disk1"):
+        one.activate()
+
+
+def test_a_member_that_does_not_exist_is_not_taken_out() -> None:
+    with pytest.raises(RequestError, match="lost member"):
+        array().take_out("disk9")
+
+
+@pytest.mark.parametrize("integrity", ["journal", "bitmap"])
+def test_lvm_does_not_activate_a_volume_with_integrity_without_a_member(integrity: str) -> None:
+    with pytest.raises(RequestError, match="without disk1: vgchange --activationmode degraded refuses it"):
+        spec_of(integrity=integrity).refuse_loss("disk1")
+    spec_of().refuse_loss("disk1")
 
 
 def test_members_of_a_volume_are_not_maintained() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from raidproof.core.command import Completed
-from raidproof.core.errors import DeadlineExceeded, NotEffective, RequirementMissing, RigError
+from raidproof.core.errors import DeadlineExceeded, NotEffective, RequestError, RequirementMissing, RigError
 from raidproof.guest.assembled import DEVICE_MAPPER, SYSFS_MD
 from raidproof.storage.array import MdSpec, holders_of_old_data
 from raidproof.storage.member import MEMBER_LAYERS, disk_path, integrity, serial_of
@@ -100,6 +100,22 @@ def test_md_has_the_devices_of_the_layer_as_members(name: str) -> None:
     assert [command[0] for command in spec.checking().stop] == ["mdadm", *[below[0].command[0]] * 3]
     with pytest.raises(RequirementMissing):
         spec.array(Server(TABLES[name])).upkeep("disk0")
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_a_member_on_a_layer_is_taken_out_of_md_and_back(name: str) -> None:
+    server = Server(TABLES[name])
+    array = layered(name).array(server)
+    array.take_out("disk1")
+    array.take_back("disk1")
+    path = "/dev/mapper/raidproof-disk1"
+    assert [line for line in server.typed if line.startswith("mdadm")] == [
+        f"mdadm /dev/md0 --fail {path}",
+        f"mdadm /dev/md0 --remove {path}",
+        f"mdadm /dev/md0 --re-add {path}",
+    ]
+    with pytest.raises(RequestError, match="no member"):
+        array.take_out("disk9")
 
 
 def test_what_blank_disks_look_like_decides_about_the_first_resync() -> None:

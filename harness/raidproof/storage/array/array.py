@@ -2,6 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -62,6 +63,9 @@ class Scrub(State):
 
 class Array(ABC):
     """The array of one machine: created, assembled, checked, stopped and erased."""
+
+    removes_offline: ClassVar[bool] = False
+    """Whether the array must be offline while `take_out` and `take_back` change its members."""
 
     def __init__(self, spec: ArraySpec, machine: Machine) -> None:
         self.spec = spec
@@ -141,6 +145,29 @@ class Array(ABC):
             DeadlineExceeded: resync, check and repair together take longer than ``deadline_s`` seconds.
             RigError: the check did not run.
         """
+
+    @property
+    def mount_options(self) -> tuple[str, ...]:
+        """Options without which the file system is not mounted while members are missing."""
+        return ()
+
+    def take_out(self, serial: str) -> None:
+        """Take the member with this serial away, so that the array works without it.
+
+        The kernel may detect only at the next write that the member is gone.
+
+        Raises:
+            RequestError: the array has no such member, or cannot do without it.
+            RequirementMissing: members of this kind of array cannot be taken away.
+        """
+        raise RequirementMissing(
+            f"an array of kind {self.spec.type} has no commands here that remove a member ({serial})",
+            remedy="request another kind of array for this fault",
+        )
+
+    def take_back(self, serial: str) -> None:
+        """Make the disk that `take_out` has taken away a member again. Its rebuild may still run afterwards."""
+        raise NotImplementedError(f"an array of kind {self.spec.type} has no commands that add a member ({serial})")
 
     def upkeep(self, serial: str | None = None) -> Upkeep:
         """Return the object that maintains the redundant device with this member; None: the one with the file system.

@@ -4,7 +4,7 @@ Sources: btrfs(5), mkfs.btrfs(8), btrfs-device(8), btrfs-scrub(8), and fs/btrfs 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import model_validator
@@ -33,6 +33,8 @@ STILL_WRONG, UNCORRECTABLE = 1, 3
 scrub that did not run, which prints no counters."""
 UNCOUNTED = "btrfs computes parity again during a scrub, and does not count parity that was wrong"
 _LEAST = {"10": 4}
+_MOUNTED = "/sys/fs/btrfs"
+"""The folder with a folder for each mounted file system."""
 _POLL_S = 0.1
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _DATA_CHUNK = re.compile(r"^\s+length \d+ owner \d+ stripe_len (\d+) type DATA(?:\|(\w+))?$", re.MULTILINE)
@@ -249,6 +251,7 @@ class BtrfsRaidState(DeviceState):
 class BtrfsRaid(Array):
     """The devices of the btrfs of one machine: made known to the kernel, read, and scrubbed."""
 
+    removes_offline: ClassVar[bool] = True
     spec: BtrfsRaidSpec
 
     def create(self) -> None:
@@ -267,12 +270,47 @@ class BtrfsRaid(Array):
             NotEffective: an effective value differs from the requested one, or a device is missing.
         """
         self._require_kernel()
-        self.machine.succeed(self.spec.scan_command())
+        self.machine.succeed(self.spec.scan_command(self._there))
         return self.require_effective()
 
     def deactivate(self) -> None:
         """Make the devices unknown to the kernel. The file system must not be mounted."""
-        self.machine.succeed(self.spec.forget_command())
+        self.machine.succeed(self.spec.forget_command(self._there))
+
+    @property
+    def _there(self) -> list[str]:
+        """The device paths of the members that are not expected to be missing."""
+        return [disk_path(serial) for serial in self.spec.members if serial not in self.expected_deviation.absent]
+
+    @property
+    def mount_options(self) -> tuple[str, ...]:
+        """The option ``degraded`` while a member is missing."""
+        return self.spec.checking(without=sorted(self.expected_deviation.absent)).mount_options
+
+    def take_out(self, serial: str) -> None:
+        """Check that the file system can do without the member. The next `activate` leaves it out.
+
+        Raises:
+            RequestError: the level has no redundancy, or the file system is mounted by this member.
+        """
+        self.spec.refuse_loss(serial)
+        if disk_path(serial) == self.device:
+            raise RequestError(
+                f"{serial} cannot be removed: the file system is mounted by its path", remedy="choose another member"
+            )
+
+    def take_back(self, serial: str) -> None:
+        """Let btrfs rebuild the member on its erased disk (btrfs-replace(8))."""
+        path, number = disk_path(serial), self.spec.members.index(serial) + 1
+        kind, options = str(self.spec.only_filesystem), ",".join(self.mount_options)
+        self.machine.succeed(["wipefs", "--all", path])
+        self.machine.succeed(self.spec.scan_command(self._there))
+        self.machine.succeed(["mount", "--mkdir", "--types", kind, "--options", options, self.device, SCRUBBED])
+        replace = ["btrfs", "replace", "start", "-B", str(number), path, SCRUBBED]
+        try:
+            self.machine.succeed(replace, deadline_s=SYNC_DEADLINE_S)
+        finally:
+            self.machine.succeed(["umount", SCRUBBED])
 
     def destroy(self) -> None:
         """Erase the superblocks of btrfs from the members."""
@@ -291,7 +329,8 @@ class BtrfsRaid(Array):
         queue = f"/sys/block/{names[self.device].removeprefix('/dev/')}/queue"
         content = read_files(self.machine, [f"{queue}/{file}" for file in _QUEUE_FILES])
         fsid = _newest(found).fsid if found else None
-        own = {path: one for path, one in found.items() if one.fsid == fsid}
+        missing = self._missing(found.values())
+        own = {path: one for path, one in found.items() if one.fsid == fsid and one.number not in missing}
         profiles, units = self._chunks(next(iter(own))) if own else ((), ())
         count = _newest(found).devices if found else len(self.spec.members)
         level = self._level(profiles)
@@ -322,6 +361,11 @@ class BtrfsRaid(Array):
             profiles=profiles,
         )
         return ArrayState(devices=(state,))
+
+    def _missing(self, found: Iterable[MemberSuper]) -> set[int]:
+        """Return the numbers of the devices without which the file system is mounted."""
+        paths = {f"{_MOUNTED}/{one.fsid}/devinfo/{one.number}/missing": one.number for one in found}
+        return {paths[path] for path, word in self.machine.read_files(paths).items() if word.strip() == "1"}
 
     def _level(self, profiles: tuple[str, ...]) -> str:
         named = {name.removeprefix("raid") for name in profiles}
@@ -354,19 +398,19 @@ class BtrfsRaid(Array):
         """
         state = self.state()
         (found,) = state.devices
-        spec = self.spec
+        spec, inputs = self.spec, tuple(one.device for one in found.members)
         asked: dict[str, Value] = {
             "level": spec.level,
             "raid_disks": len(spec.members),
             "chunk_size": spec.chunk_size,
-            "inputs": spec.paths,
+            "inputs": self.expected_deviation.left(spec.paths, inputs),
             "profiles": (f"raid{spec.level}",),
         }
         effective: dict[str, Value] = {
             "level": found.level,
             "raid_disks": found.raid_disks,
             "chunk_size": found.chunk_size,
-            "inputs": tuple(one.device for one in found.members),
+            "inputs": inputs,
             "profiles": found.profiles if isinstance(found, BtrfsRaidState) else (),
         }
         require_effective(f"RAID of btrfs on {self.device}", asked, effective)

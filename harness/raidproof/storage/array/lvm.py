@@ -17,6 +17,7 @@ from raidproof.core.units import KIB, MIB, SECTOR
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest.assembled import DM_RAID
 from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub
+from raidproof.storage.array.dm_error import fail_commands
 from raidproof.storage.array.dm_superblock import SUPERBLOCK_BYTES, RaidSuperblock, group_of, parse_superblock
 from raidproof.storage.array.level import level_of
 from raidproof.storage.array.spec import ArraySpec, Checking
@@ -45,8 +46,8 @@ _POLL_S = 0.1
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _NO_RESYNC = frozenset({"1", "5", "10"})
 """Levels for which lvcreate accepts --nosync; it refuses the option for RAID6."""
-_LIVE, _BEHIND, _DEAD = "A", "a", "D"
-_FLAGS = {_LIVE: ("in_sync",), _BEHIND: ("rebuilding",), _DEAD: ("faulty",)}
+_LIVE, _BEHIND, _DEAD, _NONE = "A", "a", "D", "-"
+_FLAGS = {_LIVE: ("in_sync",), _BEHIND: ("rebuilding",), _DEAD: ("faulty",), _NONE: ("faulty",)}
 _DONE = re.compile(r"md: mdX: check done\.")
 
 
@@ -150,6 +151,21 @@ class LvmSpec(ArraySpec):
         """Return how a checker activates and deactivates the volume group. The target starts a dirty array anyway."""
         up, down = (tuple(self.activate_command(active=active, without=without)) for active in (True, False))
         return Checking(assemble=(Assembly(DEVICE, up, DM_RAID, NAME),), stop=(down,))
+
+    def refuse_loss(self, serial: str) -> None:
+        """Check that the array has this member, and that LVM activates the volume without it.
+
+        Raises:
+            RequestError: it has not, or LVM does not.
+        """
+        super().refuse_loss(serial)
+        if self.integrity != "none":
+            # _lv_may_be_activated_in_degraded_mode in lvm2's lib/metadata/raid_manip.c permits lost parts of the raid
+            # only, and the parts of dm-integrity below them are none.
+            raise RequestError(
+                f"LVM does not activate a volume with integrity = {self.integrity} without {serial}: vgchange "
+                "--activationmode degraded refuses it, so that the data is unavailable"
+            )
 
     @property
     def unreadable(self) -> str | None:
@@ -332,9 +348,11 @@ class LvmArray(Array):
             NotEffective: an effective value differs from the requested one, or a member is not in sync.
         """
         self._require_kernel()
-        self.machine.succeed(self.spec.activate_command(active=True))
+        absent = self.expected_deviation.absent
+        self.machine.succeed(self.spec.activate_command(active=True, without=sorted(absent)))
         state = self.require_effective()
-        if missing := [one.device for one in state.top.members if "faulty" in one.state]:
+        dead = [one.device for one in state.top.members if "faulty" in one.state]
+        if missing := [path for path in dead if serial_of(path) not in absent]:
             raise NotEffective(f"{self.device} is active, but lacks: {', '.join(map(serial_of, missing))}")
         return state
 
@@ -344,7 +362,24 @@ class LvmArray(Array):
 
     def deactivate(self) -> None:
         """Deactivate the volume group."""
-        self.machine.succeed(self.spec.activate_command(active=False))
+        absent = sorted(self.expected_deviation.absent)
+        self.machine.succeed(self.spec.activate_command(active=False, without=absent))
+
+    def take_out(self, serial: str) -> None:
+        """Let each request to the member's parts fail, as if the disk were gone; md detects that at the next write.
+
+        Raises:
+            RequestError: the array has no such member, or cannot do without it.
+        """
+        self.spec.refuse_loss(serial)
+        for part in ("rmeta", "rimage"):
+            name = f"{NAME}_{part}_{self.spec.members.index(serial)}"
+            for command in fail_commands(name, self.machine.succeed(["dmsetup", "table", name])):
+                self.machine.succeed(command)
+
+    def take_back(self, serial: str) -> None:  # noqa: ARG002
+        """Load the tables of all parts again: md then rebuilds the regions that its bitmap marks (lvmraid(7))."""
+        self.machine.succeed(["lvchange", self.spec.only_members, "--refresh", f"{GROUP}/{VOLUME}"])
 
     def destroy(self) -> None:
         """Remove the logical volume, its group, and LVM's labels from the members."""
@@ -385,7 +420,7 @@ class LvmArray(Array):
             raid_disks=table.members,
             chunk_size=table.chunk_size if kind.chunked else None,
             layout=layouts.get(superblock.layout, str(superblock.layout)) if kind.default_layout else None,
-            degraded=status.health.count(_DEAD),
+            degraded=status.health.count(_DEAD) + status.health.count(_NONE),
             sync_action=status.action,
             resynced=_BEHIND not in status.health and (status.action != "idle" or status.done == status.total),
             mismatch_cnt=status.mismatches,

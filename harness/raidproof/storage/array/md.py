@@ -61,6 +61,7 @@ class MdSpec(ArraySpec):
     forcing: ClassVar[frozenset[str]] = frozenset({"--run", f"--homehost={HOMEHOST}"})
     packages: ClassVar[tuple[str, ...]] = ("mdadm",)
     in_page: ClassVar[bool] = True
+    keeps_out: ClassVar[bool] = True
     md_files: ClassVar[bool] = True
     axes: ClassVar[Mapping[str, str]] = {
         "member_layer": "layer between each disk and md: disk, or a kind of storage/member such as integrity or crypt"
@@ -500,14 +501,33 @@ class MdArray(Array):
         Raises:
             RequestError: no md device has this member, or the md device has no redundancy.
         """
-        if not self.spec.member_layer.direct:
-            return super().upkeep(serial)
+        return self._upkeep(serial) if self.spec.member_layer.direct else super().upkeep(serial)
+
+    def _upkeep(self, serial: str | None) -> Upkeep:
+        path = self.spec.member_layer.path
         if serial is None:
-            return Upkeep(self.machine, self.spec.devices[-1]).require_redundancy()
+            return Upkeep(self.machine, self.spec.devices[-1], path).require_redundancy()
         for md in self.spec.devices:
-            if disk_path(serial) in md.members:
-                return Upkeep(self.machine, md).require_redundancy()
+            if path(serial) in md.members:
+                return Upkeep(self.machine, md, path).require_redundancy()
         raise RequestError(f"{serial} is no member of the array; its members: {', '.join(self.spec.members)}")
+
+    def take_out(self, serial: str) -> None:
+        """Declare the member faulty and remove it. A device of the member layer stays open.
+
+        Raises:
+            RequestError: no md device has this member, the md device has no redundancy, or a spare would replace it.
+        """
+        self._upkeep(serial).require_no_spare(serial).take_out(serial)
+
+    def take_back(self, serial: str) -> None:
+        """Add the member again: with a bitmap, md rebuilds only regions written meanwhile, else all of the member."""
+        upkeep = self._upkeep(serial)
+        if upkeep.md.consistency_policy == "bitmap":
+            upkeep.take_back(serial)
+        else:
+            upkeep.put_in(serial)
+            self.expected_deviation = self.expected_deviation.plus(renewed=frozenset({serial}))
 
     def _wait(
         self, condition: Callable[[MdState], bool], deadline: Deadline, what: str, state: MdArrayState | None = None

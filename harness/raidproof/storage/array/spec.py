@@ -90,6 +90,9 @@ class ArraySpec(Spec):
     """Whether `superblock` reads only the page of md's superblock 1.2, which a crash page can change."""
     only_filesystem: ClassVar[str | None] = None
     """The name of the file system that makes the array itself; None if the array carries any file system."""
+    keeps_out: ClassVar[bool] = False
+    """Whether an assembly of all disks leaves out a member that was removed earlier. The next start of other kinds
+    may use the old content of its disk, so that a checker must start them without this disk."""
     md_files: ClassVar[bool] = False
     """Whether the devices of the array have md's files in sysfs (md/stripe_cache_size and others)."""
 

@@ -1,7 +1,7 @@
 """The effective state of an array, from sysfs and the members' superblocks, and deviations that a fault may leave."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
@@ -15,7 +15,7 @@ from raidproof.storage.array.mdadm import Md
 from raidproof.storage.array.spec import ArraySpec, LevelName
 from raidproof.storage.array.striping import Assembled, Striping
 from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock, by_device
-from raidproof.storage.member import disk_path
+from raidproof.storage.member import serial_of
 
 _FILES = (
     "level",
@@ -486,21 +486,27 @@ class ExpectedDeviation:
         ``asked`` are the requested values (`asked_of`), ``found`` the effective ones (`found_of`).
         """
         changed: dict[str, Value] = {}
-        missing = set(md.inputs) - set(_words(found["inputs"]))
-        if missing and missing <= {disk_path(serial) for serial in self.absent}:
-            changed["inputs"] = tuple(sorted(set(md.inputs) - missing))
+        left = self.left(md.inputs, _words(found["inputs"]))
+        if len(left) < len(md.inputs):
+            changed["inputs"] = tuple(sorted(left))
         if self.raid_disks is not None and md.number == 0:
             # During the reshape the queue reports the old or the new stripe width, so neither is required.
             changed |= {"raid_disks": self.raid_disks, "stripe_width": None}
         return {**asked, **changed}
 
+    def left(self, asked: Sequence[str], found: Sequence[str]) -> tuple[str, ...]:
+        """Return the device paths of members to require: all of ``asked`` unless the missing ones may be missing."""
+        missing = set(asked) - set(found)
+        allowed = {serial_of(path) for path in missing} <= self.absent
+        return tuple(path for path in asked if path not in missing) if allowed else tuple(asked)
+
     def unexpected(self, found: DeviceState) -> list[str]:
         """Return the device paths of members that have a slot and are not in sync, although no deviation allows it."""
-        expected = {disk_path(serial) for serial in self.rebuilding | self.absent}
+        expected = self.rebuilding | self.absent
         return [
             member.device
             for member in found.members
-            if member.slot is not None and "in_sync" not in member.state and member.device not in expected
+            if member.slot is not None and "in_sync" not in member.state and serial_of(member.device) not in expected
         ]
 
 

@@ -1,7 +1,7 @@
 """The maintenance of one md device: replacing members, starting and throttling background work."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from raidproof.storage.array.mdadm import (
     remove_command,
     zero_command,
 )
-from raidproof.storage.member import disk_path
+from raidproof.storage.member import disk_path, serial_of
 
 Action = Literal["check", "repair", "resync"]
 """Background work that `Upkeep.begin` starts; the words of the sysfs file md/sync_action."""
@@ -69,10 +69,14 @@ def parse_progress(action: str, completed: str) -> Progress:
 
 
 class Upkeep:
-    """An administrator's actions on one md device: replacing members, starting and throttling background work."""
+    """An administrator's actions on one md device: replacing members, starting and throttling background work.
 
-    def __init__(self, machine: Machine, md: Md) -> None:
+    ``path`` returns the device path of the member on the disk with a serial.
+    """
+
+    def __init__(self, machine: Machine, md: Md, path: Callable[[str], str] = disk_path) -> None:
         self.md = md
+        self._path = path
         self._machine = machine
         self._files = f"/sys/block/{md.name}/md"
 
@@ -89,13 +93,27 @@ class Upkeep:
             )
         return self
 
+    def require_no_spare(self, serial: str) -> "Upkeep":
+        """Return this object if no spare would replace the member with this serial as soon as it is removed.
+
+        Raises:
+            RequestError: the md device has a spare.
+        """
+        if self.md.spares:
+            spares = ", ".join(map(serial_of, self.md.spares))
+            raise RequestError(
+                f"a spare would take the place of {serial} at once: {spares}",
+                remedy="request the array without spares",
+            )
+        return self
+
     def take_out(self, serial: str) -> None:
         """Declare the member with this serial faulty, and remove it.
 
         Raises:
             DeadlineExceeded: md does not release the member within `START_DEADLINE_S` seconds.
         """
-        path = disk_path(serial)
+        path = self._path(serial)
         self._machine.succeed(fail_command(self.md, path))
         # mdadm fails while a request to the member is in flight.
         wait_until(
@@ -106,11 +124,11 @@ class Upkeep:
 
     def take_back(self, serial: str) -> None:
         """Re-add the former member with this serial. With a bitmap, md rebuilds only regions written meanwhile."""
-        self._machine.succeed(re_add_command(self.md, disk_path(serial)))
+        self._machine.succeed(re_add_command(self.md, self._path(serial)))
 
     def put_in(self, serial: str) -> None:
         """Add the disk with this serial as a new member: md assigns another Device UUID, and rebuilds all of it."""
-        path = disk_path(serial)
+        path = self._path(serial)
         self._machine.succeed(zero_command([path]))
         self._machine.succeed(add_command(self.md, path))
 

@@ -450,8 +450,10 @@ class Filesystem:
                     remedy=f"add {' or '.join(self.spec.packages) or 'its package'} to the recipe of the image",
                 ) from error
 
-    def activate(self) -> FilesystemState:
+    def activate(self, more: Sequence[str] = ()) -> FilesystemState:
         """Mount the file system, replaying its log, and verify that the effective state is as requested.
+
+        ``more``: mount options beside those of the request.
 
         Raises:
             NotEffective: an effective value differs from the requested one.
@@ -459,7 +461,7 @@ class Filesystem:
                 mkfs enabled.
             CommandFailed: the mount failed for another reason.
         """
-        command = mount_command(self.spec, self.device, self.directory)
+        command = mount_command(self.spec, self.device, self.directory, more=more)
         mounted = self.machine.run(command, deadline_s=MOUNT_DEADLINE_S)
         if not mounted.ok:
             if message := unknown_features(self.spec, self.machine.succeed(["dmesg", "--notime"])):
