@@ -24,6 +24,7 @@ class Kernel:
         self.status = "16/2048 8"
         self.links: dict[str, str] = {}
         self.paths: list[str] = []
+        self.removed: list[str] = []
         monkeypatch.setattr(member_disks, "control", self.control)
         made_up = SimpleNamespace(
             O_WRONLY=os.O_WRONLY,
@@ -32,6 +33,7 @@ class Kernel:
             open=self.open,
             close=lambda _: None,
             makedirs=lambda *_, **__: None,
+            unlink=self.removed.append,
             symlink=lambda path, link: self.links.update({link: path}),
             pwritev=self.write,
         )
@@ -81,9 +83,14 @@ def test_members_are_snapshots_of_their_base(kernel: Kernel) -> None:
     MemberDisks(SIZES, ["/dev/disk/a", "/dev/disk/b"])
     assert kernel.links == {"/dev/disk/a": "/dev/dm-0", "/dev/disk/b": "/dev/dm-1"}
     assert kernel.tables == {
-        "member0": "2048 snapshot /dev/ram0 /dev/ram2 N 128",
-        "member1": "9 snapshot /dev/ram1 /dev/ram3 N 128",
+        "member0": "2048 snapshot 1:0 1:2 N 128",
+        "member1": "9 snapshot 1:1 1:3 N 128",
     }
+
+
+def test_no_tool_finds_the_disks_below_the_members(kernel: Kernel) -> None:
+    MemberDisks(SIZES, ["/dev/disk/a", "/dev/disk/b"])
+    assert kernel.removed == ["/dev/ram0", "/dev/ram1", "/dev/ram2", "/dev/ram3"]
 
 
 def test_another_table_ends_a_snapshot_before_the_next_one_begins(kernel: Kernel) -> None:
@@ -91,8 +98,8 @@ def test_another_table_ends_a_snapshot_before_the_next_one_begins(kernel: Kernel
     kernel.history.clear()
     disks.show([], source(b""))
     assert [line for line in kernel.history if line.startswith("member0")] == [
-        "member0: 2048 linear /dev/ram0 0",
-        "member0: 2048 snapshot /dev/ram0 /dev/ram2 N 128",
+        "member0: 2048 linear 1:0 0",
+        "member0: 2048 snapshot 1:0 1:2 N 128",
     ]
 
 

@@ -28,6 +28,8 @@ _IOCTL = 0xC138FD00
 """_IOWR(DM_IOCTL, 0, struct dm_ioctl); a command is added to it."""
 CREATE, SUSPEND, LOAD, STATUS = 3, 6, 9, 12
 """DM_DEV_CREATE, DM_DEV_SUSPEND (without its flag: resume, with the loaded table), DM_TABLE_LOAD, DM_TABLE_STATUS."""
+RAM_MAJOR = 1
+"""Major number of the RAM disks; the minor number is that of the disk (Documentation/admin-guide/devices.txt)."""
 SECTOR = 512
 CHUNK_SECTORS = 128
 """Unit of a snapshot's copies, in sectors. device-mapper divides each request at these units: smaller ones make many
@@ -87,6 +89,10 @@ class MemberDisks:
         self.sizes = sizes
         self._buffer = mmap.mmap(-1, _BUFFER)  # O_DIRECT needs aligned memory
         self._bases = [self._open("/dev/ram%d" % number) for number in range(len(sizes))]
+        # Tools such as btrfs-check(8) scan all devices in /dev, and take a RAM disk that holds a copied superblock for
+        # a member. The kernel finds the disks by their numbers.
+        for number in range(2 * len(sizes)):
+            os.unlink("/dev/ram%d" % number)
         self._shown: list[str] = []
         for number, link in enumerate(links):
             device = control(CREATE, self._name(number))[0]
@@ -108,7 +114,7 @@ class MemberDisks:
     def renew(self) -> None:
         """Give each member a new snapshot of its base. No program may have a member open."""
         for number, size in enumerate(self.sizes):
-            base, written = "/dev/ram%d" % number, "/dev/ram%d" % (len(self.sizes) + number)
+            base, written = ("%d:%d" % (RAM_MAJOR, disk) for disk in (number, len(self.sizes) + number))
             # A snapshot takes over the content of a snapshot with the same second disk (snapshot_ctr in the kernel's
             # dm-snap.c); the linear table between both ends the old one first.
             for kind, arguments in (
