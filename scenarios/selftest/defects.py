@@ -23,6 +23,7 @@ from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.array.superblock import OFFSET
+from raidproof.storage.filesystem import FilesystemState
 from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
@@ -372,8 +373,8 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
     filesystem, server = context.stack.filesystem, context.lab.server
     mount, worker = filesystem.activate, "client1-3-metadata"
 
-    def undo() -> None:
-        mount()
+    def undo(options: tuple[str, ...] = ()) -> FilesystemState:
+        state = mount(options)
         root = f"{filesystem.directory}/{LEDGER_DIRECTORY}/{worker}"
         names = server.succeed(["find", root, "-name", "[bc]", "-printf", "%P\n"]).split()
         # In each round the worker renames `a` to `c` and later removes `b`. Without `b`, the rename was acknowledged.
@@ -381,5 +382,6 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
         last = max(int(re.sub(r"\D", "", name)) for name in done)
         server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])
         places["rename-undone"] = f"{worker}: rename of directory d{last} "
+        return state
 
     setattr(filesystem, "activate", undo)  # noqa: B010  mypy knows it as a method
