@@ -20,6 +20,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
+import dask
 import psutil
 
 from benchmarks.figures import load, row
@@ -46,7 +47,7 @@ STRAGGLERS, SLOWER = 0.05, 3.0
 PROCESSES = 4
 """Number of processes that have the workers."""
 DEATH_S = 20.0
-"""Interval in seconds at which workers end."""
+"""Interval in seconds at which workers end, from their first check on."""
 _SPAWN = get_context("spawn")
 
 
@@ -64,6 +65,8 @@ class Seen(NamedTuple):
 
 SEEN: dict[str, Seen] = {}
 """The recorded exploration in a process with workers."""
+BEGUN: set[str] = set()
+"""Names of the workers of this process that have begun a check."""
 
 
 class SleepingSeats:
@@ -75,6 +78,7 @@ class SleepingSeats:
         self.factor = SLOWER if self.draw.random() < STRAGGLERS else 1.0
 
     def _sleep(self, checks: int) -> None:
+        BEGUN.add(self.name)
         time.sleep(sum(self.draw.choices(SEEN["all"].seconds, k=checks)) * self.factor)
 
     def check(self, requests: Sequence[Request]) -> list[Answer]:
@@ -85,8 +89,7 @@ class SleepingSeats:
     def _answer(self, request: Request) -> Answer:
         seen = SEEN["all"]
         nearest = seen.observations[min(bisect_left(seen.cuts, request.state.cut), len(seen.cuts) - 1)]
-        # A copy: each real check has an observation of its own, which is sent with the result.
-        return Answer(request, CheckResult(nearest.model_copy(deep=True), None), seen.judgement, self.name)
+        return Answer(request, CheckResult(nearest, None), seen.judgement, self.name)
 
     def prove_all(self) -> None:
         """Sleep as long as the two checks of a proof."""
@@ -118,6 +121,8 @@ def run_scheduler(address: Any) -> None:
 def run_workers(address: str, numbers: Sequence[int], seen: Seen, deaths: int) -> None:
     """Run workers; those with the first ``deaths`` numbers end after a while."""
     distributed = require_dask()
+    # All workers are on this host: what Dask measures of each host is measured once a minute.
+    dask.config.set({"distributed.admin.system-monitor.interval": "60s"})
     logging.getLogger("distributed").setLevel(logging.WARNING)
     vars(tasks)["Seats"], SEEN["all"] = SleepingSeats, seen
 
@@ -125,6 +130,8 @@ def run_workers(address: str, numbers: Sequence[int], seen: Seen, deaths: int) -
         options = {"nthreads": 1, "resources": {"checker": 1.0}, "memory_limit": 0, "name": str(number)}
         async with distributed.Worker(address, dashboard_address="127.0.0.1:0", **options) as worker:
             if number < deaths:
+                while str(number) not in BEGUN:
+                    await asyncio.sleep(1)
                 await asyncio.sleep(DEATH_S * (number + 1))
             else:
                 await worker.finished()

@@ -23,8 +23,9 @@ from raidproof.core.log import progress
 from raidproof.core.topology import Platform, SoftwareSpec, Topology
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.crash.checker import Checker
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.exploration import NFSD_EVERY
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import WriteLog
 from raidproof.provider.registry import lab_of, prepare
 from raidproof.run.demo import demo_stack, demo_topology

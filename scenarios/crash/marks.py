@@ -3,8 +3,9 @@
 from collections import defaultdict
 from functools import partial
 
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.redundancy import bitmaps_of
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.storage.array.striping import ROW, Assembled, ReadMember
 from raidproof.storage.array.superblock import OFFSET, SIZE, parse_superblock

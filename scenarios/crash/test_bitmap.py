@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 
 from raidproof.core.units import KIB
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.redundancy import Redundancy, accuracy_of, bitmaps_of
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import CrashState, DiskStates
+from raidproof.crash.states import CrashState
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
 from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run

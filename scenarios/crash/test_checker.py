@@ -9,7 +9,8 @@ import pytest
 
 from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Survivor
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import BLOCK, CrashState, Patch, Survivor
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.exploration import End, ThroughNfsd

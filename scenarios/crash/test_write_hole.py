@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raidproof.core.units import KIB
-from raidproof.crash.states import DiskStates
+from raidproof.crash.disk_states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, stack_of

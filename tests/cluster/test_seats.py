@@ -15,8 +15,8 @@ from raidproof.cluster.proof import Unsound
 from raidproof.cluster.seats import Seats
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.crash.checkers import Request
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import DiskStates
 from tests.crash.made_up import FakeChecker, MadeUp, told, written
 
 

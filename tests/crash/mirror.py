@@ -3,8 +3,9 @@
 import struct
 from pathlib import Path
 
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.redundancy import MAGIC, Redundancy
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array.striping import ROW, Striping

@@ -6,10 +6,11 @@ from pathlib import Path
 from random import Random
 
 from raidproof.core.waiting import wall_clock
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line
 from raidproof.crash.page.data import Explored
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import CrashState, DiskStates, Recording
+from raidproof.crash.states import CrashState, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.record.exploration import End, ExplorationRecord, Observation, Possible

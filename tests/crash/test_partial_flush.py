@@ -7,7 +7,8 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.crash.states import CrashState, DiskStates, Recording
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import CrashState, Recording
 from raidproof.disk.disk_fault import DiskFault, drop_flushes, newest_unflushed, overwrites_unflushed
 from raidproof.disk.engine import Engine, clear_disk_faults, set_disk_fault
 from raidproof.disk.messages import MemberSpec

@@ -7,6 +7,7 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.crash.checker import Recovered
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line, digest_of
 from raidproof.crash.recovery import (
     RESYNC_FIRST_S,
@@ -19,7 +20,7 @@ from raidproof.crash.recovery import (
     second_name,
 )
 from raidproof.crash.sampler import Choices, Policy
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import End, Observation, Rows
 from raidproof.record.recovery import Phase

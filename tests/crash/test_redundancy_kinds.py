@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.page.superblocks import ELSEWHERE, _assembly
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Recording
+from raidproof.crash.states import BLOCK, CrashState, Recording
 from raidproof.storage.array import ARRAYS
 from tests.crash.conftest import write_log
 from tests.crash.made_up import written

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Origin, Patch, Recording
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import BLOCK, CrashState, Origin, Patch, Recording
 from raidproof.crash.torn import Torn
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog, pack_kept

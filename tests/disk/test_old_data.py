@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from raidproof.crash.states import CrashState, DiskStates, Recording
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import CrashState, Recording
 from raidproof.disk import cache
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.control import ControlServer

@@ -200,6 +200,12 @@ def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
         build_evidence([BLOCKS], History([]), {})
 
 
+def test_a_scan_that_lacks_a_block_of_an_acknowledged_operation_is_the_rigs_fault() -> None:
+    assert not weighed([done("fsync", 1)], {"blocks": [0, 1]}).lost_total
+    with pytest.raises(RigError, match="lacks blocks of operation 1"):
+        weighed([done("fsync", 1)], {"blocks": [0]})
+
+
 def test_a_name_that_nobody_made_is_invented() -> None:
     assert weighed([done("mkdir", 0)], {"d0": DIRECTORY, "d1": DIRECTORY}).invented
     assert weighed([done("mkdir", 0)], {"d0": DIRECTORY, "d0/a": FILE}).invented

@@ -1,6 +1,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
 from raidproof.workload.history import Ended, History, Operation, read_replies, write_replies
@@ -30,3 +32,17 @@ def test_an_operation_binds_from_the_servers_reply_on() -> None:
 @pytest.mark.parametrize("ended", [Ended.FAILED, Ended.UNKNOWN])
 def test_a_reply_does_not_make_a_success(ended: Ended) -> None:
     assert not OPERATION._replace(ended=ended, replied_ns=500).binds()
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3 * 10**9), st.booleans())), st.integers(0, 3 * 10**9))
+def test_what_may_have_begun_before_an_instant(begun: list[tuple[int, int, bool]], instant: int) -> None:
+    operations = [
+        Operation(worker, number, "fsync", 0, 1, at_ns, None, Ended.UNKNOWN, 0, begun_ns=at_ns if stamped else None)
+        for number, (worker, at_ns, stamped) in enumerate(begun)
+    ]
+    mine = [one for one in operations if one.worker == 0]
+    before = [one for one in mine if one.earliest_ns < instant]
+    assert list(History(operations).begun(0, instant)) == before
+    assert list(History(sorted(operations, key=lambda one: one.issued_ns)).begun(0)) == sorted(
+        mine, key=lambda one: one.issued_ns
+    )

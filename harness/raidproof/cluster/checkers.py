@@ -14,13 +14,14 @@ from raidproof.cluster.campaign import Campaign
 from raidproof.cluster.identity import version
 from raidproof.cluster.seats import Explained, unpacked
 from raidproof.cluster.slots import CHECKER
-from raidproof.cluster.tasks import RaidproofPlugin, Refusal, TaskResult, check, explain, prove_worker
+from raidproof.cluster.tasks import RaidproofPlugin, Refusal, TaskResult, check, dumped, explain, prove_worker
 from raidproof.cluster.workers import ATTEMPTS, CONTINUES, POLL_S, WAIT_S, NoResult, Workers
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger, step
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checkers import Answer, Request
-from raidproof.crash.states import DiskStates, Recording
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
@@ -186,7 +187,7 @@ class ClusterCheckers:
 
     def _send(self, task: Task) -> None:
         future = self._client.submit(
-            check, self._data, self._plugin, task.requests, resources={CHECKER: 1}, pure=False, retries=0
+            check, self._data, self._plugin, dumped(task.requests), resources={CHECKER: 1}, pure=False, retries=0
         )
         self.sent += 1
         self._tasks[future] = task
@@ -302,8 +303,8 @@ class ClusterCheckers:
         proved.proof, proved.covered = None, 0
         record = self._workers.records[proved.session]
         record.proofs += 1
-        for _, result in done:
-            answers = unpacked(result)
+        for task, result in done:
+            answers = unpacked(result, task.requests)
             record.done += len(answers)
             self._proved += answers
         if not proved.finished:

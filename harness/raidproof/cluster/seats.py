@@ -22,7 +22,7 @@ from raidproof.crash.stats import ExplorationStats, Group
 from raidproof.record.exploration import ColdRecord
 from raidproof.record.failure import FailureRecord
 from raidproof.run.exploration import Source
-from raidproof.verdict.exploration import Damage
+from raidproof.verdict.exploration import Damage, Judgement
 
 IDLE_S = 60.0
 """Time in seconds after which machines end that check nothing, for example because the client was killed."""
@@ -216,12 +216,33 @@ class Seats:
             return Explained(failures, stats.groups, stats.cold, stats.hung, stats.broken)
 
 
+class _Sent(NamedTuple):
+    """An answer on its way to the client, which has the request."""
+
+    line: bytes
+    result: CheckResult
+    judgement: Judgement | None
+    worker: str | None
+
+
 def packed(answers: Sequence[Answer]) -> bytes:
-    """Return answers as compressed bytes: a client holds thousands of them until their worker has proved itself."""
-    return zlib.compress(pickle.dumps(answers), 1)
+    """Return answers as compressed bytes: a client holds thousands of them until their worker has proved itself.
+
+    The scan of the ledger is only in the journal's line, so that the client need not decode it. A check on a newly
+    booted machine is compared with the scan.
+    """
+    sent = []
+    for one in answers:
+        observation, cold = one.result
+        result = CheckResult(observation.without_scan(), None) if cold is None else one.result
+        sent.append(_Sent(one.journal_line(), result, one.judgement, one.worker))
+    return zlib.compress(pickle.dumps(sent), 1)
 
 
-def unpacked(data: bytes) -> list[Answer]:
-    """Return the answers in the bytes that `packed` returned."""
-    answers: list[Answer] = pickle.loads(zlib.decompress(data))  # noqa: S301  workers are trusted, see docs/cluster.md
-    return answers
+def unpacked(data: bytes, requests: Sequence[Request]) -> list[Answer]:
+    """Return the answers in the bytes that `packed` returned, in the order of their requests."""
+    sent: list[_Sent] = pickle.loads(zlib.decompress(data))  # noqa: S301  workers are trusted, see docs/cluster.md
+    return [
+        Answer(request, one.result, one.judgement, one.worker, one.line)
+        for request, one in zip(requests, sent, strict=True)
+    ]

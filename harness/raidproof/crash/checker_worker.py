@@ -9,8 +9,9 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from raidproof.core.errors import RigError
 from raidproof.core.log import logger
 from raidproof.crash.checker import Recovered
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recording
+from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.record.exploration import End, Observation, Rows
 

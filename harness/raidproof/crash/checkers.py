@@ -12,10 +12,12 @@ from typing import NamedTuple, Protocol, Self
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checker_worker import CheckerWorker, CheckResult, Factory, Job, RecordingCursor
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.journal import Line
 from raidproof.crash.owner import WriteOwners
 from raidproof.crash.sampler import Choice
 from raidproof.crash.shrink import Replayer, explain
-from raidproof.crash.states import CrashState, DiskStates, Recording
+from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
@@ -51,6 +53,25 @@ class Answer(NamedTuple):
     """The verdict on the observation, if it was made where the state was checked; None: the caller judges."""
     worker: str | None = None
     """Name of the worker that checked the state; None: this process."""
+    line: bytes | None = None
+    """The journal's line of the state (`Line.dump`), if it was made where the state was checked.
+
+    Then the observation in ``result`` may lack the scan of the ledger."""
+
+    def journal_line(self) -> bytes:
+        """Return the journal's line of the state."""
+        if self.line is not None:
+            return self.line
+        choice, state, digest, *_ = self.request
+        return Line(
+            state=state.dump(),
+            policy=choice.policy,
+            number=choice.number,
+            digest=digest,
+            observation=self.result.observation,
+            cold=self.result.cold,
+            worker=self.worker,
+        ).dump()
 
 
 class Checkers(Protocol):

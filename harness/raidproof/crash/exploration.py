@@ -70,7 +70,9 @@ class Exploration:
         for line in lines:
             # Without an observation the earlier process ended before the check of this content.
             if line.digest in journal:
-                self._count(line, line.crash, line.observation or journal.observation(line.digest))
+                seen = line.observation or journal.observation(line.digest)
+                checked = line.observation is not None
+                self._count(line.choice, line.crash, line.digest, seen, checked=checked, cold=line.cold)
 
     def __enter__(self) -> Self:
         self.checkers.__enter__()
@@ -212,29 +214,32 @@ class Exploration:
         request, result = answer.request, answer.result
         if answer.judgement is not None:
             self.stats.expect(request.state, result.observation, answer.judgement)
-        line = self._line(request.choice, request.state, request.digest)
-        found = {"observation": result.observation, "cold": result.cold, "worker": answer.worker}
-        self._enter(line.model_copy(update=found), request.state, result.observation)
+        choice, state, digest = request.choice, request.state, request.digest
+        self.journal.add_dump(digest, answer.journal_line())
+        self._count(choice, state, digest, result.observation, checked=True, cold=result.cold)
+        self._progress.show()
 
     def _judge(self, choice: Choice, state: CrashState, digest: str, seen: Observation) -> None:
         """Judge a state by the observation of another state with the same content."""
-        self._enter(self._line(choice, state, digest), state, seen)
-
-    def _line(self, choice: Choice, state: CrashState, digest: str) -> Line:
-        return Line(state=state.dump(), policy=choice.policy, number=choice.number, digest=digest)
-
-    def _enter(self, line: Line, state: CrashState, observation: Observation) -> None:
-        self.journal.add(line)
-        self._count(line, state, observation)
+        self.journal.add(Line(state=state.dump(), policy=choice.policy, number=choice.number, digest=digest))
+        self._count(choice, state, digest, seen, checked=False)
         self._progress.show()
 
-    def _count(self, line: Line, state: CrashState, observation: Observation) -> None:
-        choice = Choice(state.cut, line.policy, line.number)
+    def _count(
+        self,
+        choice: Choice,
+        state: CrashState,
+        digest: str,
+        observation: Observation,
+        *,
+        checked: bool,
+        cold: Observation | None = None,
+    ) -> None:
         self._done.add(choice)
-        judgement = self.stats.add(choice, state, line.digest, observation, checked=line.observation is not None)
-        self._verdicts.add(choice, state, line.digest, judgement)
-        if line.observation is not None and line.cold is not None:
-            self.stats.compare(choice, state, line.observation, line.cold)
+        judgement = self.stats.add(choice, state, digest, observation, checked=checked)
+        self._verdicts.add(choice, state, digest, judgement)
+        if cold is not None:
+            self.stats.compare(choice, state, observation, cold)
 
     def _cancel(self) -> None:
         """Forget all checks without a result."""

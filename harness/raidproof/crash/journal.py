@@ -72,6 +72,10 @@ class Line(BaseModel):
     worker: str | None = None
     """Name of the worker that checked the state; None: the process of the exploration checked it."""
 
+    def dump(self) -> bytes:
+        """Return the line as it is in the journal."""
+        return self.model_dump_json(exclude_none=True).encode() + b"\n"
+
     @property
     def choice(self) -> Choice:
         """The cut, policy and number of the state."""
@@ -107,7 +111,7 @@ class Journal:
             # Remove the incomplete last line that a killed process has left.
             self._file.truncate(self._end)
             if not self._end:
-                self._append(begun)
+                self._append(begun.model_dump_json(exclude_none=True).encode() + b"\n")
         except BaseException:
             self._file.close()
             raise
@@ -153,13 +157,20 @@ class Journal:
         Raises:
             OSError: the file cannot be written, for example because the host's disk is full.
         """
+        self.add_dump(line.digest if line.observation is not None else None, line.dump())
+
+    def add_dump(self, digest: str | None, line: bytes) -> None:
+        """Append a line that `Line.dump` has returned; ``digest``: that of the line; None without an observation.
+
+        Raises:
+            OSError: as for `add`.
+        """
         begin = self._end
         self._append(line)
-        if line.observation is not None:
-            self._places[line.digest] = (begin, self._end - begin)
+        if digest is not None:
+            self._places[digest] = (begin, self._end - begin)
 
-    def _append(self, what: BaseModel) -> None:
-        data = what.model_dump_json(exclude_none=True).encode() + b"\n"
+    def _append(self, data: bytes) -> None:
         self._end += len(data)
         while data:
             data = data[os.write(self._file.fileno(), data) :]

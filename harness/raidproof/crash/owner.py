@@ -15,7 +15,8 @@ from raidproof.core.log import logger
 from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
 from raidproof.crash.checker_worker import CheckerWorker, Checks, RecordingCursor
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Flag
 from raidproof.record.failure import WriteRecord
 from raidproof.storage.array.state import Area, Place, place_of

@@ -18,9 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from raidproof.core.errors import RequestError
 from raidproof.core.files import write_durably
 from raidproof.crash.checker import Recovered
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line, digest_of
 from raidproof.crash.sampler import Choice, Choices
-from raidproof.crash.states import CrashState, DiskStates, Origin, Recording
+from raidproof.crash.states import CrashState, Origin, Recording
 from raidproof.crash.torn import Torn
 from raidproof.disk.writelog import WriteLog
 from raidproof.record.exploration import End, Observation

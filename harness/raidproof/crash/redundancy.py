@@ -10,7 +10,8 @@ from functools import partial
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Patch, Recording
+from raidproof.crash.disk_states import DiskStates
+from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
 from raidproof.disk.writelog import CHANGES, Kind
 from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences

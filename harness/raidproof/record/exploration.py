@@ -109,6 +109,10 @@ class Observation(BaseModel):
     the files); unmount; fsck; stop (the arrays).
     """
 
+    def without_scan(self) -> "Observation":
+        """Return the observation without the result of the ledger scan, which is most of its size."""
+        return self.model_copy(update={"found": None})
+
     def same_as(self, other: "Observation") -> bool:
         """Return whether two checks of a state have the same result, as far as both made the same checks.
 

@@ -229,22 +229,16 @@ def balance_of(
         RigError: the scan has no entry for a worker.
     """
     balance, appending = Balance(resumed_ns), list[Case]()
-    by_worker: dict[int, list[Operation]] = defaultdict(list)
-    applications = {worker.number for worker in workers if worker.kind == APPLICATION}
-    for operation in history.operations:
-        if operation.worker in applications or operation.begun_before(seen_ns):
-            by_worker[operation.worker].append(operation)
     for worker in workers:
         if worker.key not in found:
             raise RigError(f"the scan has no entry for {worker.key}")
-        operations = by_worker[worker.number]
-        across = [
-            one
-            for one in operations
-            if worker.span > 1 and restarted_ns is not None and closes_across(one, restarted_ns)
-        ]
-        balance.across_restart += len(across)
-        bound = [one for one in operations if one.binds(before_ns) and one not in across]
+        # An application may report the begin of an operation late.
+        operations = history.begun(worker.number, None if worker.kind == APPLICATION else seen_ns)
+        bound = [one for one in operations if one.binds(before_ns)]
+        if worker.span > 1 and restarted_ns is not None:
+            across = [one for one in operations if closes_across(one, restarted_ns)]
+            balance.across_restart += len(across)
+            bound = [one for one in bound if one not in across]
         # The evidence has a count of 0 for each kind that the worker had not executed yet.
         balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
         balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
@@ -315,42 +309,71 @@ class Case(NamedTuple):
         """Return the indexes of the blocks that an operation wrote."""
         return range(operation.place * self.worker.span, (operation.place + 1) * self.worker.span)
 
-    def newest(self, operations: Sequence[Operation]) -> dict[int, int]:
-        """Return the newest generation that the given operations wrote, by block index."""
+    @staticmethod
+    def newest(operations: Sequence[Operation]) -> dict[int, int]:
+        """Return the newest generation that the given operations wrote, by `Operation.place`."""
         generations: dict[int, int] = {}
         for operation in operations:
-            for block in self.blocks_of(operation):
-                generations[block] = max(operation.generation, generations.get(block, 0))
+            if operation.generation > generations.get(operation.place, 0):
+                generations[operation.place] = operation.generation
         return generations
 
 
 def compare_blocks(case: Case, balance: Balance) -> None:
-    """Compare the history and the scan of a worker that overwrites its blocks, each time in a newer generation."""
+    """Compare the history and the scan of a worker that overwrites its blocks, each time in a newer generation.
+
+    Raises:
+        RigError: the scan lacks a block that the worker has written.
+    """
     worker = case.worker
     required, issued = case.newest(case.bound), case.newest(case.operations)
     states: dict[int, int] = dict(enumerate(case.found["blocks"], start=worker.first * worker.span))
-    if case.disconnected:
-        issued = dict.fromkeys(states, ANY_GENERATION)
-    kinds = {
-        place: classify(state, required.get(place, 0), issued.get(place, 0), torn=case.may_be_torn(place))
-        for place, state in states.items()
-    }
-    for place, state in states.items():
-        if (kind := kinds[place]) is not None:
-            balance.blocks[kind] += 1
-            if kind in BROKEN:
-                balance.add_corrupted(worker, place, kind)
-        if state != ABSENT and (kind is None or state > issued[place]):
-            balance.invented.append(f"{worker.path}: block {place} has a generation that was never written")
+    for place in required:
+        if place * worker.span not in states or (place + 1) * worker.span - 1 not in states:
+            raise RigError(f"the scan of {worker.path} lacks blocks of operation {place}")
+    kinds = count_blocks(case, states, required, issued, balance)
+    balance.judged.update(one.kind for one in case.bound if one.generation == required[one.place])
+    older = {block // worker.span for block in kinds if states[block] < required.get(block // worker.span, 0)}
     for operation in case.bound:
-        balance.judged[operation.kind] += operation.generation == required[operation.place * worker.span]
-        for place in case.blocks_of(operation):
-            state = states[place]
-            torn = state == GARBAGE and kinds[place] is BlockClass.UNSYNCED_LOST
+        for block in case.blocks_of(operation) if operation.place in older else ():
+            state = states[block]
+            torn = state == GARBAGE and kinds[block] is BlockClass.UNSYNCED_LOST
             if state < operation.generation and not torn:
                 balance.lose(operation, worker, description_of(state))
                 break
     compare_files(case, {one.place for one in case.bound}, {one.place for one in case.operations}, balance)
+
+
+def count_blocks(
+    case: Case,
+    states: Mapping[int, int],
+    required: Mapping[int, int],
+    issued: Mapping[int, int],
+    balance: Balance,
+) -> dict[int, BlockClass | None]:
+    """Count the blocks of a worker by class; return the class of each block that is not `BlockClass.DURABLE`.
+
+    ``states``: what the scan found, by block. ``required`` and ``issued``: the newest generation that was
+    acknowledged, and that may have been written, by `Operation.place`.
+    """
+    kinds: dict[int, BlockClass | None] = {}
+    worker = case.worker
+    for block, state in states.items():
+        place = block // worker.span
+        needed, most = required.get(place, 0), ANY_GENERATION if case.disconnected else issued.get(place, 0)
+        if 0 < state == needed <= most:
+            # Nearly all blocks are so.
+            continue
+        kinds[block] = kind = classify(state, needed, most, torn=case.may_be_torn(block))
+        if kind is not None:
+            balance.blocks[kind] += 1
+            if kind in BROKEN:
+                balance.add_corrupted(worker, block, kind)
+        if state != ABSENT and (kind is None or state > most):
+            balance.invented.append(f"{worker.path}: block {block} has a generation that was never written")
+    if durable := len(states) - len(kinds):
+        balance.blocks[BlockClass.DURABLE] += durable
+    return kinds
 
 
 def compare_files(case: Case, required: Collection[int], issued: Collection[int], balance: Balance) -> None:

@@ -1,8 +1,12 @@
 """The history of a ledger: the operations of the clients with time stamps, and the times of the server's replies."""
 
 import struct
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -128,13 +132,10 @@ class Operation(NamedTuple):
         """The earliest known time of the acknowledgement: the server's reply, or else the client's report."""
         return self.ended_ns if self.replied_ns is None else self.replied_ns
 
-    def begun_before(self, instant_ns: int | None) -> bool:
-        """Return whether the operation may have begun before ``instant_ns``; always true if ``instant_ns`` is None."""
-        if instant_ns is None:
-            return True
-        if self.begun_ns is None:
-            return self.issued_ns < instant_ns + LONGEST_DELAY_NS
-        return self.begun_ns < instant_ns + LEAST_DELAY_NS
+    @property
+    def earliest_ns(self) -> int:
+        """The earliest time at which the operation may have begun."""
+        return self.issued_ns - LONGEST_DELAY_NS if self.begun_ns is None else self.begun_ns - LEAST_DELAY_NS
 
     def binds(self, before_ns: int | None = None) -> bool:
         """Return whether the operation was acknowledged as successful; with ``before_ns``, before that instant."""
@@ -153,6 +154,25 @@ class WorkerEnd(NamedTuple):
     """Exit status of the run command of an application; 0 for other workers, and if the harness ended the command."""
 
 
+class _Begun:
+    """The operations of one worker in the order of their reports, and which of them may have begun at an instant."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._operations = tuple(operations)
+        self._earliest_ns = [one.earliest_ns for one in operations]
+        # A worker begins its operations one after another, but reports without a time stamp may mix with others.
+        self._ordered = all(one <= other for one, other in pairwise(self._earliest_ns))
+
+    def before(self, instant_ns: int | None) -> Sequence[Operation]:
+        """Return the operations that may have begun before ``instant_ns``; None: all operations."""
+        if instant_ns is None:
+            return self._operations
+        if self._ordered:
+            return self._operations[: bisect_left(self._earliest_ns, instant_ns)]
+        pairs = zip(self._operations, self._earliest_ns, strict=True)
+        return [one for one, earliest_ns in pairs if earliest_ns < instant_ns]
+
+
 class History:
     """All operations of one run of the ledger, in the order in which they were reported to begin.
 
@@ -162,6 +182,18 @@ class History:
     def __init__(self, operations: Iterable[Operation], ends: Mapping[int, WorkerEnd] = MappingProxyType({})) -> None:
         self.operations = tuple(operations)
         self.ends = dict(ends)
+
+    @cached_property
+    def _by_worker(self) -> Mapping[int, "_Begun"]:
+        by_worker: dict[int, list[Operation]] = defaultdict(list)
+        for operation in self.operations:
+            by_worker[operation.worker].append(operation)
+        return {worker: _Begun(operations) for worker, operations in by_worker.items()}
+
+    def begun(self, worker: int, before_ns: int | None = None) -> Sequence[Operation]:
+        """Return the operations of a worker that may have begun before ``before_ns``; None: all its operations."""
+        mine = self._by_worker.get(worker)
+        return () if mine is None else mine.before(before_ns)
 
     def acknowledged(self, before_ns: int | None = None) -> Iterator[Operation]:
         """Yield the operations that were acknowledged as successful; with ``before_ns``, before that instant."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from raidproof.core.units import SECTOR
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.page.hash import SIZE, page_hash, part_hash
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Spans
+from raidproof.crash.states import BLOCK, CrashState, Spans
 from raidproof.disk.writelog import Kind, Record
 from raidproof.record.crash_page import Area, Copies, PageBlock, PageRow, PageStripe
 from raidproof.storage.array.striping import ROW, Assembled, Striping

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from raidproof.core.units import SECTOR, format_size
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line
 from raidproof.crash.page.content import SUPERBLOCK, Geometry, PageContent
 from raidproof.crash.page.superblocks import Superblocks
 from raidproof.crash.page.window import Lifetime, Window
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.states import BLOCK, CrashState, Recording, Survivor
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, Record
 from raidproof.guest.ledger_writer import HEADER, MAGIC

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.page.content import SUPERBLOCK
 from raidproof.crash.page.hash import page_hash
 from raidproof.crash.page.window import Window
 from raidproof.crash.redundancy import accuracy_of, assembled
-from raidproof.crash.states import BLOCK, CrashState, DiskStates, Spans
+from raidproof.crash.states import BLOCK, CrashState, Spans
 from raidproof.disk.writelog import Kind
 from raidproof.record.crash_page import PageAssembly
 from raidproof.storage.array.superblock import Superblock, parse_superblock

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
+from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.sampler import Choices
-from raidproof.crash.states import CrashState, DiskStates, Recording, Survivor
+from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.writelog import Flag, Kind
 from tests.crash.conftest import SIZE, Did, Record, write_log
