@@ -33,7 +33,7 @@ from raidproof.core.waiting import now_ns
 from raidproof.crash.checker_worker import CheckResult
 from raidproof.crash.checkers import Answer, Request
 from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.journal import Journal, digest_of, read
+from raidproof.crash.journal import Journal, digest_of, lines_of
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record import RunStore
 from raidproof.record.exploration import Observation
@@ -177,7 +177,7 @@ def explored(source: Source, client: Any, states: int, seed: int, folder: Path) 
 
 def seen_in(source: Source) -> Seen:
     """Return the checks of the stored exploration of a crash test."""
-    lines = read(source.store.path / f"{STEM}{source.cycle.name}" / JOURNAL).lines
+    lines = lines_of(source.store.path / f"{STEM}{source.cycle.name}" / JOURNAL)
     checked = [(line.crash, line.observation) for line in lines if line.observation and line.observation.found]
     by_fsck = sorted(
         ((state, seen) for state, seen in checked if seen.filesystem is not None), key=lambda one: one[0].cut

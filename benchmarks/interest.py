@@ -19,7 +19,7 @@ from raidproof.core.log import progress
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.interest import Interest
-from raidproof.crash.journal import Journal, digest_of, read
+from raidproof.crash.journal import Journal, digest_of, lines_of
 from raidproof.crash.sampler import Choice, Policy
 from raidproof.crash.stats import ExplorationStats
 from raidproof.provider.registry import prepare
@@ -50,7 +50,8 @@ def explored(source: Source, states: int, seed: int, *, uniform: bool) -> Shown:
         checkers = LocalCheckers(source.recording, source.boots(Path(folder)), stats)
         with closing(journal), Exploration(choices, stats, journal, checkers) as exploration:
             exploration.run(options.budget)
-        broken = {line.choice for line, mark in zip(read(path)[1], stats.marks, strict=True) if mark.broken}
+        names = {mark.name for mark in stats.marks if mark.broken}
+        broken = {line.choice for line in lines_of(path) if line.crash.name in names}
     order = choices.order[:states]
     first = next((place for place, one in enumerate(order, start=1) if one in broken), None)
     return Shown(100 * len(broken) / len(order), len(stats.groups), first)
@@ -61,7 +62,7 @@ def estimated(source: Source) -> tuple[int, float, float]:
 
     The share is estimated for each policy, because both orders take the policies in turn.
     """
-    _, lines, _ = read(source.store.path / f"explore-{source.cycle.name}" / JOURNAL)
+    lines = list(lines_of(source.store.path / f"explore-{source.cycle.name}" / JOURNAL))
     stats, seen = ExplorationStats(source.recording, source.oracle), {}
     interest = Interest(source.recording, chain(*acknowledged_at(source).values()))
     weights = interest.weights(line.crash.cut for line in lines)

@@ -17,7 +17,7 @@ import pytest
 from raidproof.core.errors import Status
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.record.results.names import JOURNAL
 from raidproof.run.exploration import STEM
 from scenarios.cluster.machines import LOOK_S
@@ -136,7 +136,7 @@ def resume(recorded: Recorded, earlier: list[bytes]) -> None:
     )
     assert done.returncode == Status.PASS, done.stdout + done.stderr
     assert kept(recorded)[: len(earlier)] == earlier
-    states = [line.choice for line in read(journal(recorded)).lines]
+    states = [line.choice for line in lines_of(journal(recorded))]
     assert len(states) == len(set(states)) == STATES
 
 

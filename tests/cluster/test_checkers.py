@@ -13,7 +13,7 @@ from raidproof.cluster import workers as of_workers
 from raidproof.cluster.seats import Explained, Seats
 from raidproof.core.errors import RigError
 from raidproof.crash.exploration import Exploration
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.crash.verdicts import VERDICTS
 from raidproof.record.exploration import ColdRecord, End, Observation
 from raidproof.verdict.contract import Conditions
@@ -61,7 +61,7 @@ def test_workers_find_what_this_host_finds(lying: MadeUpRun, tmp_path: Path, cou
     assert verdicts(there) == verdicts(here)
     assert failures(there) == failures(here)
     assert there.stats.judged == len(there.done) == len(there.choices.order)
-    by = {line.worker for line in read(there.journal.path).lines if line.observation is not None}
+    by = {line.worker for line in lines_of(there.journal.path) if line.observation is not None}
     assert by <= {str(number) for number in range(count)}
     assert sum(one.done for one in there.checkers.workers) == there.stats.checked
     assert all(one.proofs and one.left_out is None for one in there.checkers.workers)
@@ -102,7 +102,7 @@ def test_a_worker_that_finds_no_loss_is_left_out(lying: MadeUpRun, three: Any, t
     left_out = {one.name: one.left_out for one in there.checkers.workers if one.left_out}
     assert list(left_out) == ["1"]
     assert "was not found" in str(left_out["1"]) or "clean" in str(left_out["1"])
-    assert "1" not in {line.worker for line in read(there.journal.path).lines}
+    assert "1" not in {line.worker for line in lines_of(there.journal.path)}
 
 
 def test_a_worker_that_becomes_unsound_loses_its_results(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_worker_that_becomes_unsound_loses_its_results(lying: MadeUpRun, three
     there = explored(lying, three)
     assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
     assert {one.name for one in there.checkers.workers if one.left_out} == {"2"}
-    states = [line.choice for line in read(there.journal.path).lines]
+    states = [line.choice for line in lines_of(there.journal.path)]
     assert len(states) == len(set(states))
 
 
@@ -212,7 +212,7 @@ def test_a_result_that_arrives_twice_counts_once(
     there = explored(lying, three)
     assert Twice.doubled > before
     assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
-    states = [line.choice for line in read(there.journal.path).lines]
+    states = [line.choice for line in lines_of(there.journal.path)]
     assert len(states) == len(set(states))
     assert sum(one.done for one in there.checkers.workers) == there.stats.checked
 

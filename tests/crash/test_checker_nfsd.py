@@ -8,7 +8,7 @@ import pytest
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.crash import exploration as module
 from raidproof.crash.checker import nfsd_config
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.guest import nfsd_threads
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ThroughNfsd
@@ -85,7 +85,7 @@ def test_the_grace_ends_when_it_has_begun(server: Server, monkeypatch: pytest.Mo
 def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NFSD_EVERY", 3)
     honest.explore()
-    _, lines, _ = read(honest.folder / "states.jsonl")
+    lines = list(lines_of(honest.folder / "states.jsonl"))
     checked = [line.observation.through_nfsd for line in lines if line.observation is not None]
     # The digest of a content decides, so that the share is near one third.
     assert len(checked) / 5 < checked.count(ThroughNfsd.SAME) < len(checked) / 2

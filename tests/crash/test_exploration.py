@@ -10,7 +10,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.crash import exploration as module
 from raidproof.crash.checkers import QUEUE, LocalCheckers
 from raidproof.crash.exploration import Budget
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.contract import Conditions
@@ -67,7 +67,7 @@ def test_several_checkers_see_what_one_sees(lying: MadeUp, tmp_path: Path, check
 
 def also_checked(made_up: MadeUp) -> set[tuple[str, ThroughNfsd, bool, bool]]:
     """Return for each content whether nfsd, fsck and a newly booted machine checked it."""
-    lines = read(made_up.folder / "states.jsonl").lines
+    lines = lines_of(made_up.folder / "states.jsonl")
     return {
         (line.digest, line.observation.through_nfsd, line.observation.filesystem is not None, line.cold is not None)
         for line in lines
@@ -133,7 +133,7 @@ def test_an_exploration_goes_on_where_it_was_stopped(honest: MadeUp) -> None:
     assert {mark.name for mark in stats.marks} == {mark.name for mark in whole.marks}
     assert stats.judged == whole.judged
     assert 0 <= whole.checked + whole.cold.checked - honest.checks <= FIRST
-    _, lines, _ = read(honest.folder / "states.jsonl")
+    lines = list(lines_of(honest.folder / "states.jsonl"))
     checked = [line.digest for line in lines if line.observation is not None]
     assert len(checked) <= len(set(checked)) + FIRST
 
@@ -204,7 +204,7 @@ def test_a_checker_that_goes_on_failing_ends_it(honest: MadeUp) -> None:
     honest.before_check = fail
     with pytest.raises(RigError, match="gone"):
         honest.explore()
-    _, lines, _ = read(honest.folder / "states.jsonl")
+    lines = list(lines_of(honest.folder / "states.jsonl"))
     assert lines
 
 
@@ -342,10 +342,10 @@ def test_the_file_systems_checker_checks_a_sample_and_at_what_is_broken(honest: 
     assert 0 < sampled.filesystems < sampled.checked
     stats = lying.explore().stats
     assert stats.broken
-    digests = {line.digest: line.observation for line in read(lying.folder / "states.jsonl")[1] if line.observation}
+    digests = {line.digest: line.observation for line in lines_of(lying.folder / "states.jsonl") if line.observation}
     assert stats.filesystems == sum(seen.filesystem is not None for seen in digests.values())
     broken = {mark.name for mark in stats.marks if mark.broken}
-    failing = {line.digest for line in read(lying.folder / "states.jsonl")[1] if line.crash.name in broken}
+    failing = {line.digest for line in lines_of(lying.folder / "states.jsonl") if line.crash.name in broken}
     assert all(digests[digest].filesystem is not None for digest in failing)
     assert {group.damage for group in stats.failures()} == {STALE}
 

@@ -14,7 +14,7 @@ import pytest
 from raidproof.cli.main import main
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import Status
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.crash.states import Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import WriteLog
@@ -147,7 +147,7 @@ def explored_again(path: Path, run: RunRecord, stored: ExplorationRecord) -> Exp
     (cycle,) = run.cycles
     stats = ExplorationStats(recording, Oracle.of(cycle, path, recording.corrupted_ns))
     seen = {}
-    for line in read(path / "explore-lying" / "states.jsonl")[1]:
+    for line in lines_of(path / "explore-lying" / "states.jsonl"):
         if line.observation is not None:
             seen[line.digest] = line.observation
         stats.add(line.choice, line.crash, line.digest, seen[line.digest], checked=line.observation is not None)

@@ -13,7 +13,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.crash.checker import Checker
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.journal import Journal, read
+from raidproof.crash.journal import Journal, begun_in, lines_of
 from raidproof.crash.recovery import LOG, SECOND, journal_of
 from raidproof.crash.sampler import Choices
 from raidproof.crash.stats import ExplorationStats
@@ -62,7 +62,7 @@ def explore(source: Source, **changes: Any) -> ExplorationRecord:
 
 def journals(source: Source) -> dict[str, list[str]]:
     folder = source.store.path / "explore-made-up"
-    return {path.name: sorted(line.crash.name for line in read(path)[1]) for path in folder.glob("second-*")}
+    return {path.name: sorted(line.crash.name for line in lines_of(path)) for path in folder.glob("second-*")}
 
 
 def test_a_careful_recovery_breaks_nothing(source: Source) -> None:
@@ -227,7 +227,7 @@ def test_a_recovery_can_be_recovered_again(source: Source, monkeypatch: pytest.M
     monkeypatch.setattr(Recovering, "recovers", staticmethod(careless))
     folder = source.store.path / "explore-made-up"
     path = folder / journal_of(deeper.recovery)
-    begun = read(path)[0]
+    begun = begun_in(path)
     assert begun is not None
     stats = ExplorationStats(deeper.recording, deeper.oracle)
     checkers = LocalCheckers(deeper.recording, deeper.boots(folder), stats)

@@ -1,6 +1,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from errno import EIO, ENOSPC
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -353,3 +354,27 @@ def test_a_state_is_broken_if_and_only_if_it_has_a_damage(blocks: list[int], ins
         blocks[place] <= newest for place, newest in ((0, 2), (1, 1))
     ):
         assert not judged.broken
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 3), st.integers(1, 9)), max_size=6),
+    st.lists(st.integers(ABSENT, 3), min_size=2, max_size=2),
+    st.integers(0, 500),
+    st.integers(0, 500),
+)
+def test_at_equal_moments_a_judgement_without_missing_operations_is_equal(
+    written: list[tuple[int, int, int]], blocks: list[int], one_ns: int, other_ns: int
+) -> None:
+    history = History([wrote(place, generation, 50 * at) for place, generation, at in written])
+    judge = replace(oracle(history), explained_ns=120, corrupted_ns=220, incomplete_ns=320)
+    if judge.moment(one_ns) == judge.moment(other_ns):
+        seen = read(*blocks, degraded={"md0": 1})
+        one, other = judge.judge(seen, one_ns), judge.judge(seen, other_ns)
+        assert bool(one.missing) == bool(other.missing)
+        assert one == other or one.missing
+
+
+def test_a_limit_between_two_instants_makes_their_moments_differ() -> None:
+    judge = replace(oracle(History([])), explained_ns=120, corrupted_ns=140, incomplete_ns=160, disconnected_ns=180)
+    moments = [judge.moment(at_ns) for at_ns in (9, 10, 119, 120, 139, 140, 159, 160, 179, 180)]
+    assert [one == other for one, other in pairwise(moments)] == [False, *[True, False] * 4]

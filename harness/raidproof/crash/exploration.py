@@ -11,6 +11,7 @@ from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checkers import Answer, Checkers, Request
 from raidproof.crash.journal import Journal, Line
+from raidproof.crash.known_contents import KnownContents
 from raidproof.crash.sampler import Choice, Chosen
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
@@ -64,10 +65,10 @@ class Exploration:
         """Further states with the content of a request that has no answer."""
         self._without_fsck: dict[str, list[tuple[Choice, CrashState]]] = {}
         """Broken states whose content was checked without fsck, by digest."""
+        self._known = KnownContents(journal, stats)
         self._progress = _Progress(stats, journal.path.parent, checkers)
         self._verdicts = Verdicts(journal.path.with_name(VERDICTS))
-        lines, journal.lines = journal.lines, []
-        for line in lines:
+        for line in journal.stored():
             # Without an observation the earlier process ended before the check of this content.
             if line.digest in journal:
                 seen = line.observation or journal.observation(line.digest)
@@ -158,11 +159,12 @@ class Exploration:
 
     def _judge_known(self, choice: Choice, state: CrashState, digest: str) -> None:
         """Judge a state by the observation of its content; let it wait if it is broken and fsck must run."""
-        seen = self.journal.observation(digest)
-        if seen.end is End.READ and seen.filesystem is None and self.stats.breaks(state, seen):
+        seen, judgement = self._known.judge(state, digest)
+        if seen.end is End.READ and seen.filesystem is None and judgement.broken:
             # The state breaks a promise at its cut, although the state that was checked broke none at its own.
             self._without_fsck.setdefault(digest, []).append((choice, state))
         else:
+            self.stats.expect(state, seen, judgement)
             self._judge(choice, state, digest, seen)
 
     def _check_by_fsck(self) -> None:

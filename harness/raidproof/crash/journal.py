@@ -3,10 +3,10 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,6 +16,7 @@ from raidproof.crash.states import CrashState
 from raidproof.record.exploration import Observation
 
 VERSION = 1
+_Kind = TypeVar("_Kind", bound=BaseModel)
 
 
 class Begun(BaseModel):
@@ -98,8 +99,6 @@ class Journal:
                 locked the file.
         """
         self.path = path
-        self.lines: list[Line] = []
-        """Lines that the journal had when it was opened, without its first line (`Begun`)."""
         self._places: dict[str, tuple[int, int]] = {}
         """Offset and length of the newest line with an observation, by digest."""
         self._end = 0
@@ -127,7 +126,7 @@ class Journal:
             ) from error
 
     def _read(self, begun: Begun) -> int:
-        before, lines, end = read(self.path, self._places)
+        before = begun_in(self.path)
         if before is None:
             return 0
         for name, was, now in (
@@ -148,8 +147,21 @@ class Journal:
                     f"the exploration in {self.path} was begun with {name} {was}, not {now}",
                     remedy=f"resume with {name} {was}, or omit --resume to begin a new exploration",
                 )
-        self.lines = lines
+        end = 0
+        for number, (raw, place) in enumerate(_raw_lines(self.path), start=1):
+            end = place + len(raw)
+            if place and _OBSERVATION in raw:
+                head = _parsed(Line, _without_observation(raw), self.path, number)
+                self._places[head.digest] = (place, len(raw))
         return end
+
+    def stored(self) -> Iterator[Line]:
+        """Yield the lines that the journal has, without its first line (`Begun`), one after the other.
+
+        Raises:
+            RequestError: as for `read`.
+        """
+        return lines_of(self.path)
 
     def add(self, line: Line) -> None:
         """Append a line to the journal.
@@ -179,6 +191,10 @@ class Journal:
         """Return whether the journal has an observation of the content with this digest."""
         return digest in self._places
 
+    def place(self, digest: str) -> int:
+        """Return the offset in bytes of the line with the newest observation of the content with this digest."""
+        return self._places[digest][0]
+
     def observation(self, digest: str) -> Observation:
         """Return the newest observation of the content with this digest, from the file."""
         begin, length = self._places[digest]
@@ -194,45 +210,66 @@ class Journal:
             self._file.close()
 
 
-class Read(NamedTuple):
-    """The content of a journal."""
+def begun_in(path: Path) -> Begun | None:
+    """Return the first line of a journal; None in an empty file.
 
-    begun: Begun | None
-    """The first line; None in an empty file."""
-    lines: list[Line]
-    """The other complete lines."""
-    end: int
-    """Offset in bytes of the end of the last complete line."""
+    Raises:
+        RequestError: the line does not have the format of a journal.
+    """
+    return next((_parsed(Begun, raw, path, 1) for raw, _ in _raw_lines(path)), None)
 
 
-def read(path: Path, places: dict[str, tuple[int, int]] | None = None) -> Read:
-    """Return the content of a journal. An incomplete last line is ignored.
+def lines_of(path: Path, names: Collection[str] | None = None) -> Iterator[Line]:
+    """Yield the lines of a journal without its first line (`Begun`); an incomplete last line is ignored.
 
-    ``places``: gets the offset and length in bytes of the last line with an observation, by digest.
+    ``names``: yield only the states with these names, and the states whose observation is also theirs.
 
     Raises:
         RequestError: a complete line does not have the format of a journal.
     """
-    begun: Begun | None = None
-    lines: list[Line] = []
-    end = 0
+    wanted: set[str] | None = None
+    if names is not None:
+        heads = (_parsed(Line, _without_observation(raw), path, 0) for raw, place in _raw_lines(path) if place)
+        wanted = {head.digest for head in heads if CrashState.name_of(head.state) in names}
+    for number, (raw, place) in enumerate(_raw_lines(path), start=1):
+        if not place:
+            continue
+        if wanted is not None:
+            head = _parsed(Line, _without_observation(raw), path, number)
+            named = names is not None and CrashState.name_of(head.state) in names
+            if not named and (head.digest not in wanted or _OBSERVATION not in raw):
+                continue
+        yield _parsed(Line, raw, path, number)
+
+
+_OBSERVATION = b',"observation":{'
+"""Begin of the field ``observation`` in a line, after the fields before it."""
+
+
+def _without_observation(raw: bytes) -> bytes:
+    """Return a line without its observation, which is most of the line."""
+    head, there, _ = raw.partition(_OBSERVATION)
+    return head + b"}" if there else raw
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[bytes, int]]:
+    """Yield each complete line of a journal and its offset in bytes."""
+    place = 0
     with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
+        for raw in file:
             if not raw.endswith(b"\n"):
-                break
-            try:
-                if begun is None:
-                    begun = Begun.model_validate_json(raw)
-                else:
-                    lines.append(line := Line.model_validate_json(raw))
-                    if places is not None and line.observation is not None:
-                        places[line.digest] = (end, len(raw))
-            except ValidationError as error:
-                raise RequestError(
-                    f"{path}:{number}: the line does not have the format of a journal: {error.errors()[0]['msg']}"
-                ) from error
-            end += len(raw)
-    return Read(begun, lines, end)
+                return
+            yield raw, place
+            place += len(raw)
+
+
+def _parsed(kind: type[_Kind], raw: bytes, path: Path, number: int) -> _Kind:
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        raise RequestError(
+            f"{path}:{number}: the line does not have the format of a journal: {error.errors()[0]['msg']}"
+        ) from error
 
 
 def find_state(paths: Iterator[Path], name: str) -> CrashState | None:
@@ -242,7 +279,7 @@ def find_state(paths: Iterator[Path], name: str) -> CrashState | None:
     """
     for path in paths:
         if path.suffix == ".jsonl":
-            states = [line.crash for line in read(path)[1]]
+            states = [line.crash for line in lines_of(path)]
         else:
             states = [CrashState.load(dump) for dump in _dumps(json.loads(path.read_text()))]
         for state in states:

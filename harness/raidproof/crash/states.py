@@ -194,7 +194,13 @@ class CrashState(NamedTuple):
     @property
     def name(self) -> str:
         """Name of the state; equal states of one recording have equal names."""
-        return f"{self.cut}-{crc32(self.dump().encode()):08x}"
+        return self.name_of(self.dump())
+
+    @staticmethod
+    def name_of(dump: str) -> str:
+        """Return the name of the state in a text that `dump` returned."""
+        cut, _, _ = dump[1:].partition(",")
+        return f"{cut}-{crc32(dump.encode()):08x}"
 
     def dump(self) -> str:
         """Return the state as JSON."""

@@ -1,10 +1,12 @@
 """Statistics of the judged crash states of an exploration: counts, and failures grouped by damage."""
 
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from threading import Lock
 from typing import NamedTuple
 
+from raidproof.crash.marks import Marks
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.torn import Torn
@@ -69,8 +71,7 @@ class ExplorationStats:
     def __init__(self, recording: Recording, oracle: Oracle) -> None:
         self.recording = recording
         self.oracle = oracle
-        self.marks: list[StateMark] = []
-        """One mark for each judged state, for the chart of the report."""
+        self._marks = Marks()
         self.policies: Counter[str] = Counter()
         """Number of judged states by policy."""
         self.digests: set[str] = set()
@@ -95,8 +96,8 @@ class ExplorationStats:
         """The states in which the check command of an application gave no result; None without any."""
         self.tested: Counter[str] = Counter()
         """Number of operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
-        self.ms: list[dict[str, float]] = []
-        """Durations in ms of the stages of each check."""
+        self.ms: dict[str, array[float]] = {}
+        """Durations in ms of each stage of the checks."""
         self.cold = ColdRecord()
         self.redundancy = RedundancyRecord()
         self.refused = 0
@@ -118,7 +119,12 @@ class ExplorationStats:
     @property
     def judged(self) -> int:
         """Number of judged states."""
-        return len(self.marks)
+        return self._marks.count
+
+    @property
+    def marks(self) -> list[StateMark]:
+        """Marks of the judged states, for the chart of the report, in the order of their cuts; see `Marks`."""
+        return self._marks.kept()
 
     def at_s(self, cut: int) -> float:
         """Return the instant of a cut in seconds since the begin of the write log."""
@@ -130,15 +136,28 @@ class ExplorationStats:
         seen, known = self._judged.pop(state, (None, None))
         if seen is observation and known is not None:
             return known
-        origin = self.recording.origin
         with self._lock:
             return self.oracle.judge(
                 observation,
                 self.recording.acknowledged_ns(state.cut),
-                torn=any(one.spans is not None for one in state.survivors) or (origin is not None and origin.torn),
+                torn=self._torn_in(state),
                 torn_blocks=self._torn.blocks(state),
                 lost=self._lost_by_lies(state),
             )
+
+    def moment(self, state: CrashState) -> Hashable | None:
+        """Return what the judgement of a state depends on beside the observation, unless operations are missing.
+
+        None: the judgement depends on the state itself, because disks lied.
+        """
+        if self._lies.lied:
+            return None
+        instant_ns = self.recording.acknowledged_ns(state.cut)
+        return self.oracle.moment(instant_ns), self._torn_in(state), self._torn.blocks(state)
+
+    def _torn_in(self, state: CrashState) -> bool:
+        origin = self.recording.origin
+        return any(one.spans is not None for one in state.survivors) or (origin is not None and origin.torn)
 
     def breaks(self, state: CrashState, observation: Observation) -> bool:
         """Return whether an observation of a state breaks a promise; thread-safe."""
@@ -172,7 +191,8 @@ class ExplorationStats:
             self._count_rows(observation.rows)
         if checked:
             self.checked += 1
-            self.ms.append(observation.ms)
+            for stage, ms in observation.ms.items():
+                self.ms.setdefault(stage, array("f")).append(ms)
             self.wedged += observation.end is End.WEDGED
             self._record_hung(state, observation)
             self.filesystems += observation.filesystem is not None
@@ -186,7 +206,7 @@ class ExplorationStats:
             checked=checked,
             broken=judgement.broken,
         )
-        self.marks.append(mark)
+        self._marks.add(mark)
         self.broken += judgement.broken
         self.losing += judgement.loses
         self.silent += judgement.silent

@@ -25,7 +25,7 @@ from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import interrupted, unwinding_on_signals
 from raidproof.crash.checker import SHOW, not_shown
 from raidproof.crash.exploration import Budget
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.crash.states import CrashState
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
@@ -490,7 +490,7 @@ class Explored:
     def broken(self) -> list[CrashState]:
         """Return the crash states in which a promise was broken, in the order of their checks."""
         names = {mark.name for mark in self.record.marks if mark.broken}
-        _, lines, _ = read(self.page.with_suffix("") / JOURNAL)
+        lines = list(lines_of(self.page.with_suffix("") / JOURNAL))
         return [line.crash for line in lines if line.crash.name in names]
 
     def replay(self, failure: FailureRecord, times: int = 1) -> tuple[Judgement, ...]:

@@ -1,7 +1,7 @@
 """The record schema of an exploration of one recorded crash test, and of the check of one crash state."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from statistics import median
@@ -143,12 +143,8 @@ class StageTime(Strict):
         return cls(stage=stage, count=len(ordered), median=median(ordered), p90=p90, p99=p99, greatest=ordered[-1])
 
 
-def stage_times(checks: Iterable[Mapping[str, float]]) -> list[StageTime]:
-    """Return the distribution of the durations of each stage over all checks, in the order of first appearance."""
-    by_stage: dict[str, list[float]] = {}
-    for ms in checks:
-        for stage, value in ms.items():
-            by_stage.setdefault(stage, []).append(value)
+def stage_times(by_stage: Mapping[str, Sequence[float]]) -> list[StageTime]:
+    """Return the distribution of the durations of each stage, which are in milliseconds."""
     return [StageTime.of(stage, values) for stage, values in by_stage.items()]
 
 

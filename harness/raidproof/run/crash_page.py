@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from raidproof.core.errors import RequestError
 from raidproof.core.log import say, step
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.crash.page.data import Explored, page_data
 from raidproof.record.crash_page import CrashPage
 from raidproof.record.exploration import SCHEMA, ExplorationRecord
@@ -17,6 +17,9 @@ from raidproof.report.html import write_exploration, write_html
 
 if TYPE_CHECKING:
     from raidproof.run.exploration import Source
+
+MOST_STATES = 5_000
+"""Limit of the judged states on a page; broken ones come first. The judgements of a thousand states take seconds."""
 
 
 def record_of(source: "Source", stem: str) -> ExplorationRecord:
@@ -40,12 +43,14 @@ def data_of(source: "Source", stem: str) -> CrashPage:
     Raises:
         RequestError: the crash test has no exploration of this stem, or no page can show its writes.
     """
+    record = record_of(source, stem)
+    shown = sorted(record.marks, key=lambda mark: not mark.broken)[:MOST_STATES]
     return page_data(
         Explored(
             recording=source.recording,
             oracle=source.oracle,
-            record=record_of(source, stem),
-            lines=read(source.store.path / stem / JOURNAL)[1],
+            record=record,
+            lines=list(lines_of(source.store.path / stem / JOURNAL, {mark.name for mark in shown})),
             first=source.first,
             stem=stem,
             filesystem=source.stack.filesystem.type,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from raidproof.core.log import step
 from raidproof.crash.exhaustive import MOST_STATES, AllLosses
 from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget
-from raidproof.crash.journal import Begun, read
+from raidproof.crash.journal import Begun, begun_in
 from raidproof.crash.recovery import journal_of
 from raidproof.crash.sampler import Choices, Chosen
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
@@ -114,7 +114,7 @@ def resumed(options: Options, journal: Path) -> Options:
 
     The second cuts that the exploration has tried before are part of its result, even if no more are requested.
     """
-    before = read(journal)[0] if options.resume else None
+    before = begun_in(journal) if options.resume else None
     if before is None:
         return options
     tried = len(list(journal.parent.glob(journal_of("*"))))

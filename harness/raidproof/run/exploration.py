@@ -474,7 +474,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in stats.hung]
     record.redundancy, record.refused, record.silent = stats.redundancy, stats.refused, stats.silent
     record.losing, record.scrub = stats.losing, stats.scrub if source.scrub else None
-    record.marks = sorted(stats.marks, key=lambda mark: (mark.at_s, mark.name))
+    record.marks = stats.marks
     record.workers = list(exploration.checkers.workers)
     record.policies = dict(sorted(stats.policies.items()))
     if record.all_losses is not None and isinstance(exploration.choices, AllLosses):

@@ -18,7 +18,7 @@ from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checker import Recovered
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.journal import Begun, Journal, Line, digest_of, read
+from raidproof.crash.journal import Begun, Journal, Line, digest_of, lines_of
 from raidproof.crash.recovery import (
     Recovery,
     RecoveryFiles,
@@ -156,7 +156,7 @@ class SecondCuts:
 
     def _chosen(self) -> list[Line]:
         """Return the states to recover, first those that this exploration has recovered before."""
-        lines = read(self.exploration.journal.path)[1]
+        lines = lines_of(self.exploration.journal.path)
         order = by_recovery(lines, self.options.seed, self.source.first)
         order.sort(key=lambda line: not self._journal(line).exists())
         return list(islice(filter(self._kept, order), self.options.second_cuts))

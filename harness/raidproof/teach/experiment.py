@@ -15,7 +15,7 @@ from raidproof.core.topology import Platform, Topology
 from raidproof.core.units import KIB
 from raidproof.core.waiting import now_ns
 from raidproof.crash.exploration import Budget
-from raidproof.crash.journal import read
+from raidproof.crash.journal import lines_of
 from raidproof.disk.cache import CacheMode
 from raidproof.fault import Degraded, Fault
 from raidproof.lab.lab import Lab
@@ -328,7 +328,7 @@ def rows_of_states(journal: Path) -> dict[str, Rows]:
     """Return the consistency of the array's rows in each judged crash state, by the name of the state."""
     by_digest: dict[str, Rows] = {}
     found: dict[str, Rows] = {}
-    for line in read(journal)[1]:
+    for line in lines_of(journal):
         if line.observation is not None and line.observation.rows is not None:
             by_digest[line.digest] = line.observation.rows
         if line.digest in by_digest:

@@ -204,6 +204,15 @@ class Oracle:
             corrupted_ns=corrupted_ns or 0,
         )
 
+    def moment(self, instant_ns: int) -> tuple[int, ...]:
+        """Return a value that is equal for instants at which an observation has the same judgement.
+
+        This does not hold for a judgement with missing operations, which also states how old they are.
+        """
+        limits = (self.created_ns, self.disconnected_ns, self.explained_ns, self.corrupted_ns, self.incomplete_ns)
+        passed = [one is not None and instant_ns >= one for one in limits]
+        return (*self.history.counts(instant_ns), *passed)
+
     def judge(
         self,
         observation: Observation,

@@ -195,6 +195,16 @@ class History:
         mine = self._by_worker.get(worker)
         return () if mine is None else mine.before(before_ns)
 
+    @cached_property
+    def _instants_ns(self) -> tuple[list[int], list[int]]:
+        acknowledged = (one.promised_ns or 0 for one in self.acknowledged())
+        return sorted(one.earliest_ns for one in self.operations), sorted(acknowledged)
+
+    def counts(self, before_ns: int) -> tuple[int, int]:
+        """Return how many operations may have begun before an instant, and how many were acknowledged before it."""
+        begun, acknowledged = self._instants_ns
+        return bisect_left(begun, before_ns), bisect_left(acknowledged, before_ns)
+
     def acknowledged(self, before_ns: int | None = None) -> Iterator[Operation]:
         """Yield the operations that were acknowledged as successful; with ``before_ns``, before that instant."""
         for operation in self.operations:
