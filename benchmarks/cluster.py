@@ -57,7 +57,7 @@ class Seen(NamedTuple):
     seconds: list[float]
     """Duration in seconds of each check."""
     cuts: list[int]
-    """Cuts of the states with a result of fsck, in order."""
+    """Cuts of the checked states, in order."""
     observations: list[Observation]
     """What was observed in these states."""
     judgement: Judgement
@@ -88,7 +88,9 @@ class SleepingSeats:
 
     def _answer(self, request: Request) -> Answer:
         seen = SEEN["all"]
-        nearest = seen.observations[min(bisect_left(seen.cuts, request.state.cut), len(seen.cuts) - 1)]
+        above = bisect_left(seen.cuts, request.state.cut)
+        places = range(max(0, above - 1), min(above + 1, len(seen.cuts)))
+        nearest = seen.observations[min(places, key=lambda place: abs(seen.cuts[place] - request.state.cut))]
         return Answer(request, CheckResult(nearest, None), seen.judgement, self.name)
 
     def prove_all(self) -> None:
@@ -179,13 +181,14 @@ def seen_in(source: Source) -> Seen:
     """Return the checks of the stored exploration of a crash test."""
     lines = lines_of(source.store.path / f"{STEM}{source.cycle.name}" / JOURNAL)
     checked = [(line.crash, line.observation) for line in lines if line.observation and line.observation.found]
-    by_fsck = sorted(
-        ((state, seen) for state, seen in checked if seen.filesystem is not None), key=lambda one: one[0].cut
-    )
-    state, last = by_fsck[-1]
+    checked.sort(key=lambda one: one[0].cut)
+    state, last = checked[-1]
     judgement = ExplorationStats(source.recording, source.oracle).judge(state, last)
     seconds = [sum(seen.ms.values()) / 1e3 for _, seen in checked]
-    return Seen(seconds, [one.cut for one, _ in by_fsck], [seen for _, seen in by_fsck], judgement)
+    # Each has a result of fsck: otherwise a state that a wrong observation breaks would be checked again.
+    clean = next(seen.filesystem for _, seen in checked if seen.filesystem is not None)
+    observations = [seen.model_copy(update={"filesystem": clean}) for _, seen in checked]
+    return Seen(seconds, [one.cut for one, _ in checked], observations, judgement)
 
 
 def cpu_s(process: psutil.Process) -> float:

@@ -18,6 +18,7 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.verdicts import VERDICTS, Verdicts
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.record.results.progress import report_progress
+from raidproof.verdict.exploration import Judgement
 
 SEARCHING = 2 / 3
 """Fraction of the time budget for checking new states if a failure was found; the rest is for shrinking failures."""
@@ -218,7 +219,8 @@ class Exploration:
             self.stats.expect(request.state, result.observation, answer.judgement)
         choice, state, digest = request.choice, request.state, request.digest
         self.journal.add_dump(digest, answer.journal_line())
-        self._count(choice, state, digest, result.observation, checked=True, cold=result.cold)
+        judgement = self._count(choice, state, digest, result.observation, checked=True, cold=result.cold)
+        self._known.note(state, digest, result.observation.without_scan(), judgement)
         self._progress.show()
 
     def _judge(self, choice: Choice, state: CrashState, digest: str, seen: Observation) -> None:
@@ -236,12 +238,13 @@ class Exploration:
         *,
         checked: bool,
         cold: Observation | None = None,
-    ) -> None:
+    ) -> Judgement:
         self._done.add(choice)
         judgement = self.stats.add(choice, state, digest, observation, checked=checked)
         self._verdicts.add(choice, state, digest, judgement)
         if cold is not None:
             self.stats.compare(choice, state, observation, cold)
+        return judgement
 
     def _cancel(self) -> None:
         """Forget all checks without a result."""
