@@ -48,6 +48,12 @@ PROCESSES = 4
 """Number of processes that have the workers."""
 DEATH_S = 20.0
 """Interval in seconds at which workers end, from their first check on."""
+QUIET = {
+    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.tick.interval": "60s",
+    "distributed.worker.profile.enabled": False,
+}
+"""Configuration of Dask without what it measures many times a second in each worker."""
 _SPAWN = get_context("spawn")
 
 
@@ -123,8 +129,8 @@ def run_scheduler(address: Any) -> None:
 def run_workers(address: str, numbers: Sequence[int], seen: Seen, deaths: int) -> None:
     """Run workers; those with the first ``deaths`` numbers end after a while."""
     distributed = require_dask()
-    # All workers are on this host: what Dask measures of each host is measured once a minute.
-    dask.config.set({"distributed.admin.system-monitor.interval": "60s"})
+    # All workers are on this host: what Dask measures of its processes is left out, or measured once a minute.
+    dask.config.set(QUIET)
     logging.getLogger("distributed").setLevel(logging.WARNING)
     vars(tasks)["Seats"], SEEN["all"] = SleepingSeats, seen
 
