@@ -147,19 +147,29 @@ def listed(path: str) -> list[str] | None:
         return None
 
 
-def content(path: str, size: int, file: int, seed: int) -> str | list[str]:
-    """Return the content of a regular file of a worker that changes directories.
+def regular(path: str, file: int, seed: int) -> list[Any]:
+    """Return mode, size, link count and `content` of a file of a worker that changes directories.
+
+    The content is None if the file is not a regular one: then its directory is damaged.
+    """
+    with writer.opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as fd:
+        status = os.fstat(fd)
+        found = content(fd, status.st_size, file, seed) if stat.S_ISREG(status.st_mode) else None
+        return [status.st_mode, status.st_size, status.st_nlink, found]
+
+
+def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
+    """Return the content of an open regular file of a worker that changes directories.
 
     For a file of at least one block: the signature of each block. For a shorter file: ``+`` for the data of append or
     its beginning, `ledger_writer.UNCUT` for this data with zeroes instead of the part that truncate cuts, and
     `ledger_writer.OTHER_CONTENT` for other data.
     """
-    with writer.opened(path, os.O_RDONLY) as fd:
-        if size >= BLOCK:
-            data = pread_all(fd, size, 0)
-            return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
-        # One byte more than append writes: the size in the result shows how long the file is.
-        data = os.read(fd, writer.APPENDED + 1)
+    if size >= BLOCK:
+        data = pread_all(fd, size, 0)
+        return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
+    # One byte more than append writes: the size in the result shows how long the file is.
+    data = os.read(fd, writer.APPENDED + 1)
     if not data.strip(b"+"):
         return "+"
     uncut = b"+" * writer.TRUNCATED + bytes(writer.APPENDED - writer.TRUNCATED)
@@ -195,22 +205,27 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
     while directories:
         directory = directories.pop()
         try:
-            listing = os.listdir(directory)
+            with os.scandir(directory) as entries:
+                listing = list(entries)
         except OSError as error:
+            # The error of readdir lacks the name of the directory.
+            error.filename = directory
             unreadable(error)
             continue
-        for name in listing:
-            full = os.path.join(directory, name)
+        for one in listing:
+            full = one.path
             try:
-                status = os.lstat(full)
-                entry: list[Any] = [status.st_mode, status.st_size, status.st_nlink, None]
-                if stat.S_ISDIR(status.st_mode):
-                    directories.append(full)
-                elif stat.S_ISLNK(status.st_mode):
-                    entry[3] = os.readlink(full)
-                elif stat.S_ISREG(status.st_mode):
-                    entry[3] = content(full, status.st_size, file, seed)
+                # The directory has the types of its files: a file is opened without a look at its name before.
+                if one.is_file(follow_symlinks=False):
+                    entry = regular(full, file, seed)
                     entry += [attribute(full)] if attributes else []
+                else:
+                    status = os.lstat(full)
+                    entry = [status.st_mode, status.st_size, status.st_nlink, None]
+                if stat.S_ISDIR(entry[0]):
+                    directories.append(full)
+                elif stat.S_ISLNK(entry[0]):
+                    entry[3] = os.readlink(full)
                 found[full[start:]] = entry
             except OSError as error:
                 # The error of os.read lacks the name of the file.
