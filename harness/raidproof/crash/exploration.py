@@ -220,7 +220,7 @@ class Exploration:
         choice, state, digest = request.choice, request.state, request.digest
         self.journal.add_dump(digest, answer.journal_line())
         judgement = self._count(choice, state, digest, result.observation, checked=True, cold=result.cold)
-        self._known.note(state, digest, result.observation.without_scan(), judgement)
+        self._known.note(state, digest, result.observation, judgement)
         self._progress.show()
 
     def _judge(self, choice: Choice, state: CrashState, digest: str, seen: Observation) -> None:

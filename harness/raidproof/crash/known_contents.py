@@ -1,6 +1,5 @@
 """The judgements of crash states whose content was checked in another state."""
 
-from collections import OrderedDict
 from collections.abc import Hashable
 
 from raidproof.crash.journal import Journal
@@ -9,8 +8,8 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import Observation
 from raidproof.verdict.exploration import Judgement
 
-KEPT = 4096
-"""Number of judgements that are kept. States with equal content have cuts near each other, and are judged in turn."""
+KEPT = 1_000_000
+"""Number of judgements that are kept; each takes about 250 bytes, because equal ones share their objects."""
 
 
 class KnownContents:
@@ -22,30 +21,42 @@ class KnownContents:
     def __init__(self, journal: Journal, stats: ExplorationStats) -> None:
         self._journal = journal
         self._stats = stats
-        self._kept: OrderedDict[Hashable, tuple[Observation, Judgement]] = OrderedDict()
+        self._kept: dict[Hashable, tuple[Observation, Judgement]] = {}
+        self._moments: dict[Hashable, Hashable] = {}
+        self._observations: dict[str, Observation] = {}
+        self._judgements: dict[Hashable, Judgement] = {}
         self.hits = 0
         """Number of questions with a kept answer."""
 
     def judge(self, state: CrashState, digest: str) -> tuple[Observation, Judgement]:
-        """Return the observation of a content without the scan of the ledger, and the judgement of a state with it."""
+        """Return the observation of a content, see `note`, and the judgement of a state with this content."""
         if (found := self._kept.get(self._key(state, digest))) is not None:
             self.hits += 1
             return found
         observation = self._journal.observation(digest)
         judgement = self._stats.judge(state, observation)
-        brief = observation.without_scan()
-        self.note(state, digest, brief, judgement)
-        return brief, judgement
+        return self.note(state, digest, observation, judgement)
 
-    def note(self, state: CrashState, digest: str, observation: Observation, judgement: Judgement) -> None:
-        """Keep the judgement of a state with this content, whose observation is in the journal."""
-        key = self._key(state, digest)
-        if key is not None and not judgement.missing:
-            self._kept[key] = observation, judgement
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+    def note(
+        self, state: CrashState, digest: str, observation: Observation, judgement: Judgement
+    ) -> tuple[Observation, Judgement]:
+        """Keep the judgement of a state with this content, whose observation is in the journal; return both.
 
-    def _key(self, state: CrashState, digest: str) -> Hashable:
-        moment = self._stats.moment(state)
+        The returned observation lacks the scan of the ledger and the durations.
+        """
+        brief, key = observation.brief(), self._key(state, digest)
+        if key is None or judgement.missing:
+            return brief, judgement
+        brief = self._observations.setdefault(brief.model_dump_json(), brief)
+        shared = self._judgements.setdefault(key[1], judgement)
+        kept = brief, shared if shared == judgement else judgement
+        if len(self._kept) >= KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = kept
+        return kept
+
+    def _key(self, state: CrashState, digest: str) -> tuple[int, Hashable] | None:
+        if (moment := self._stats.moment(state)) is None:
+            return None
         # A content that was checked again has a newer observation at another place.
-        return None if moment is None else (digest, self._journal.place(digest), moment)
+        return self._journal.place(digest), self._moments.setdefault(moment, moment)

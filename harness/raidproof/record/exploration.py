@@ -113,6 +113,10 @@ class Observation(BaseModel):
         """Return the observation without the result of the ledger scan, which is most of its size."""
         return self.model_copy(update={"found": None})
 
+    def brief(self) -> "Observation":
+        """Return the observation without the result of the ledger scan and without durations."""
+        return self.model_copy(update={"found": None, "ms": {}})
+
     def same_as(self, other: "Observation") -> bool:
         """Return whether two checks of a state have the same result, as far as both made the same checks.
 
