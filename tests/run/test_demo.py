@@ -59,7 +59,7 @@ def test_a_volume_with_a_cache_has_a_further_disk() -> None:
     ("words", "message"),
     [
         (["raid"], "expected a name and a value"),
-        (["raid=zfs"], "raid"),
+        (["raid=raidframe"], "unknown value 'raidframe'"),
         (["export=async"], "the demo has its own export"),
         (["delegations=true"], "the demo has its own delegations"),
         (["vers=4.1"], "the demo has its own vers"),
