@@ -28,6 +28,7 @@ OF_FILESYSTEM = Kinds(dict(FILESYSTEMS.items()))
 NOT_A_KIND = (
     # The array that this file system makes itself.
     "harness/raidproof/storage/array/btrfs.py",
+    "harness/raidproof/storage/array/zfs.py",
     # The system disk of each machine is an ext4; kernels must have it built in, and a list of useful modules.
     "harness/raidproof/image/kernel/initramfs.py",
     "harness/raidproof/image/kernel/own.py",

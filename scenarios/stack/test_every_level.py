@@ -7,13 +7,14 @@ import pytest
 
 from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.storage.array import LEVELS
+from raidproof.storage.array import LEVELS, MdSpec
 from raidproof.storage.filesystem import Ext4Spec, XfsSpec
 from raidproof.storage.member import disk_path
 from raidproof.storage.stack import Stack, StackSpec
 
-PAIRS = [(level, "ext4") for level in LEVELS] + [(level, "xfs") for level in LEVELS if LEVELS[level].chunked]
-"""RAID levels with file systems: all with ext4; all but RAID1 with XFS, for which one of the disks is too small."""
+NAMES = MdSpec.named_levels()
+PAIRS = [(level, "ext4") for level in NAMES] + [(level, "xfs") for level in NAMES if LEVELS[level].chunked]
+"""Levels of md with file systems: all with ext4; all but RAID1 with XFS, for which one of the disks is too small."""
 
 
 def spec_of(level: str, filesystem: str) -> StackSpec:

@@ -14,6 +14,7 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
+from raidproof.storage.server.knfsd import GRACE_ENDED
 from raidproof.storage.server.server import StateService
 from raidproof.verdict.exploration import NFSD
 from tests.crash.made_up import MadeUp, told, written
@@ -32,17 +33,20 @@ class Server(FilesByCommands):
     def __init__(self) -> None:
         self.ran: list[str] = []
         self.programs: list[str] = []
+        self.written: dict[str, str] = {}
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
         self.ran.append(argv[-1])
-        ended = "Y" if "tee" in self.programs and argv[0] == "cat" else "N"
+        ended = "Y" if GRACE_ENDED in self.written and argv[0] == "cat" else "N"
+        if argv[0] == "tee":
+            self.written[argv[-1]] = stdin or ""
         self.programs.append(argv[0])
         return Completed(tuple(argv), 0, ended, "", self.name)
 
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
-        return self.run(argv).stdout
+        return self.run(argv, stdin=stdin).stdout
 
 
 @pytest.fixture
@@ -78,8 +82,17 @@ def test_whoever_is_squashed_may_enter(server: Server) -> None:
 def test_the_grace_ends_when_it_has_begun(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Export, "activate", lambda _: server.ran.append("begun"))
     assert Export(ExportSpec(), server).serve_states() == SERVICE
-    assert server.ran == ["begun", *3 * ["/proc/fs/nfsd/v4_end_grace"]]
-    assert server.programs == ["cat", "tee", "cat"]
+    assert server.ran == ["/etc/exports", "begun", *3 * [GRACE_ENDED]]
+    assert server.programs == ["tee", "cat", "tee", "cat"]
+
+
+def test_a_program_that_exports_anew_between_two_states_keeps_the_export(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Export, "activate", lambda _: None)
+    Export(ExportSpec(), server).serve_states()
+    options = "rw,sync,wdelay,no_subtree_check,no_root_squash"
+    assert server.written["/etc/exports"] == f"/srv/raidproof 10.77.0.0/24({options})\n"
 
 
 def test_one_in_so_many_different_states_is_read_through_nfsd(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from raidproof.guest.assembled import (
     SYSFS_BTRFS,
     SYSFS_MD,
     TARGET_BYTES,
+    ZFS_POOL,
     idle_in,
     missing_in,
 )
@@ -248,3 +249,20 @@ def test_a_btrfs_remains_until_it_is_unmounted(
     device.freeze()
     device.write_enable()
     assert (device.remains(), device.missing(), device.settled()) == (left, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "missing", "left"), [(None, 0, False), ("ONLINE\n", 0, True), ("DEGRADED\n", 1, True), ("", 1, True)]
+)
+def test_the_directory_of_a_pool_in_proc_shows_that_it_is_imported(
+    state: str | None, missing: int, left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembled, "POOLS", str(tmp_path))
+    if state is not None:
+        (tmp_path / "tank").mkdir()
+        (tmp_path / "tank" / "state").write_text(state)
+    device = INTERFACES[ZFS_POOL]("tank")
+    device.freeze()
+    assert (device.remains(), device.missing(), device.settled()) == (left, missing, True)
+    assert device.scrub(1.0) is None
+    assert not INTERFACES[ZFS_POOL]("other").remains()

@@ -119,6 +119,12 @@ def test_a_cache_takes_a_disk_of_its_duty_or_one_that_the_array_does_not_use(mak
         assert matrix.cells[1].stack.volume.model_dump()["cache_mode"] == "writethrough"
 
 
+def test_levels_of_md_stand_for_those_of_zfs(make: Make) -> None:
+    matrix = make({"level": [5, "raidz2", "mirror"]}, fixed={"raid": "zfs", "filesystem": "zfs"})
+    assert [cell.name for cell in matrix.cells] == ["level=5", "level=z2", "level=1"]
+    assert [cell.stack.array.level for cell in matrix.cells] == ["z1", "z2", "1"]
+
+
 def test_a_cache_without_a_disk_is_impossible(make: Make) -> None:
     with pytest.raises(RequestError, match="RAID5 needs"):
         make({"volume": ["writecache"]}, hardware={"disks": {"count": 2}})

@@ -114,5 +114,10 @@ def test_a_protected_controller_does_not_protect_the_caches_of_the_drives() -> N
     assert write_cache_of((flash, drive)) == "volatile"
 
 
+def test_a_log_that_the_file_system_can_do_without_is_no_risk() -> None:
+    own = RAID5 | {"log_place": "own disk", "log_mirrored": False}
+    assert "log-on-one-disk" not in fired(**own, log_needed=False)
+
+
 def test_a_stripe_of_one_gib_is_no_error() -> None:
     assert "small-wsize" in fired(**(RAID5 | {"chunk_size": GIB, "wsize": MIB}))

@@ -3,7 +3,9 @@
 import pytest
 
 from raidproof.core.errors import RequestError
-from raidproof.run.demo import demo_cycles, demo_stack, demo_topology, read_settings
+from raidproof.core.topology import Platform, SoftwareSpec
+from raidproof.provider.vagrant import box
+from raidproof.run.demo import demo_cycles, demo_platform, demo_stack, demo_topology, read_settings
 
 
 def test_without_settings_the_array_is_md_raid5() -> None:
@@ -59,7 +61,7 @@ def test_a_volume_with_a_cache_has_a_further_disk() -> None:
     ("words", "message"),
     [
         (["raid"], "expected a name and a value"),
-        (["raid=zfs"], "raid"),
+        (["raid=raidframe"], "unknown value 'raidframe'"),
         (["export=async"], "the demo has its own export"),
         (["delegations=true"], "the demo has its own delegations"),
         (["vers=4.1"], "the demo has its own vers"),
@@ -70,6 +72,56 @@ def test_a_volume_with_a_cache_has_a_further_disk() -> None:
 def test_other_settings_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(RequestError, match=message):
         read_settings(words)
+
+
+@pytest.mark.parametrize("kind", ["btrfs", "zfs"])
+def test_an_array_that_only_a_file_system_makes_has_this_file_system(kind: str) -> None:
+    stack = demo_stack(sync=True, settings=read_settings([f"raid={kind}"]))
+    assert (stack.array.type, stack.filesystem.type) == (kind, kind)
+    with pytest.raises(RequestError, match="cannot carry xfs"):
+        demo_stack(sync=True, settings=read_settings([f"raid={kind}", "filesystem=xfs"]))
+
+
+@pytest.mark.parametrize(("words", "kind"), [([], "xfs"), (["filesystem=ext4"], "ext4"), (["raid=zfs"], "zfs")])
+def test_an_external_log_has_a_further_disk(words: list[str], kind: str) -> None:
+    settings = read_settings([*words, "log=external"])
+    stack = demo_stack(sync=True, settings=settings)
+    assert (stack.filesystem.type, stack.filesystem.log) == (kind, "disk4")
+    assert [disk.serial for disk in demo_topology(settings=settings).disks] == [*stack.array.members, "disk4"]
+    assert demo_stack(sync=True, settings=read_settings(["log=internal"])).filesystem.log is None
+
+
+def test_properties_of_zfs_can_be_set() -> None:
+    words = ["raid=zfs", "level=raidz2", "sync=always", "recordsize=16KiB", "compression=off", "ashift=9"]
+    stack = demo_stack(sync=True, settings=read_settings(words))
+    assert stack.array.level == "z2"
+    found = stack.filesystem.model_dump()
+    asked = {"sync": "always", "recordsize": 16384, "compression": "off", "ashift": 9}
+    assert {name: found[name] for name in asked} == asked
+
+
+def test_the_server_has_the_software_that_the_array_needs() -> None:
+    zfs, qemu = read_settings(["raid=zfs"]), Platform(provider="qemu")
+    chosen = demo_platform(qemu, zfs)
+    assert chosen.server == SoftwareSpec(kernel="debian/trixie/zfs", image="debian/trixie-zfs")
+    assert chosen.clients == SoftwareSpec()
+    assert demo_platform(qemu, read_settings(["raid=lvm"])) == qemu
+    own = qemu.model_copy(update={"server": SoftwareSpec(kernel="debian/sid/zfs")})
+    assert demo_platform(own, zfs).server.kernel == "debian/sid/zfs"
+
+
+def test_a_box_keeps_its_own_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box, "find", lambda _: None)
+    boxed = Platform(provider="vagrant", server=SoftwareSpec(image="box:example/stock"))
+    assert demo_platform(boxed, read_settings(["raid=zfs"])) == boxed
+
+
+def test_a_provider_without_the_software_is_refused_with_the_options_to_write() -> None:
+    options = "--provider qemu --server kernel=debian/trixie/zfs --server image=debian/trixie-zfs"
+    with pytest.raises(RequestError, match=rf"raid=zfs needs a server with kernel=debian/trixie/zfs.*write {options}"):
+        demo_platform(None, read_settings(["raid=zfs"]))
+    with pytest.raises(RequestError, match="unknown provider: 'none'"):
+        demo_platform(Platform(provider="none"), read_settings([]))
 
 
 def test_settings_that_exclude_each_other_are_refused() -> None:

@@ -65,11 +65,24 @@ def test_mdadm_create_is_the_harness_command_without_what_only_the_harness_needs
         {"array": {"journal": "disk6", "chunk_size": "64KiB"}},
         {"filesystem": {"type": "xfs", "log": "disk7"}},
         {"filesystem": {"type": "ext4", "log": "disk7"}},
+        {"array": {"type": "zfs"}, "filesystem": {"type": "zfs", "log": "disk7"}},
         {"volume": "crypt"},
         {"volume": {"type": "writecache", "cache_disk": "disk7"}},
         {"volume": {"type": "cache", "cache_disk": "disk7"}},
     ],
-    ids=["raid10", "nested", "twelve", "spare", "journal", "xfs log", "ext4 log", "crypt", "writecache", "cache"],
+    ids=[
+        "raid10",
+        "nested",
+        "twelve",
+        "spare",
+        "journal",
+        "xfs log",
+        "ext4 log",
+        "pool",
+        "crypt",
+        "writecache",
+        "cache",
+    ],
 )
 def test_no_line_names_a_device_of_the_harness(layers: dict[str, Any]) -> None:
     new = stack(**layers)
@@ -80,6 +93,18 @@ def test_no_line_names_a_device_of_the_harness(layers: dict[str, Any]) -> None:
         assert not any(word in MEMBERS for word in line.text.split())
     named = [word for line in lines_of(new, new) for word in line.text.split() if "YOUR-MEMBER-" in word]
     assert len(set(named)) == len(new.array.members)
+
+
+def test_a_pool_is_made_of_whole_disks_and_keeps_its_name() -> None:
+    pool = stack(array={"type": "zfs", "level": "mirror"}, filesystem={"type": "zfs"})
+    (made,) = (line.text for line in lines(pool) if line.place == COMMAND)
+    disks = " ".join(f"/dev/disk/by-id/YOUR-MEMBER-{number}" for number in (1, 2, 3))
+    assert made.startswith("zpool create -o ashift=12 -O mountpoint=legacy ")
+    assert made.endswith(f" raidproof mirror {disks}")
+    assert "cachefile" not in made
+    (mounted, _) = (line.text for line in lines(pool) if line.place == "/etc/fstab")
+    assert mounted.split()[0] == "raidproof"
+    assert " zfs defaults " in mounted
 
 
 def test_a_changed_bitmap_is_made_in_place() -> None:

@@ -53,6 +53,24 @@ def test_a_task_that_waited_for_a_server_that_was_away_is_no_failure() -> None:
     assert "999" in verdict.reason
 
 
+FAILED_READ = "[   49.537591] I/O error, dev vda, sector 549536 op 0x0:(READ) flags 0x3000 phys_seg 1 prio class 2"
+OFF, ON = "[   49.535445] reboot: Power down", "[    0.000000] Linux version 6.12.117+deb13-cloud-amd64"
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome"),
+    [
+        ((OFF, FAILED_READ), Outcome.PASS),
+        ((OFF, FAILED_READ, ON), Outcome.PASS),
+        ((FAILED_READ, OFF), Outcome.FAIL),
+        ((OFF, ON, FAILED_READ), Outcome.FAIL),
+        ((OFF, "[   49.6] Oops: 0002 [#1]"), Outcome.FAIL),
+    ],
+)
+def test_a_request_after_the_shutdown_of_the_devices_may_fail(lines: tuple[str, ...], outcome: Outcome) -> None:
+    assert judge_kernel_logs([("console server", "\n".join(lines))]).outcome is outcome
+
+
 def test_only_waiting_is_excused() -> None:
     assert blocked(f"{OOPS}{WAITS}watchdog: BUG: soft lockup - CPU#0 stuck for 26s!\n") == {WAITS.strip()}
 

@@ -316,7 +316,7 @@ def config_of(
 
     ``ledger``: arguments of the ledger scan. ``starts_dirty``, ``without``: see `Checker`.
     """
-    array = stack.array.checking(starts_dirty=starts_dirty, without=without)
+    array = stack.array.checking(starts_dirty=starts_dirty, without=without, log=stack.filesystem.log)
     volume = stack.volume
     below = array.assemble[-1].device
     device = volume.path(below)

@@ -16,14 +16,16 @@ from time import monotonic
 from typing import Protocol
 
 SYSFS_MD, DM_RAID, DEVICE_MAPPER, SYSFS_BTRFS = "sysfs-md", "dm-raid", "device-mapper", "sysfs-btrfs"
-BLOCK = "block"
+BLOCK, ZFS_POOL = "block", "zfs-pool"
 """The interfaces: md's files in sysfs (Documentation/admin-guide/md.rst), the targets of device-mapper, the directory
-of btrfs in sysfs, and other block devices.
+of btrfs in sysfs, other block devices, and the directory of ZFS in proc.
 
 Of device-mapper, one interface is for the target ``raid``, the other for all other targets, which have no members."""
 SECTORS = "SECTORS"
 """The word in the table of a device of device-mapper that stands for the number of its 512-byte sectors."""
 BLOCK_DEVICES = "/sys/block"
+POOLS = "/proc/spl/kstat/zfs"
+"""The directory with one subdirectory for each imported pool of ZFS, of the pool's name."""
 BTRFS = "/sys/fs/btrfs"
 """The directory with one subdirectory for each mounted btrfs, whose name is the UUID."""
 UUID_DASHES = 4
@@ -272,6 +274,25 @@ class SysfsBtrfs(Block):
         return any(name.count("-") == UUID_DASHES for name in os.listdir(BTRFS)) if os.path.isdir(BTRFS) else False
 
 
+class ZfsPool(Block):
+    """An imported pool of ZFS; ``name``: the pool's name. It has no device, and no resync.
+
+    It is compared with its checksums only by zpool scrub.
+    """
+
+    def missing(self) -> int:
+        """Return 0 if the pool has the state ONLINE, else 1: the kernel does not report the number."""
+        try:
+            with open(f"{POOLS}/{self._name}/state") as file:
+                return int(file.read().strip() != "ONLINE")
+        except OSError:
+            return 0
+
+    def remains(self) -> bool:
+        """Return whether the pool is still imported."""
+        return os.path.exists(f"{POOLS}/{self._name}")
+
+
 def missing_in(status: bytes) -> int:
     """Return the number of dead or missing members in the answer to DM_TABLE_STATUS.
 
@@ -323,5 +344,6 @@ INTERFACES: dict[str, Callable[[str], Device]] = {
     DEVICE_MAPPER: Mapped,
     SYSFS_BTRFS: SysfsBtrfs,
     BLOCK: Block,
+    ZFS_POOL: ZfsPool,
 }
 """The interfaces by name; each makes the object for a device of a name."""

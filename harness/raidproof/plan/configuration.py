@@ -62,6 +62,8 @@ class Configuration(BaseModel):
     data_mode: str | None = None
     """Data mode of ext4."""
     log_place: LogPlace | None = None
+    log_needed: bool = True
+    """Whether the file system is unusable without an external log."""
     log_mirrored: bool | None = None
     """Whether an external log is on an array with redundancy."""
 
@@ -129,6 +131,7 @@ def configuration_of(hardware: Hardware, cell: Cell, profiles: Mapping[str, Prof
         barriers=not without_barriers(options),
         data_mode=getattr(filesystem, "data", None),
         log_place="none" if not getattr(filesystem, "journal", True) else "own disk" if filesystem.log else "members",
+        log_needed=filesystem.needs_log,
         log_mirrored=False if filesystem.log else None,
         sync=export.sync,
         wdelay=knfsd.wdelay if knfsd else None,

@@ -220,7 +220,10 @@ RULES: tuple[Rule, ...] = (
         "mkfs.xfs(8), -l logdev; mke2fs(8), -J device",
         "place the log on a RAID1",
         lambda its: (
-            _redundant(its) and its.log_place in {"own disk", "member's disk"} and its.log_mirrored is not True
+            _redundant(its)
+            and its.log_place in {"own disk", "member's disk"}
+            and its.log_needed
+            and its.log_mirrored is not True
         ),
     ),
     Rule(

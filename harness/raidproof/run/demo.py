@@ -11,15 +11,18 @@ from raidproof.core.log import progress
 from raidproof.core.topology import Platform, Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.cache import CacheMode
-from raidproof.plan.axes import axis_of, read_value
+from raidproof.plan.axes import RAID, axis_of, read_value
 from raidproof.plan.cell import further_disks
 from raidproof.plan.table import Value
 from raidproof.provider.registry import prepare
+from raidproof.provider.vagrant import box
 from raidproof.record import ControlSpec, RunRecord
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.doctor import require_host
+from raidproof.run.platform import refuse_unknown
 from raidproof.run.run import Run
-from raidproof.storage.array import LEVELS
+from raidproof.storage.array import ARRAYS, LEVELS
+from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import TuningSpec
 from raidproof.workload.fio import FioSpec
@@ -32,6 +35,8 @@ ASYNC_LEDGER_S = 5.0
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 SETTABLE = ("array", "volume", "filesystem", "export")
 """The layers whose settings `read_settings` accepts."""
+LOG, EXTERNAL = "log", "external"
+"""The axis with the place of the log of the file system, and its value for a separate disk."""
 OWN = ("export.sync", "export.delegations")
 """Fields of these layers that the demo sets itself."""
 _NO_SETTINGS: Mapping[str, Value] = MappingProxyType({})
@@ -46,12 +51,39 @@ def demo_topology(platform: Platform | None = None, settings: Mapping[str, Value
 
     ``settings``: see `read_settings`.
     """
-    return server_and_clients(clients=2, disks=len(MEMBERS) + len(further_disks(settings)), platform=platform)
+    further = _disk_of_each_field(settings)
+    return server_and_clients(clients=2, disks=len(MEMBERS) + len(further), platform=platform)
 
 
-def _disk_of_each_field(settings: Mapping[str, Value]) -> dict[str, str]:
-    """Return the disks of the volume, by the field of its request that names the disk."""
-    return {field: f"disk{number}" for number, field in enumerate(further_disks(settings), len(MEMBERS))}
+def demo_platform(platform: Platform | None, settings: Mapping[str, Value]) -> Platform:
+    """Return the platform with the kernel and the image that the kind of array needs, unless others are requested.
+
+    Raises:
+        RequestError: the provider has no such kernel or image.
+    """
+    asked = platform or Platform()
+    kind = ARRAYS[str(settings.get(RAID, DEFAULT_KIND))]
+    # A box has its own kernel.
+    server = asked.server if box.asked(asked.server) else asked.server.over(kind.software)
+    chosen = asked.model_copy(update={"server": server})
+    try:
+        refuse_unknown(chosen)
+    except RequestError as error:
+        if chosen == asked:
+            raise
+        options = " ".join(f"--server {word}" for word in str(kind.software).split())
+        raise RequestError(
+            f"raid={settings[RAID]} needs a server with {kind.software}, but {error}",
+            remedy=f"write --provider qemu {options}",
+        ) from error
+    return chosen
+
+
+def _disk_of_each_field(settings: Mapping[str, Value]) -> dict[tuple[str, str], str]:
+    """Return the disks outside the array, by the layer and the field of its request that names the disk."""
+    fields = [("volume", field) for field in further_disks(settings)]
+    fields += [("filesystem", LOG)] if settings.get(LOG) == EXTERNAL else []
+    return {field: f"disk{number}" for number, field in enumerate(fields, len(MEMBERS))}
 
 
 def read_settings(words: Sequence[str]) -> dict[str, Value]:
@@ -66,7 +98,7 @@ def read_settings(words: Sequence[str]) -> dict[str, Value]:
         if not equals:
             raise RequestError(f"--set {word}: expected a name and a value, such as level=6")
         field = axis_of(name).field
-        if field.partition(".")[0] not in SETTABLE or field in OWN:
+        if (field.partition(".")[0] not in SETTABLE or field in OWN) and name != LOG:
             raise RequestError(
                 f"--set {word}: the demo has its own {name}",
                 remedy=f"the demo accepts axes of plans for {', '.join(SETTABLE)}; use a plan for others",
@@ -89,13 +121,20 @@ def demo_stack(
         # No delegations: under a delegation, `close` promises nothing. And when both clients return to a shared file,
         # the server delegates the file to the first and then waits for the end of its grace period (docs/findings.md).
         "export": {"sync": sync, "delegations": False},
-        "volume": dict(_disk_of_each_field(settings)),
         "mount": {"vers": "4.2"},
         "tuning": (tuning or TuningSpec()).model_dump(),
     }
+    kind = ARRAYS[str(settings.get(RAID, DEFAULT_KIND))]
+    if kind.only_filesystem is not None:
+        # Such an array has one chunk size, or none.
+        del layers["array"]["chunk_size"]
+        layers["filesystem"] = {"type": kind.only_filesystem}
+    for (layer, field), serial in _disk_of_each_field(settings).items():
+        layers.setdefault(layer, {})[field] = serial
     for name, value in settings.items():
         layer, _, field = axis_of(name).field.partition(".")
-        layers.setdefault(layer, {})[field] = value
+        if field:
+            layers.setdefault(layer, {})[field] = value
     if not LEVELS[str(layers["array"]["level"])].chunked:
         layers["array"]["chunk_size"] = None
     return StackSpec.model_validate(layers)
@@ -163,6 +202,7 @@ def run_demo(
         RequirementMissing: this host cannot run a lab.
     """
     cycles = demo_cycles(seed, settings)
+    platform = demo_platform(platform, settings)
     require_host()
     with progress("preparing kernel and image"):
         # Prepare before the run is created, so that a failure here leaves no run.

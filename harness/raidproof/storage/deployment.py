@@ -181,7 +181,9 @@ def _placed(text: str, spec: StackSpec) -> str:
         **({spec.filesystem.log: "YOUR-LOG-DISK"} if spec.filesystem.log else {}),
     }
     *parts, top = array.device_paths
-    devices = {top: ARRAY, **{part: f"{ARRAY}-PART-{number}" for number, part in enumerate(parts, 1)}}
+    # A name that is no path is that of a pool, which a user may keep.
+    devices = {top: ARRAY} if top.startswith("/") else {}
+    devices |= {part: f"{ARRAY}-PART-{number}" for number, part in enumerate(parts, 1)}
     paths = devices | {disk_path(serial): f"/dev/disk/by-id/{name}" for serial, name in named.items()}
     # The longest first: the path of disk1 begins that of disk10.
     for path in sorted(paths, key=len, reverse=True):

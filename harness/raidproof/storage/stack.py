@@ -201,6 +201,7 @@ class Stack:
     def __init__(self, spec: StackSpec, server: Machine, clients: Sequence[Machine]) -> None:
         self.spec = spec
         self.array = spec.array.array(server)
+        self.array.log = spec.filesystem.log
         self.volume = Volume(spec.volume, server, self.array.device)
         self.filesystem = Filesystem(spec.filesystem, server, self.volume.device, spec.array.geometry)
         self.export = spec.export.server(server, self.filesystem.directory)

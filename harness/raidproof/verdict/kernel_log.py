@@ -13,7 +13,7 @@ from raidproof.storage.volume import VOLUMES
 
 # Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of the messages of a file
 # system, an array or a server in user space are in its module.
-CORRUPTION, SERVER = "corruption", "NFS server"
+CORRUPTION, SERVER, IO_ERROR = "corruption", "NFS server", "I/O error"
 KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
@@ -21,7 +21,7 @@ SIGNS: dict[str, re.Pattern[str]] = {
     "warning": re.compile(r"WARNING: (?:CPU|.* at .*:\d+|\S+:\d+ at )"),
     "hung task": re.compile(r"blocked for more than \d+ seconds|soft lockup|rcu.*detected stalls?"),
     CORRUPTION: re.compile(r"[Cc]orruption (?:of|detected|warning)|Metadata corruption|checksum (?:error|mismatch)"),
-    "I/O error": re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
+    IO_ERROR: re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
     "NFS client": re.compile(r"NFS: .*(?:reclaim failed|fileid changed)"),
     "recovery tracking": re.compile(r"Unable to initialize client recovery tracking"),
     "start-up": re.compile(r"raidproof-init: (?!ready)"),
@@ -36,6 +36,9 @@ BLOCKED = re.compile(r"blocked for more than \d+ seconds")
 """Message of a client's kernel for each task that waits for an unavailable server (kernel/hung_task.c)."""
 NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
 """Messages of panics that the rig causes, because it provides no init or no root file system."""
+SHUT_DOWN = re.compile(r"reboot: (?:Power down|Restarting system|System halted)")
+"""Message of a kernel that has shut down its devices (kernel/reboot.c): requests of processes that still run fail."""
+BOOTED = re.compile(r"\bLinux version \d")
 TRACED = 8
 """Greatest number of functions of a stack trace in a reason."""
 _TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
@@ -43,7 +46,10 @@ _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
 def findings(log: str) -> list[tuple[str, str]]:
-    """Return each suspicious line of a console log, preceded by the name of its sign."""
+    """Return each suspicious line of a console log, preceded by the name of its sign.
+
+    I/O errors between the shutdown of the devices and the next boot are left out.
+    """
     layers = (FILESYSTEMS, VOLUMES, ARRAYS, MEMBER_LAYERS)
     damage = "|".join(kind.damage for registry in layers for _, kind in registry.items())
     errors = "|".join(kind.errors for _, kind in SERVERS.items())
@@ -52,9 +58,12 @@ def findings(log: str) -> list[tuple[str, str]]:
         CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}"),
         SERVER: re.compile(errors),
     }
-    return [
-        (sign, line.strip()) for line in log.splitlines() for sign, pattern in signs.items() if pattern.search(line)
-    ]
+    found, off = [], False
+    for line in log.splitlines():
+        off = (off or SHUT_DOWN.search(line) is not None) and not BOOTED.search(line)
+        shown = [sign for sign, pattern in signs.items() if pattern.search(line)]
+        found += [(sign, line.strip()) for sign in shown if not (off and sign == IO_ERROR)]
+    return found
 
 
 def judge_wrecks(server: str, *, asked_for: Sequence[str] = ()) -> Verdict | None:

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.core.errors import RequestError
-from raidproof.image import kernel
+from raidproof.core.errors import RequestError, RigError
+from raidproof.image import cache, kernel
 from raidproof.image.kernel import initramfs, pc
 from raidproof.image.kernel.initramfs import ModuleFolder
 
@@ -16,6 +16,31 @@ def bzimage(release: str = "6.12.1-own") -> bytes:
     text = f"{release} (somebody@somewhere) #1 SMP\0".encode()
     header[0x600 : 0x600 + len(text)] = text
     return bytes(header)
+
+
+def test_a_kernel_is_at_hand_if_the_cache_has_it_with_its_modules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "root", lambda: tmp_path)
+    made: list[str] = []
+
+    def build(kind: str, digest: str, builder: object) -> Path:
+        del builder
+        made.append(digest)
+        cache.place(kind, digest).mkdir(parents=True)
+        raise RigError("built no further")
+
+    monkeypatch.setattr(cache, "build", build)
+    assert not pc.at_hand()
+    for name in ("debian/trixie", "debian/trixie/zfs"):
+        assert not pc.at_hand(name)
+        with pytest.raises(RigError, match="built no further"):
+            pc.named(name)
+        assert pc.at_hand(name)
+    assert len(set(made)) == 2
+    assert pc.at_hand()
+    with pytest.raises(RequestError, match="debian/trixie/zfs"):
+        pc.at_hand("debian/trixie/zfz")
 
 
 def test_the_release_is_read_from_a_bzimage(tmp_path: Path) -> None:

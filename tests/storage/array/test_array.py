@@ -135,7 +135,7 @@ def test_mirrored_stripes() -> None:
 
 @st.composite
 def specs(draw: st.DrawFn) -> MdSpec:
-    level, count = draw(st.sampled_from(list(LEVELS))), draw(st.integers(2, 8))
+    level, count = draw(st.sampled_from(MdSpec.named_levels())), draw(st.integers(2, 8))
     asked: dict[str, Any] = {"level": level, "members": disks(count)}
     if LEVELS[level].chunked:
         asked["chunk_size"] = draw(st.sampled_from([4, 8, 12, 64, 512])) * KIB

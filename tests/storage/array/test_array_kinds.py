@@ -17,12 +17,16 @@ from tests.kinds import Kinds
 
 HOME = Path(raidproof.__file__).parent
 KINDS: dict[str, type[ArraySpec] | type[MemberLayer]] = {**dict(ARRAYS.items()), **dict(MEMBER_LAYERS.items())}
-OURS = Kinds(KINDS, ambiguous=frozenset({"disk"}), more_classes=frozenset({"MdArray", "LvmArray", "BtrfsRaid"}))
+OURS = Kinds(
+    KINDS, ambiguous=frozenset({"disk"}), more_classes=frozenset({"MdArray", "LvmArray", "BtrfsRaid", "ZfsRaid"})
+)
 """All names except ``disk``, which is no layer and also another word."""
 MAY_IMPORT = {
     HOME / "storage" / "array" / "__init__.py",  # offers the default kind to programs that build a request
     HOME / "storage" / "array" / "md.py",  # the default member layer
-    HOME / "storage" / "filesystem" / "btrfs.py",  # the file system of the same name as its array
+    # The file systems of the same name as their arrays.
+    HOME / "storage" / "filesystem" / "btrfs.py",
+    HOME / "storage" / "filesystem" / "zfs.py",
 }
 OTHERS = Kinds(dict(VOLUMES.items())).files
 """Kinds of another family, of which one has the same name as a member layer: ``crypt``."""
@@ -69,8 +73,8 @@ def test_a_kind_survives_its_record(name: str) -> None:
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(RequestError, match=r"no raid is named 'zfs'.*lvm"):
-        StackSpec.model_validate({"array": {"type": "zfs", "members": ["a", "b"]}})
+    with pytest.raises(RequestError, match=r"no raid is named 'raidframe'.*lvm"):
+        StackSpec.model_validate({"array": {"type": "raidframe", "members": ["a", "b"]}})
 
 
 def test_axes_of_md_are_left_out_of_other_kinds() -> None:

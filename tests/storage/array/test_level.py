@@ -109,6 +109,24 @@ def test_most_lost(level: str, members: int, layout: str | None, most: int) -> N
     assert LEVELS[level].of(members, layout).most_lost == most
 
 
+@pytest.mark.parametrize(("level", "parity"), [("z1", 1), ("z2", 2), ("z3", 3)])
+def test_raidz_writes_parity_with_each_block_and_never_reads_first(level: str, parity: int) -> None:
+    raid = LEVELS[level].of(6, None)
+    width = 6 - parity
+    assert (raid.most_lost, raid.data_disks, raid.capacity(100)) == (parity, width, 100 * width)
+    assert raid.writes(4 * KIB, None) == MemberRequests(commands=1 + parity, width=1 + parity, size=4 * KIB)
+    assert raid.reads(4 * KIB, None) == MemberRequests(commands=1, width=1, size=4 * KIB)
+    size = width * 16 * KIB
+    assert raid.writes(size, None).traffic(size) == pytest.approx(raid.written)
+    assert raid.reads(size, None).width == width
+
+
+def test_md_has_no_raidz() -> None:
+    assert not {"z1", "z2", "z3"} & set(MdSpec.named_levels())
+    with pytest.raises(RequestError, match="level of array kind md: unknown value 'z1'"):
+        MdSpec.model_validate({"level": "raidz", "members": ("a", "b", "c")})
+
+
 def test_levels_as_text() -> None:
     assert listed(lambda kind: kind.parity > 0) == "4, 5 and 6"
     assert listed(lambda kind: kind.parts is not None, "or") == "0+1 or 1+0"

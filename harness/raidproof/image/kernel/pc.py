@@ -49,13 +49,22 @@ def named(name: str) -> Kernel:
         shutil.copytree(made.folder, folder / outside.FOLDER)
         return binary, folder, packages | made.packages
 
+    return _ready(name, _parts(name), fetch)
+
+
+def at_hand(name: str = catalogue.DEFAULT) -> bool:
+    """Return whether the cache has a kernel for PCs of the catalogue, with the modules that are built on this host.
+
+    Raises:
+        RequestError: the catalogue has no kernel of this name.
+    """
+    return cache.place("kernel", _address(_parts(name))).is_dir()
+
+
+def _parts(name: str) -> list[str]:
+    built = catalogue.built_modules(name)
     own = [] if built is None else [built.source, outside.RECIPE_VERSION]
-    return _ready(name, [suite, package, *own], fetch)
-
-
-def at_hand() -> bool:
-    """Return whether the cache has the default kernel for PCs."""
-    return cache.place("kernel", _address(catalogue.metapackage(catalogue.DEFAULT))).is_dir()
+    return [*catalogue.metapackage(name), *own]
 
 
 def get(path: Path, modules_folder: str | None = None) -> Kernel:

@@ -73,6 +73,9 @@ class Array(ABC):
         self.device = spec.device
         self.expected_deviation = ExpectedDeviation()
         """The deviations from the requested array that are allowed now. An injected fault sets them."""
+        self.log: str | None = None
+        """The serial of the disk with the log of the file system, which matters to an array that only the file system
+        makes: its disks are brought online together. The stack sets it."""
 
     @abstractmethod
     def create(self) -> None:

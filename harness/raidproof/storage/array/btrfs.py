@@ -138,7 +138,13 @@ class BtrfsRaidSpec(ArraySpec):
         """Return the command after which the kernel has no information about the devices; ``paths``: default all."""
         return ["btrfs", "device", "scan", "--forget", *(paths or self.paths)]
 
-    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:  # noqa: ARG002
+    def checking(
+        self,
+        *,
+        starts_dirty: bool = False,  # noqa: ARG002
+        without: Sequence[str] = (),
+        log: str | None = None,  # noqa: ARG002
+    ) -> Checking:
         """Return how a checker makes the devices known to the kernel, and unknown again. btrfs is never dirty."""
         there = [disk_path(serial) for serial in self.members if serial not in without]
         scan, forget = (tuple(one) for one in (self.scan_command(there), self.forget_command(there)))

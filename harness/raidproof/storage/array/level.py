@@ -82,6 +82,8 @@ class Level:
     """Whether the level divides its data into chunks; a mirror does not."""
     any_chunk: ClassVar[bool] = False
     """Whether the chunk size need not be a power of two."""
+    spellings: ClassVar[frozenset[str]] = frozenset()
+    """Further names of the level, which `read_level` accepts."""
     parts: ClassVar[tuple[str, str] | None] = None
     """For a nested level, the level of its legs and the level of the md device over the legs; else None."""
     synced_as_array: ClassVar[bool] = False
@@ -101,6 +103,11 @@ class Level:
         super().__init_subclass__(**more)
         if "name" in vars(cls):
             LEVELS.add(cls.name, cls)
+
+    @classmethod
+    def of_md(cls) -> bool:
+        """Return whether md has the level: as one device, or as several devices of a nested level."""
+        return cls.number is not None or cls.parts is not None
 
     @classmethod
     def layouts(cls, members: int) -> Mapping[str, int]:  # noqa: ARG003
@@ -221,12 +228,14 @@ class Level:
 
 
 def read_level(value: Any) -> str:
-    """Return the name of a level from its usual spellings: 5, ``raid5``, ``RAID-5``.
+    """Return the name of a level from its usual spellings: 5, ``raid5``, ``RAID-5``, ``mirror``.
 
     Raises:
         RequestError: no level has this name.
     """
-    return one_of("level", str(value).lower().removeprefix("raid").strip("- "), LEVELS)
+    word = str(value).lower().removeprefix("raid").strip("- ")
+    named = next((name for name, kind in LEVELS.items() if word in kind.spellings), word)
+    return one_of("level", named, LEVELS)
 
 
 def level_of(number: int) -> type[Level]:
@@ -249,6 +258,6 @@ def level_names(condition: Callable[[type[Level]], bool] = lambda _: True) -> li
 
 
 def listed(condition: Callable[[type[Level]], bool], word: str = "and") -> str:
-    """Return the names of the levels that meet a condition (at least one must) as text: ``4, 5 and 6``."""
-    *names, last = level_names(condition)
+    """Return the names of md's levels that meet a condition (at least one must) as text: ``4, 5 and 6``."""
+    *names, last = level_names(lambda kind: kind.of_md() and condition(kind))
     return f"{', '.join(names)} {word} {last}" if names else last

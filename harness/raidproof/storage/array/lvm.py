@@ -147,7 +147,13 @@ class LvmSpec(ArraySpec):
         degraded = ["--activationmode", "degraded"] if active and without else []
         return ["vgchange", only(left), *degraded, "--activate", "y" if active else "n", GROUP]
 
-    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:  # noqa: ARG002
+    def checking(
+        self,
+        *,
+        starts_dirty: bool = False,  # noqa: ARG002
+        without: Sequence[str] = (),
+        log: str | None = None,  # noqa: ARG002
+    ) -> Checking:
         """Return how a checker activates and deactivates the volume group. The target starts a dirty array anyway."""
         up, down = (tuple(self.activate_command(active=active, without=without)) for active in (True, False))
         return Checking(assemble=(Assembly(DEVICE, up, DM_RAID, NAME),), stop=(down,))

@@ -229,7 +229,13 @@ class MdSpec(ArraySpec):
         policy = None if self.policy in {"bitmap", "resync"} else self.consistency_policy
         return self.model_copy(update={"bitmap": None, "bitmap_chunk": None, "consistency_policy": policy})
 
-    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:
+    def checking(
+        self,
+        *,
+        starts_dirty: bool = False,
+        without: Sequence[str] = (),
+        log: str | None = None,  # noqa: ARG002
+    ) -> Checking:
         """Return how a checker assembles and stops the md devices, without --force."""
         layer, disks = self.member_layer, [serial for serial in self.layered if serial not in without]
         lost = [layer.path(serial) for serial in without]

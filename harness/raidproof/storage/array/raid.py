@@ -60,6 +60,7 @@ class Raid1(Level):
     number = 1
     kernel_name = "raid1"
     chunked = False
+    spellings = frozenset({"mirror"})
 
     @property
     def copies(self) -> int:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, one_of, power_of_two
 from raidproof.core.registry import OneOf, Registry, register_default
+from raidproof.core.topology import SoftwareSpec
 from raidproof.core.units import KIB, Size, format_size
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, read_level
 from raidproof.storage.array.superblock import Read, Superblock
@@ -77,7 +78,7 @@ class ArraySpec(Spec):
     axes: ClassVar[Mapping[str, str]] = {}
     """The fields of this kind that a plan may vary, each with a description."""
     levels: ClassVar[frozenset[str] | None] = None
-    """The names of the RAID levels of this kind; None for all."""
+    """The names of the RAID levels of this kind; None for all levels of md."""
     damage: ClassVar[str] = _NEVER
     """A regular expression for the kernel's messages that an array of this kind is damaged."""
     lost: ClassVar[str] = _NEVER
@@ -93,6 +94,8 @@ class ArraySpec(Spec):
     keeps_out: ClassVar[bool] = False
     """Whether an assembly of all disks leaves out a member that was removed earlier. The next start of other kinds
     may use the old content of its disk, so that a checker must start them without this disk."""
+    software: ClassVar[SoftwareSpec] = SoftwareSpec()
+    """The kernel and the image that a server with this kind of array needs, where the default ones do not suffice."""
     md_files: ClassVar[bool] = False
     """Whether the devices of the array have md's files in sysfs (md/stripe_cache_size and others)."""
 
@@ -127,8 +130,7 @@ class ArraySpec(Spec):
 
     @model_validator(mode="after")
     def _fits_level(self) -> Self:
-        if self.levels is not None:
-            one_of(f"level of array kind {self.type}", self.level, self.named_levels())
+        one_of(f"level of array kind {self.type}", self.level, self.named_levels())
         least = self.least_members
         if len(self.members) < least:
             raise RequestError(f"RAID{self.level} needs at least {least} members, not {len(self.members)}")
@@ -156,7 +158,7 @@ class ArraySpec(Spec):
     @classmethod
     def named_levels(cls) -> list[str]:
         """Return the names of the levels that this kind has, nested levels last."""
-        return [name for name in level_names() if cls.levels is None or name in cls.levels]
+        return level_names(lambda kind: kind.of_md() if cls.levels is None else kind.name in cls.levels)
 
     def refuse_size(self, member_size: int) -> None:  # noqa: ARG002
         """Check that an array of members of ``member_size`` bytes is possible.
@@ -248,11 +250,13 @@ class ArraySpec(Spec):
         return [] if self == before else None
 
     @abstractmethod
-    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = ()) -> Checking:
+    def checking(self, *, starts_dirty: bool = False, without: Sequence[str] = (), log: str | None = None) -> Checking:
         """Return how a checker of crash states assembles and stops the array.
 
         ``starts_dirty``: start an array that is both dirty and degraded, even if the kernel has refused that.
         ``without``: serials of members that are lost, and blank; the array starts without them.
+        ``log``: the serial of the disk with the log of the file system, which an array that only the file system makes
+        brings online, too.
         """
 
     def refuse_loss(self, serial: str) -> None:

@@ -115,6 +115,8 @@ class FilesystemSpec(Spec):
     in_place: ClassVar[bool] = True
     """Whether an overwrite goes to the same place on the device, as the model of random and of synchronous writes
     assumes."""
+    needs_log: ClassVar[bool] = True
+    """Whether the file system is unusable without its external log."""
     unsupported: ClassVar[frozenset[str]] = frozenset()
     """Common fields without a meaning for this kind. A value other than the kind's default is refused."""
 
@@ -247,6 +249,10 @@ class FilesystemSpec(Spec):
         """Return all mount options: the requested ones, and those that follow from other fields."""
         return self.mount_options
 
+    def erase_command(self, device: str) -> list[str]:
+        """Return the command that erases the unmounted file system: by default, its signatures."""
+        return ["wipefs", "--all", device]
+
     @abstractmethod
     def check_command(self, device: str) -> list[str]:
         """Return the command that checks the unmounted file system without changing it."""
@@ -258,6 +264,14 @@ class FilesystemSpec(Spec):
         Raises:
             RigError: the command did not complete its check.
         """
+
+    def check(self, machine: Machine, device: str) -> FilesystemCheck:
+        """Check the unmounted file system without changing it.
+
+        Raises:
+            RigError: the command did not complete its check.
+        """
+        return self.parse_check(machine.run(self.check_command(device), deadline_s=CHECK_DEADLINE_S))
 
     @abstractmethod
     def state(self, machine: Machine, device: str, mounted: Mounted) -> FilesystemState:
@@ -485,8 +499,8 @@ class Filesystem:
         self.machine.succeed(["umount", self.directory], deadline_s=MOUNT_DEADLINE_S)
 
     def destroy(self) -> None:
-        """Erase the file system's signatures from its device (wipefs). The file system must not be mounted."""
-        self.machine.succeed(["wipefs", "--all", self.device])
+        """Erase the file system from its device. The file system must not be mounted."""
+        self.machine.succeed(self.spec.erase_command(self.device))
 
     def state(self) -> FilesystemState:
         """Read the effective state of the mounted file system.
@@ -532,5 +546,4 @@ class Filesystem:
         Raises:
             RigError: the program did not complete its check.
         """
-        command = check_command(self.spec, self.device)
-        return parse_check(self.spec, self.machine.run(command, deadline_s=CHECK_DEADLINE_S))
+        return self.spec.check(self.machine, self.device)

@@ -27,6 +27,8 @@ _DEATH_DEADLINE_S = 15.0
 # The bit of SIGKILL in the signal masks of proc(5).
 _KILL = 1 << 9 - 1
 _ETAB = "/var/lib/nfs/etab"
+EXPORTS = "/etc/exports"
+"""The file with the exports that ``exportfs -a`` adds (exports(5)); raidproof adds its export without this file."""
 _LEASES = "/proc/sys/fs/leases-enable"
 DEBUGFS = "/sys/kernel/debug"
 """The mount point of debugfs, which is mounted only if a request needs it."""
@@ -96,7 +98,7 @@ class ExportSpec(ServerSpec):
     def lines(self, path: str, network: str) -> tuple[ServerLine, ...]:
         """Return the lines of /etc/exports, /etc/nfs.conf and of the kernel setting for delegations."""
         return (
-            ServerLine("/etc/exports", exports_line(self, path, network)),
+            ServerLine(EXPORTS, exports_line(self, path, network)),
             *(ServerLine("/etc/nfs.conf, section [nfsd]", text) for text in nfs_conf(self)),
             *([] if self.delegations else [ServerLine("/etc/sysctl.d/90-nfs.conf", "fs.leases-enable = 0")]),
             *(
@@ -323,6 +325,8 @@ class Export(Server):
             NotEffective: the effective export differs from the requested export.
             RigError: a command failed, or nfsd stores no client records.
         """
+        # zpool export, which ends a state of ZFS, runs exportfs -ra: it removes exports that are not in this file.
+        self.machine.put(f"{self.path} {self.spec.network}({','.join(self.spec.options())})\n", EXPORTS)
         self.activate()
         self.end_grace()
         return StateService(nfsd_threads, {})
