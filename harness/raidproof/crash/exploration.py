@@ -266,6 +266,7 @@ class _Progress:
         """Number of states that will be judged; None if only the time limits the exploration."""
         self.ends: Callable[[], Deadline | None] = lambda: None
         """Returns the deadline for starting checks; None: no limit."""
+        self._every_ns = SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9
         self._begun = self._shown = now_ns()
         self._before = 0
 
@@ -276,7 +277,7 @@ class _Progress:
     def show(self) -> None:
         """Print the progress line, unless the last line was printed less than `SHOWN_EVERY_S` ago."""
         now = now_ns()
-        if now - self._shown >= SHOWN_EVERY_S[0 if console.is_terminal else 1] * 1e9:
+        if now - self._shown >= self._every_ns:
             self._shown = now
             seconds = (now - self._begun) / 1e9
             step("; ".join(self.words(seconds)))
