@@ -2,12 +2,14 @@
 
 import pytest
 
-from raidproof.core.errors import RequestError
+from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.topology import ControllerSpec, DiskSpec, Topology, server_and_clients
 from raidproof.core.units import MIB
 from raidproof.disk.cache import CacheMode
-from raidproof.disk.disks import disks_of, usual_mode
+from raidproof.disk.disks import disks_of, require_write_cache, usual_mode
 from raidproof.disk.profile import load_profile
+
+WRITE_THROUGH = "scenarios/plans/disks/hdd-write-through.toml"
 
 
 def topology(*disks: DiskSpec, controllers: tuple[ControllerSpec, ...] = ()) -> Topology:
@@ -62,3 +64,14 @@ def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
 def test_a_controller_must_exist() -> None:
     with pytest.raises(ValueError, match="controller 'b' is not specified"):
         Topology(machines=server_and_clients().machines, disks=(DiskSpec(serial="a", size=MIB, controller="b"),))
+
+
+def test_a_disk_without_a_write_cache_gets_no_cache_mode_that_needs_one() -> None:
+    cached, bare = DiskSpec(serial="a", size=MIB), DiskSpec(serial="b", size=MIB, profile=WRITE_THROUGH)
+    without = topology(cached, bare)
+    for mode in (CacheMode.LYING, CacheMode.VOLATILE):
+        with pytest.raises(RequirementMissing, match="b: the profile has no write cache"):
+            require_write_cache(without, mode)
+        require_write_cache(without, mode, ["a"])
+    require_write_cache(without, CacheMode.NONE)
+    require_write_cache(topology(cached), CacheMode.LYING)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import NO_MECHANICS, ControllerSpec, DiskSpec, Topology
 from raidproof.disk import messages
 from raidproof.disk.cache import CacheMode, CutPolicy
@@ -136,3 +137,18 @@ def riskiest_mode(topology: Topology) -> CacheMode:
     modes = set(usual_modes(topology).values())
     by_risk = (CacheMode.LYING, CacheMode.VOLATILE, CacheMode.PROTECTED, CacheMode.NONE)
     return next(mode for mode in by_risk if mode in modes)
+
+
+def require_write_cache(topology: Topology, mode: CacheMode, serials: Iterable[str] | None = None) -> None:
+    """Check that the disks that get a cache mode have a write cache; ``serials``: these disks, None: all disks.
+
+    Raises:
+        RequirementMissing: a disk has none, and the mode needs one: the kernel sends no flush to such a disk.
+    """
+    usual = usual_modes(topology)
+    without = [one for one in (usual if serials is None else serials) if usual[one] is CacheMode.NONE]
+    if mode is not CacheMode.NONE and without:
+        raise RequirementMissing(
+            f"{', '.join(sorted(without))}: the profile has no write cache, and the kernel sends no flush to such a "
+            f"disk: cache mode {mode.value} needs a profile with a write cache"
+        )

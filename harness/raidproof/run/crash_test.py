@@ -19,6 +19,7 @@ from raidproof.core.files import write_durably
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.lab.lab import Lab
@@ -241,6 +242,7 @@ class CrashTest:
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
         self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
+        require_write_cache(self.lab.topology, self.spec.cache_mode, self.spec.cache_mode_of)
         self.lab.disks.reset(self._old())
         begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
         try:
