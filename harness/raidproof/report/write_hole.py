@@ -55,12 +55,12 @@ def hole_table(rows: Sequence[Row]) -> Table[Row]:
             Field("different", lambda row: of_states(row, row.hole.distinct), "number", page_only=True),
             Field("refused", lambda row: of_states(row, row.hole.refused), "number"),
             Field("broken", lambda row: loss(row, row.hole.losing), "number"),
-            Field("reported", lambda row: of_states(row, row.hole.reported), "number"),
+            Field("reported", lambda row: of_states(row, row.hole.reported), "number", page_only=True),
             Field("silent", lambda row: loss(row, row.hole.silent), "number"),
             Field("other", lambda row: of_states(row, row.hole.otherwise), "number"),
             Field("differ after resync", differing, "word", alone="differ"),
             Field("throughput", lambda row: number(row.ratio), "number", "of first"),
-            Field("remark", lambda row: row.hole.why_not or ""),
+            Field("remark", lambda row: row.hole.why_not or "", page_only=not any(row.hole.why_not for row in rows)),
         ],
         rows,
         note=NOTE,
@@ -71,11 +71,11 @@ NOTE = (
     "Members: all are there (whole); one is lost with the power cut, and the array starts without it (lost); one is "
     "missing while the clients write (missing). Refused: states whose array the kernel does not start until it is "
     "permitted; the other columns then count the states after this permission. Broken: states that lack acknowledged "
-    "data. Of these, reported: array, file system or kernel reported an error; silent: nothing did. Other: states "
-    "with another failure only: damaged blocks whose write was not acknowledged, wrong parity that no resync would "
-    "correct, or an error in the kernel log. Differ after resync: checked states in which the kernel finds different "
-    "copies or parity after its resync, of those that it compared. "
-    "Throughput: the median of the cell divided by that of the first cell. The sign - means: not known."
+    "data. Of these, silent: neither array, nor file system, nor kernel reported an error; reported: one did. Other: "
+    "states with another failure only: damaged blocks whose write was not acknowledged, wrong parity that no resync "
+    "would correct, or an error in the kernel log. Differ after resync: checked states in which the kernel finds "
+    "different copies or parity after its resync, of those that it compared. Throughput: the median of the cell "
+    "divided by that of the first cell. The sign - means: not known."
 )
 """Note below the table."""
 
