@@ -16,4 +16,5 @@ def recorded(current_run: Run) -> Recorded:
     source = source_of(current_run.store, ended_cycle.record.name)
     explore_cycle(source, Options(Budget(STATES)))
     current_run.discard_lab()
-    return Recorded(current_run.store.path, ended_cycle.record.name)
+    # The clients of the scenarios run in directories of their own.
+    return Recorded(current_run.store.path.resolve(), ended_cycle.record.name)
