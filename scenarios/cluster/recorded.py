@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+from raidproof.core.errors import Status
 from raidproof.crash.verdicts import VERDICTS
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.run.exploration import STEM
 
 STATES = 60
 """Number of states whose verdicts are known."""
+ENDED: frozenset[int] = frozenset({Status.PASS, Status.FAIL})
+"""Exit statuses of an exploration that judged its states: some recordings with XFS show that md writes
+a record of the log early (docs/findings.md)."""
 
 
 class Recorded:
