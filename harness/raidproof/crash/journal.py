@@ -5,8 +5,9 @@ import json
 import os
 from collections.abc import Collection, Iterator
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -148,11 +149,10 @@ class Journal:
                     remedy=f"resume with {name} {was}, or omit --resume to begin a new exploration",
                 )
         end = 0
-        for number, (raw, place) in enumerate(_raw_lines(self.path), start=1):
-            end = place + len(raw)
-            if place and _OBSERVATION in raw:
-                head = _parsed(Line, _without_observation(raw), self.path, number)
-                self._places[head.digest] = (place, len(raw))
+        for raw in _raw_lines(self.path):
+            end = raw.place + len(raw.data)
+            if raw.observed:
+                self._places[raw.head().digest] = (raw.place, len(raw.data))
         return end
 
     def stored(self) -> Iterator[Line]:
@@ -216,7 +216,7 @@ def begun_in(path: Path) -> Begun | None:
     Raises:
         RequestError: the line does not have the format of a journal.
     """
-    return next((_parsed(Begun, raw, path, 1) for raw, _ in _raw_lines(path)), None)
+    return next((raw.parsed(Begun) for raw in _raw_lines(path)), None)
 
 
 def lines_of(path: Path, names: Collection[str] | None = None) -> Iterator[Line]:
@@ -227,49 +227,70 @@ def lines_of(path: Path, names: Collection[str] | None = None) -> Iterator[Line]
     Raises:
         RequestError: a complete line does not have the format of a journal.
     """
-    wanted: set[str] | None = None
-    if names is not None:
-        heads = (_parsed(Line, _without_observation(raw), path, 0) for raw, place in _raw_lines(path) if place)
-        wanted = {head.digest for head in heads if CrashState.name_of(head.state) in names}
-    for number, (raw, place) in enumerate(_raw_lines(path), start=1):
-        if not place:
-            continue
-        if wanted is not None:
-            head = _parsed(Line, _without_observation(raw), path, number)
-            named = names is not None and CrashState.name_of(head.state) in names
-            if not named and (head.digest not in wanted or _OBSERVATION not in raw):
-                continue
-        yield _parsed(Line, raw, path, number)
+    if names is None:
+        yield from (raw.parsed(Line) for raw in _state_lines(path))
+        return
+    heads = (raw.head() for raw in _state_lines(path))
+    wanted = {head.digest for head in heads if CrashState.name_of(head.state) in names}
+    for raw in _state_lines(path):
+        head = raw.head()
+        if CrashState.name_of(head.state) in names or (raw.observed and head.digest in wanted):
+            yield raw.parsed(Line)
 
 
 _OBSERVATION = b',"observation":{'
 """Begin of the field ``observation`` in a line, after the fields before it."""
 
 
-def _without_observation(raw: bytes) -> bytes:
-    """Return a line without its observation, which is most of the line."""
-    head, there, _ = raw.partition(_OBSERVATION)
-    return head + b"}" if there else raw
+class _Raw(NamedTuple):
+    """A complete line of a journal as bytes."""
+
+    path: Path
+    number: int
+    """Number of the line, from 1 on."""
+    place: int
+    """Offset of the line in bytes."""
+    data: bytes
+
+    @property
+    def observed(self) -> bool:
+        """Whether the line has an observation."""
+        return _OBSERVATION in self.data
+
+    def head(self) -> Line:
+        """Return the line without its observation, which is most of it; raises as `parsed`."""
+        before, there, _ = self.data.partition(_OBSERVATION)
+        return self._replace(data=before + b"}").parsed(Line) if there else self.parsed(Line)
+
+    def parsed(self, kind: type[_Kind]) -> _Kind:
+        """Return the line as an object.
+
+        Raises:
+            RequestError: the line does not have the format of a journal.
+        """
+        try:
+            return kind.model_validate_json(self.data)
+        except ValidationError as error:
+            raise RequestError(
+                f"{self.path}:{self.number}: the line does not have the format of a journal: "
+                f"{error.errors()[0]['msg']}"
+            ) from error
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield each complete line of a journal and its offset in bytes."""
+def _raw_lines(path: Path) -> Iterator[_Raw]:
+    """Yield the complete lines of a journal."""
     place = 0
     with path.open("rb") as file:
-        for raw in file:
-            if not raw.endswith(b"\n"):
+        for number, data in enumerate(file, start=1):
+            if not data.endswith(b"\n"):
                 return
-            yield raw, place
-            place += len(raw)
+            yield _Raw(path, number, place, data)
+            place += len(data)
 
 
-def _parsed(kind: type[_Kind], raw: bytes, path: Path, number: int) -> _Kind:
-    try:
-        return kind.model_validate_json(raw)
-    except ValidationError as error:
-        raise RequestError(
-            f"{path}:{number}: the line does not have the format of a journal: {error.errors()[0]['msg']}"
-        ) from error
+def _state_lines(path: Path) -> Iterator[_Raw]:
+    """Yield the complete lines of a journal after the first one."""
+    return islice(_raw_lines(path), 1, None)
 
 
 def find_state(paths: Iterator[Path], name: str) -> CrashState | None:

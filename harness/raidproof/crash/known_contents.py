@@ -29,22 +29,23 @@ class KnownContents:
         """Number of questions with a kept answer."""
 
     def judge(self, state: CrashState, digest: str) -> tuple[Observation, Judgement]:
-        """Return the observation of a content, see `note`, and the judgement of a state with this content."""
-        if (found := self._kept.get(self._key(state, digest))) is not None:
+        """Return the observation of a content, see `Observation.brief`, and the judgement of a state with it."""
+        key = self._key(state, digest)
+        if (found := self._kept.get(key)) is not None:
             self.hits += 1
             return found
         observation = self._journal.observation(digest)
         judgement = self._stats.judge(state, observation)
-        return self.note(state, digest, observation, judgement)
+        return self._keep(key, observation, judgement)
 
-    def note(
-        self, state: CrashState, digest: str, observation: Observation, judgement: Judgement
+    def note(self, state: CrashState, digest: str, observation: Observation, judgement: Judgement) -> None:
+        """Keep the judgement of a state with this content, whose observation is in the journal."""
+        self._keep(self._key(state, digest), observation, judgement)
+
+    def _keep(
+        self, key: tuple[int, Hashable] | None, observation: Observation, judgement: Judgement
     ) -> tuple[Observation, Judgement]:
-        """Keep the judgement of a state with this content, whose observation is in the journal; return both.
-
-        The returned observation lacks the scan of the ledger and the durations.
-        """
-        brief, key = observation.brief(), self._key(state, digest)
+        brief = observation.brief()
         if key is None or judgement.missing:
             return brief, judgement
         brief = self._observations.setdefault(brief.model_dump_json(), brief)
