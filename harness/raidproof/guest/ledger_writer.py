@@ -112,10 +112,8 @@ def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:
     """Return (file, offset, generation) of a block, or an error code if it is no complete block of this seed."""
     if data == BLANK or not any(data):
         return ABSENT
-    if OLD_MAGIC in data:
-        return OLD
     if len(data) != BLOCK or CHECKSUM.unpack_from(data, BLOCK - 4)[0] != zlib.crc32(data[:-4]):
-        return GARBAGE
+        return OLD if OLD_MAGIC in data else GARBAGE
     magic, file, offset, generation, its_seed = HEADER.unpack_from(data)
     return (file, offset, generation) if magic == MAGIC and its_seed == seed else GARBAGE
 
