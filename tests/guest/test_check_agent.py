@@ -95,9 +95,9 @@ class Machine:
         self.ran.append(" ".join(argv))
         return (1, "no") if " ".join(argv) in self.fails else (0, "")
 
-    def scan(self, ledger: dict[str, Any]) -> dict[str, Any]:
-        self.roots.append(ledger["root"])
-        return self.by_nfs if ledger["root"] == "/nfs/ledger" else FOUND
+    def scan(self, root: str) -> dict[str, Any]:
+        self.roots.append(root)
+        return self.by_nfs if root == "/nfs/ledger" else FOUND
 
 
 def test_all_stages() -> None:

@@ -3,13 +3,14 @@
 import errno
 import os
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from raidproof.guest.ledger_reader import names, read_back, read_block, read_blocks
+from raidproof.guest.ledger_reader import LedgerReader, Part, names, read_back, read_block
 from raidproof.guest.ledger_writer import (
     ABSENT,
     BLOCK,
@@ -103,6 +104,11 @@ def test_a_tail_of_zeroes_is_where_truncate_cuts_and_nowhere_else(tmp_path: Path
     assert names(str(tmp_path))["a"][3] == held
 
 
+def read_part(worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> list[int]:
+    folder, name = os.path.split(path)
+    return Part(worker, name, index, count, seed).read(folder)
+
+
 def one_by_one(path: Path, file: int, first: int, count: int) -> list[int]:
     with path.open("rb") as opened:
         data = opened.read()
@@ -118,14 +124,14 @@ def test_many_blocks_are_read_as_one_by_one(holds: list[str], first: int, count:
     with NamedTemporaryFile() as file:
         path = Path(file.name)
         path.write_bytes(data[: len(data) - cut if len(data) > cut else None])
-        assert read_blocks({"file": 1}, str(path), first, count, 7) == one_by_one(path, 1, first, count)
+        assert read_part({"file": 1}, str(path), first, count, 7) == one_by_one(path, 1, first, count)
 
 
 def test_a_file_that_is_not_there_is_absent_and_one_that_cannot_be_read_is_unreadable(tmp_path: Path) -> None:
-    assert read_blocks({"file": 1}, str(tmp_path / "gone"), 0, 2, 7) == [ABSENT, ABSENT]
-    assert read_blocks({"file": 1}, str(tmp_path), 0, 2, 7) == [UNREADABLE, UNREADABLE]
+    assert read_part({"file": 1}, str(tmp_path / "gone"), 0, 2, 7) == [ABSENT, ABSENT]
+    assert read_part({"file": 1}, str(tmp_path), 0, 2, 7) == [UNREADABLE, UNREADABLE]
     (tmp_path / "file").write_text("")
-    assert read_blocks({"file": 1}, str(tmp_path / "file" / "below"), 0, 1, 7) == [UNREADABLE]
+    assert read_part({"file": 1}, str(tmp_path / "file" / "below"), 0, 1, 7) == [UNREADABLE]
 
 
 def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +148,7 @@ def test_around_a_block_that_cannot_be_read_the_others_are(tmp_path: Path, monke
         return pread(fd, size, position)
 
     monkeypatch.setattr(os, "pread", sick)
-    assert read_blocks({"file": 1}, str(path), 0, 4, 7) == [3, 3, UNREADABLE, 3]
+    assert read_part({"file": 1}, str(path), 0, 4, 7) == [3, 3, UNREADABLE, 3]
 
 
 def test_reading_back_covers_every_worker(tmp_path: Path) -> None:
@@ -203,3 +209,16 @@ def test_half_a_block_that_straddles_pages_is_absent_and_rubbish_in_it_is_garbag
     assert read_block(whole[: BLOCK - shift] + b"x" * shift, 3, 0, 7, shift) == GARBAGE
     assert read_block(whole[: BLOCK - shift] + bytes(shift), 3, 0, 7) == GARBAGE
     assert read_block(block(4, 0, 5, 7)[: BLOCK - shift] + whole[BLOCK - shift :], 3, 0, 7, shift) == GARBAGE
+
+
+@given(st.lists(st.sampled_from("ab0"), min_size=1, max_size=6))
+def test_a_reader_reads_each_state_as_a_new_reader_does(states: list[str]) -> None:
+    """A reader remembers the data of the last state, and the state has changed, or has not."""
+    kinds = {"a": block(0, 0, 1, 7) + block(0, BLOCK, 1, 7), "b": block(0, 0, 2, 7) + b"x" * BLOCK, "0": b""}
+    workers = [{"kind": "fsync", "path": "blocks", "file": 0, "blocks": 2, "first": 0}]
+    with TemporaryDirectory() as folder:
+        config = {"root": folder, "seed": 7, "workers": workers}
+        reader = LedgerReader(config)
+        for state in states:
+            (Path(folder) / "blocks").write_bytes(kinds[state])
+            assert reader.read(folder) == read_back(config)

@@ -43,8 +43,8 @@ Run = Callable[[list[str]], tuple[int, str]]
 """Runs a command; returns its status and its output."""
 Begun = Callable[[str], None]
 """Reports the name of a stage that begins."""
-Scan = Callable[[dict[str, Any]], dict[str, Any]]
-"""Reads the ledger with a configuration, as `ledger_reader.read_back`."""
+Scan = Callable[[str], dict[str, Any]]
+"""Reads the ledger below a directory, as `ledger_reader.LedgerReader.read`."""
 Calls = Mapping[str, Callable[[Sequence[str]], None]]
 
 
@@ -197,7 +197,7 @@ class CheckAgent:
             return {"end": NOT_MOUNTED, "said": problem, "found": None, **seen}
         self.mounted = True
         self.begun("verify")
-        return {"end": READ, "said": "", "found": self.scan(self.config["ledger"]), **seen}
+        return {"end": READ, "said": "", "found": self.scan(self.config["ledger"]["root"]), **seen}
 
     def _assemble(self, assembled: Callable[[Any], None]) -> str:
         """Assemble the devices of the array, in their order; return what failed, or an empty text."""
@@ -221,7 +221,7 @@ class CheckAgent:
     def scan_below(self, root: str) -> dict[str, Any]:
         """Read the ledger below the directory ``root``; the request and its stage have the name ``look``."""
         self.begun("look")
-        return {"found": self.scan({**self.config["ledger"], "root": root})}
+        return {"found": self.scan(root)}
 
     def through_server(self, server: StateServer, direct: dict[str, Any]) -> dict[str, Any]:
         """Mount the file system by NFS, read the ledger there, and compare the result with the direct read."""
@@ -357,7 +357,7 @@ def filling(stream: Any) -> Callable[[memoryview], int]:
     return fill
 
 
-def serve(config: dict[str, Any], scan: Scan) -> None:
+def serve(config: dict[str, Any]) -> None:
     """Answer requests of the harness until the harness closes the connection."""
     members = members_of(config)
     write_texts(config["parameters"])
@@ -373,7 +373,7 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
         devices_of(config),
         Runner(calls=calls).run,
         lambda stage: send({"stage": stage}),
-        scan,
+        import_module("ledger_reader").LedgerReader(config["ledger"]).read,
         server_of(config),
     )
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
@@ -404,4 +404,4 @@ def serve(config: dict[str, Any], scan: Scan) -> None:
 
 if __name__ == "__main__":
     with open(sys.argv[1]) as config_file:
-        serve(json.load(config_file), import_module("ledger_reader").read_back)
+        serve(json.load(config_file))

@@ -16,10 +16,6 @@ from typing import Any
 writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
 application = import_module("raidproof.guest.application" if __package__ else "application")
 BLOCK = writer.BLOCK
-LAYOUT = ("file", "files", "span", "step", "shift")
-"""The settings of a worker on which the meaning of its files' blocks depends (`history.WorkerSpec`)."""
-_last_read: "dict[tuple[Any, ...], tuple[bytes, list[int]]]" = {}
-"""For each part of a file: the data of the last read, and the generations or error codes of its blocks."""
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
@@ -56,72 +52,108 @@ def signature(data: bytes, file: int, seed: int) -> str:
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
     """Return the content of every worker's files, by the worker's key (`history.WorkerSpec.key`)."""
-    found: dict[str, Any] = {}
-    seed = config["seed"]
-    for worker in config["workers"]:
-        path = os.path.join(config["root"], worker["path"])
-        file, count, span = worker["file"], worker["blocks"], worker.get("span", 1)
-        # In recordings of older versions, each `close` worker also has its own files, but no field ``files``.
-        if worker["kind"] in writer.TREES:
-            found[worker["path"]] = names(path, file, seed, worker.get("rounds", ()))
-        elif worker["kind"] == writer.APPLICATION:
-            found[worker["path"]] = application.check(config, worker, path)
-        elif worker.get("files") or worker["kind"] == "close":
-            blocks: list[int] = []
-            for place in range(count):
-                blocks += read_blocks(
-                    {"files": True, **worker}, os.path.join(path, "f%d" % place), place * span, span, seed
-                )
-            found[worker["path"]] = {"blocks": blocks, "names": listed(path)}
-        elif worker["kind"] == "o_append":
-            found[worker["path"] + "@%d" % worker["number"]] = {
-                "records": records(path, file, seed),
-                "names": [worker["path"]] if os.path.exists(path) else None,
-            }
-        else:
-            first = worker.get("first", 0)
-            found[worker["path"] + "@%d" % first] = {
-                "blocks": read_blocks(worker, path, first * span, count * span, seed),
-                "names": [worker["path"]] if os.path.exists(path) else None,
-            }
-    return found
+    return LedgerReader(config).read(config["root"])
 
 
-def read_blocks(worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> list[int]:
-    """Return the generations or error codes of ``count`` blocks of one file, from block ``index`` on."""
-    if not count:
+class LedgerReader:
+    """Reads the files of all workers, any number of times; ``config``: as for `read_back`.
+
+    A checker reads the ledger in each crash state, where most files have the data of the state before.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._workers = [(worker, parts_of(worker, config["seed"])) for worker in config["workers"]]
+
+    def read(self, root: str) -> dict[str, Any]:
+        """Return the content of every worker's files below the directory ``root``, by the worker's key."""
+        found: dict[str, Any] = {}
+        seed = self._config["seed"]
+        for worker, parts in self._workers:
+            path = os.path.join(root, worker["path"])
+            if worker["kind"] in writer.TREES:
+                found[worker["path"]] = names(path, worker["file"], seed, worker.get("rounds", ()))
+            elif worker["kind"] == writer.APPLICATION:
+                found[worker["path"]] = application.check(self._config, worker, path)
+            elif worker["kind"] == "o_append":
+                found[worker["path"] + "@%d" % worker["number"]] = {
+                    "records": records(path, worker["file"], seed),
+                    "names": [worker["path"]] if os.path.exists(path) else None,
+                }
+            else:
+                blocks = [block for part in parts for block in part.read(root)]
+                if in_files(worker):
+                    found[worker["path"]] = {"blocks": blocks, "names": listed(path)}
+                else:
+                    found[worker["path"] + "@%d" % worker.get("first", 0)] = {
+                        "blocks": blocks,
+                        "names": [worker["path"]] if os.path.exists(path) else None,
+                    }
+        return found
+
+
+def in_files(worker: dict[str, Any]) -> bool:
+    """Return whether a worker that writes blocks has a directory with a file for each operation of a round."""
+    # In recordings of older versions, each `close` worker also has its own files, but no field ``files``.
+    return bool(worker.get("files")) or worker["kind"] == "close"
+
+
+def parts_of(worker: dict[str, Any], seed: int) -> "list[Part]":
+    """Return the parts of files that a worker writes; an empty list for a worker without numbered blocks."""
+    if worker["kind"] in (*writer.TREES, writer.APPLICATION, "o_append"):
         return []
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return [writer.ABSENT] * count
-    except OSError:
-        return [writer.UNREADABLE] * count
-    start, end = writer.position_of(worker, index), writer.position_of(worker, index + count - 1) + BLOCK
-    try:
-        data = pread_all(fd, end - start, start)
-    except OSError:
-        if count == 1:
-            return [writer.UNREADABLE]
-        return [read_blocks(worker, path, one, 1, seed)[0] for one in range(index, index + count)]
-    finally:
-        os.close(fd)
-    # A checker reads the same files in each crash state: most have the data of the state before.
-    key = (index, count, seed, *(worker.get(name) for name in LAYOUT))
-    last = _last_read.get(key)
-    if last is None or last[0] != data:
-        last = _last_read[key] = (data, generations(worker, data, index, count, seed))
-    return list(last[1])
+    count, span, path = worker["blocks"], worker.get("span", 1), worker["path"]
+    if in_files(worker):
+        worker = {**worker, "files": True}
+        return [Part(worker, os.path.join(path, "f%d" % place), place * span, span, seed) for place in range(count)]
+    return [Part(worker, path, worker.get("first", 0) * span, count * span, seed)]
 
 
-def generations(worker: dict[str, Any], data: bytes, index: int, count: int, seed: int) -> list[int]:
-    """Return the generations or error codes of ``count`` blocks; ``data``: the file from block ``index`` on."""
-    start = writer.position_of(worker, index)
-    places = ((one, writer.position_of(worker, one)) for one in range(index, index + count))
-    return [
-        read_block(data[position - start : position - start + BLOCK], worker["file"], one * BLOCK, seed, position % BLOCK)
-        for one, position in places
-    ]
+class Part:
+    """A part of one file: ``count`` blocks of a worker, from block ``index`` on.
+
+    ``path``: path of the file below the root of the ledger.
+    """
+
+    def __init__(self, worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> None:
+        self._file, self._path, self._seed = worker["file"], path, seed
+        self._places = [(one, writer.position_of(worker, one)) for one in range(index, index + count)]
+        self._last: tuple[bytes, list[int]] | None = None
+
+    def read(self, root: str) -> list[int]:
+        """Return the generations or error codes of the blocks."""
+        if not self._places:
+            return []
+        try:
+            fd = os.open("%s/%s" % (root, self._path), os.O_RDONLY)
+        except FileNotFoundError:
+            return [writer.ABSENT] * len(self._places)
+        except OSError:
+            return [writer.UNREADABLE] * len(self._places)
+        try:
+            return self._blocks(fd)
+        finally:
+            os.close(fd)
+
+    def _blocks(self, fd: int) -> list[int]:
+        start, end = self._places[0][1], self._places[-1][1] + BLOCK
+        try:
+            data = pread_all(fd, end - start, start)
+        except OSError:
+            return [self._block(fd, *place) for place in self._places]
+        if self._last is None or self._last[0] != data:
+            self._last = data, [self._read(data[at - start : at - start + BLOCK], one, at) for one, at in self._places]
+        return self._last[1]
+
+    def _block(self, fd: int, index: int, position: int) -> int:
+        try:
+            data = pread_all(fd, BLOCK, position)
+        except OSError:
+            return int(writer.UNREADABLE)
+        return self._read(data, index, position)
+
+    def _read(self, data: bytes, index: int, position: int) -> int:
+        return read_block(data, self._file, index * BLOCK, self._seed, position % BLOCK)
 
 
 def pread_all(fd: int, size: int, position: int) -> bytes:
