@@ -392,12 +392,11 @@ def serve(config: dict[str, Any]) -> None:
             (members.advance if verb == "advance" else members.show)(request["runs"], fill)
             send({"answer": {}})
             continue
-        if members and request.get("nfsd"):
-            set_helpers(HELPERS)  # the NFS client consists of several modules
         answer = verbs[verb](**request)
         if members:
             members.require_valid()
-            # The modules of array and file system are loaded. md would look for others in vain at each assembly.
+            # The modules of array and file system are loaded. md would look for others in vain at each assembly. The
+            # first NFS mount fails without the modules of the NFS client: `Runner.run` then runs the command.
             set_helpers(dict.fromkeys(HELPERS, "") if answer.get("end") == READ else HELPERS)
         send({"answer": answer})
 
