@@ -58,6 +58,8 @@ def findings(log: str) -> list[tuple[str, str]]:
         CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}"),
         SERVER: re.compile(errors),
     }
+    if not re.search("|".join(pattern.pattern for pattern in signs.values()), log):
+        return []  # as of most crash states
     found, off = [], False
     for line in log.splitlines():
         off = (off or SHUT_DOWN.search(line) is not None) and not BOOTED.search(line)
