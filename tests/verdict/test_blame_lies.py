@@ -8,9 +8,9 @@ import pytest
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, pack_kept
 from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import BEGUN_LATE_NS, Lies, Lost, blamed, read_lies
 from raidproof.verdict.contract import Conditions
-from raidproof.verdict.ledger import Loss
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 

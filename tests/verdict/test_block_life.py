@@ -7,8 +7,8 @@ import pytest
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.verdict.balance import Loss
 from raidproof.verdict.block_life import MOST_LIVES, chosen, lives_of
-from raidproof.verdict.ledger import Loss
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 
 FAULT = 10_000

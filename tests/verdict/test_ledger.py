@@ -18,7 +18,8 @@ from raidproof.guest.ledger_writer import (
     signed,
 )
 from raidproof.record.run import BROKEN, BlockClass, Evidence
-from raidproof.verdict.ledger import ANY_GENERATION, EXAMPLES_EACH, Balance, balance_of, build_evidence, classify
+from raidproof.verdict.balance import EXAMPLES_EACH, Balance, KeptParts
+from raidproof.verdict.ledger import ANY_GENERATION, Bounds, Torn, balance_of, build_evidence, classify
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
@@ -329,3 +330,60 @@ def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() ->
     page = worker.model_copy(update={"span": 1})
     alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
     assert build_evidence([page], History([close]), alone, restarted_ns=20).lost_total == 1
+
+
+WORKERS = (BLOCKS, NAMES, BLOCKS.model_copy(update={"number": 2, "client": "client2", "path": "g", "file": 2}))
+HISTORY = History(
+    [
+        one._replace(worker=worker, sequence=at, issued_ns=at, ended_ns=at + 3)
+        for at, (worker, one) in enumerate(
+            [
+                (worker, done("fsync", place, generation))
+                for generation in (1, 2)
+                for place in range(4)
+                for worker in (0, 2)
+            ]
+            + [(1, done(kind, place, step)) for place in (0, 1) for step, kind in enumerate(METADATA[:9], start=1)]
+        )
+    ]
+)
+BLOCK_STATES = st.lists(st.integers(UNREADABLE, 2), min_size=4, max_size=4)
+TREES_FOUND = st.sampled_from([{}, {"d0": DIRECTORY}, {"d0": DIRECTORY, "d0/a": FILE, "x": FILE}])
+STATES = st.tuples(
+    BLOCK_STATES, TREES_FOUND, BLOCK_STATES, st.integers(0, 40), st.sampled_from(["none", "all", "some"])
+)
+
+
+@given(st.lists(STATES, min_size=1, max_size=5), st.lists(st.integers(0, 4), max_size=6))
+def test_kept_parts_change_no_balance(states: list[Any], order: list[int]) -> None:
+    """States that follow each other in any order, and repeat, are judged as each by itself."""
+    kept = KeptParts()
+    for number in [*range(len(states)), *(one % len(states) for one in order)]:
+        first, tree, second, at_ns, torn = states[number]
+        found = {
+            BLOCKS.key: {"names": ["f"], "blocks": first},
+            NAMES.key: dict(tree),
+            WORKERS[2].key: {"names": ["g"], "blocks": second},
+        }
+        some: dict[str, Torn] = {"none": False, "all": True, "some": {(2, 0), (2, BLOCK)}}
+        bounds: Bounds = {
+            "before_ns": at_ns,
+            "seen_ns": at_ns,
+            "torn": some[torn],
+            "disconnected_clients": ("client2",) if at_ns > 30 else (),
+        }
+        alone, beside = (balance_of(WORKERS, HISTORY, found, kept=one, **bounds) for one in (None, kept))
+        assert beside.evidence() == alone.evidence()
+        assert (beside.losses, beside.corrupted) == (alone.losses, alone.corrupted)
+
+
+@pytest.mark.parametrize(
+    ("state", "bounds"),
+    [(GARBAGE, {"torn": True}), (GARBAGE, {"torn": {(0, 0)}}), (9, {"disconnected_clients": ("client1",)})],
+)
+def test_a_part_is_not_kept_for_other_bounds(state: int, bounds: Any) -> None:
+    """The first comparison finds no damage, because its bounds allow the state; the second one must find it."""
+    history = History([done("fsync", 0), done("fsync", 0, 2, ended=Ended.UNKNOWN)])
+    found, kept = {BLOCKS.key: {"names": ["f"], "blocks": [state, 0, 0, 0]}}, KeptParts()
+    assert balance_of([BLOCKS], history, found, kept=kept, **bounds).is_clean
+    assert not balance_of([BLOCKS], history, found, kept=kept).is_clean

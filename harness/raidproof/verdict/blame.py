@@ -21,8 +21,9 @@ from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record,
 from raidproof.guest.ledger_writer import APPLICATION, BLOCK, HEADER, KINDS, MAGIC, METADATA, TREES
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
+from raidproof.verdict.balance import Loss
 from raidproof.verdict.contract import Conditions
-from raidproof.verdict.ledger import Loss, balance_of
+from raidproof.verdict.ledger import balance_of
 from raidproof.workload.history import History, Operation, WorkerSpec
 
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
 from raidproof.guest.ledger_writer import BLOCK, HEADER, MAGIC
 from raidproof.record.block_life import BlockLife, DiskRequest
+from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import OF_BLOCKS, Block
-from raidproof.verdict.ledger import Loss
 
 MOST_LIVES = 3
 """Greatest number of lost blocks of a crash test whose lives are stored."""

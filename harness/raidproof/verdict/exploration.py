@@ -21,6 +21,7 @@ from raidproof.record.exploration import (
 )
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import BlockClass, CrashTestRecord
+from raidproof.verdict.balance import KeptParts, Loss
 from raidproof.verdict.blame import Lost, blamed
 from raidproof.verdict.contract import (
     APPLICATION_DATA,
@@ -37,7 +38,7 @@ from raidproof.verdict.contract import (
     too_old,
 )
 from raidproof.verdict.crash_test import conditions_of, history_of
-from raidproof.verdict.ledger import Found, Loss, Torn, balance_of
+from raidproof.verdict.ledger import Found, Torn, balance_of
 from raidproof.verdict.members import fault_of
 from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
 
@@ -180,6 +181,8 @@ class Oracle:
     """The instant from which disk faults explain a loss; 0: from the start of the crash test."""
     expected: str | None = None
     """A regular expression for the kernel messages that only report a lost member; None: no member is lost."""
+    _kept: KeptParts = field(default_factory=KeptParts, init=False, repr=False, compare=False)
+    """Parts of the last judgement: most files and operations of a state are those of the state before."""
 
     @classmethod
     def of(cls, cycle: CrashTestRecord, run: Path, corrupted_ns: int | None = None) -> "Oracle":
@@ -292,6 +295,7 @@ class Oracle:
             self.workers,
             self.history,
             found,
+            kept=self._kept,
             before_ns=instant_ns,
             seen_ns=instant_ns,
             torn=torn_blocks if conditions.torn and torn_blocks is not None else conditions.torn,

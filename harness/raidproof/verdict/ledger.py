@@ -3,8 +3,8 @@
 A scan is the result of `raidproof.guest.ledger_reader`, which reads every file and directory of the ledger.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from errno import EEXIST, ENOENT
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -21,150 +21,14 @@ from raidproof.guest.ledger_writer import (
     UNREADABLE,
 )
 from raidproof.record.run import BROKEN, BlockClass, Evidence
+from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts
 from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 Found = Mapping[str, Mapping[str, Any]]
 """A scan: the result for each worker, by `WorkerSpec.key`."""
-
-EXAMPLES = 40
-"""Greatest number of described losses in an `Evidence`."""
-EXAMPLES_EACH = 5
-"""Greatest number of described losses of one worker."""
 ANY_GENERATION = 1 << 62
 """Newest begun generation of a disconnected client's block: it may have written more generations than it reported."""
-_DAMAGE: Mapping[BlockClass, str] = {
-    BlockClass.SYNCED_LOST: "was acknowledged and is missing",
-    BlockClass.STALE: "has an older generation than the acknowledged one",
-    BlockClass.GARBAGE: "is garbage",
-    BlockClass.OLD: "holds old data of the disk",
-    BlockClass.MISPLACED: "holds a block that was written to another place",
-    BlockClass.UNREADABLE: "is unreadable",
-}
-
-
-class Loss(NamedTuple):
-    """An acknowledged operation that is missing after the fault."""
-
-    operation: Operation
-    worker: WorkerSpec
-    what: str
-    """What the scan found instead, as a clause."""
-
-    @property
-    def bytes(self) -> int:
-        """Size in bytes of the data that the operation had to make durable."""
-        return self.worker.bytes_of(self.operation.kind)
-
-    def __str__(self) -> str:
-        done = self.operation
-        if done.kind == APPLICATION:
-            return f"{self.worker.path}: {self.target}: {self.what}"
-        return f"{self.worker.path}: {done.kind} of {self.target} (generation {done.generation}): {self.what}"
-
-    @property
-    def target(self) -> str:
-        """The directory, file, record or blocks that the operation changed, as text."""
-        worker, place = self.worker, self.operation.place
-        if worker.kind == APPLICATION:
-            return f"operation {place}"
-        if worker.kind in TREES:
-            return f"directory d{place}"
-        if worker.files or worker.kind == "close":
-            return f"file f{place}"
-        if worker.kind == "o_append":
-            return f"record {place}"
-        if worker.span == 1:
-            return f"block {place}"
-        return f"blocks {place * worker.span} to {(place + 1) * worker.span - 1}"
-
-
-class CorruptedBlock(NamedTuple):
-    """A block in a state that no promise allows."""
-
-    worker: WorkerSpec
-    place: int
-    kind: BlockClass
-    what: str = ""
-    """The error of a read of an application's file; empty for blocks."""
-
-    def __str__(self) -> str:
-        if self.worker.kind == APPLICATION:
-            return f"{self.worker.path}: {self.what}"
-        return f"{self.worker.path}: block {self.place} {_DAMAGE[self.kind]}"
-
-
-class Balance:
-    """The result of the comparison of a history with a scan: the counters of an `Evidence`, and every single loss."""
-
-    def __init__(self, resumed_ns: int | None = None) -> None:
-        self.resumed_ns = resumed_ns
-        self.lost_after_recovery = 0
-        self.across_restart = 0
-        self.acknowledged: Counter[str] = Counter()
-        self.judged: Counter[str] = Counter()
-        self.lost: Counter[str] = Counter()
-        self.losses: list[Loss] = []
-        self.corrupted: list[CorruptedBlock] = []
-        self.blocks: Counter[BlockClass] = Counter()
-        self.lost_bytes = 0
-        self.lost_files = 0
-        self.first_lost_ns: int | None = None
-        self.invented: list[str] = []
-        self.examples: list[str] = []
-        self.damaged: list[str] = []
-        self.unchecked: list[str] = []
-        self._examples_of: Counter[str] = Counter()
-        """Number of described losses by the path of the worker."""
-
-    def after_recovery(self, operation: Operation) -> bool:
-        """Return whether an operation began after service had resumed."""
-        return self.resumed_ns is not None and operation.issued_ns >= self.resumed_ns
-
-    def lose(self, operation: Operation, worker: WorkerSpec, what: str, *, builds_on: Operation | None = None) -> None:
-        """Count an acknowledged operation as lost; ``what``: what the scan found instead.
-
-        ``builds_on``: the first lost operation of the same directory. Its time decides whether the loss followed the
-        recovery: the clone of a file that the fault emptied is empty, too.
-        """
-        self.lost[operation.kind] += 1
-        self.lost_bytes += worker.bytes_of(operation.kind)
-        self.lost_after_recovery += self.after_recovery(builds_on or operation)
-        ended = operation.promised_ns or 0
-        self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)
-        self.losses.append(Loss(operation, worker, what))
-        self._describe(worker, str(self.losses[-1]))
-
-    def add_corrupted(self, worker: WorkerSpec, place: int, kind: BlockClass, what: str = "") -> None:
-        """Record a block in a state that no promise allows; ``what``: the error of a read of an application's file."""
-        self.corrupted.append(CorruptedBlock(worker, place, kind, what))
-        self._describe(worker, str(self.corrupted[-1]))
-
-    def _describe(self, worker: WorkerSpec, example: str) -> None:
-        """Keep the description of a loss, at most `EXAMPLES_EACH` for each worker's path and `EXAMPLES` in total."""
-        if len(self.examples) < EXAMPLES and self._examples_of[worker.path] < EXAMPLES_EACH:
-            self.examples.append(example)
-            self._examples_of[worker.path] += 1
-
-    def evidence(self) -> Evidence:
-        """Return the counters and the described losses as an `Evidence`."""
-        return Evidence(
-            acknowledged=dict(self.acknowledged),
-            judged=dict(self.judged),
-            lost=dict(self.lost),
-            lost_bytes=self.lost_bytes,
-            lost_files=self.lost_files,
-            lost_after_recovery=self.lost_after_recovery,
-            across_restart=self.across_restart,
-            first_lost_ns=self.first_lost_ns,
-            blocks=dict(self.blocks),
-            invented=self.invented,
-            examples=self.examples,
-            damaged=self.damaged,
-            unchecked=self.unchecked,
-        )
-
-
 Torn = bool | Collection[tuple[int, int]]
 """Which blocks the cut may have torn while a client overwrote them: all, none, or those with this (file, byte offset).
 
@@ -200,15 +64,12 @@ def balance_of(
     history: History,
     found: Found,
     *,
-    before_ns: int | None = None,
-    seen_ns: int | None = None,
-    resumed_ns: int | None = None,
-    restarted_ns: int | None = None,
-    torn: Torn = False,
-    disconnected_clients: Collection[str] = (),
-    indeterminate_errnos: Collection[int] = (),
+    kept: KeptParts | None = None,
+    **bounds: Unpack[Bounds],
 ) -> Balance:
     """Compare a history with a scan of the same workers' files and directories.
+
+    ``kept``: the parts of earlier comparisons of the same workers and history, which may save work.
 
     Instants are in nanoseconds of the host's CLOCK_MONOTONIC:
     ``before_ns``: operations that were acknowledged earlier must be durable; None: all acknowledged operations.
@@ -228,36 +89,70 @@ def balance_of(
     Raises:
         RigError: the scan has no entry for a worker.
     """
-    balance, appending = Balance(resumed_ns), list[Case]()
+    balance = Balance()
     for worker in workers:
         if worker.key not in found:
             raise RigError(f"the scan has no entry for {worker.key}")
-        # An application may report the begin of an operation late.
-        operations = history.begun(worker.number, None if worker.kind == APPLICATION else seen_ns)
-        bound = [one for one in operations if one.binds(before_ns)]
-        if worker.span > 1 and restarted_ns is not None:
-            across = [one for one in operations if closes_across(one, restarted_ns)]
-            balance.across_restart += len(across)
-            bound = [one for one in bound if one not in across]
-        # The evidence has a count of 0 for each kind that the worker had not executed yet.
-        balance.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
-        balance.judged.update(dict.fromkeys(kinds_of(worker), 0))
-        balance.acknowledged.update(one.kind for one in bound)
-        case = Case(
-            worker,
-            operations,
-            bound,
-            found[worker.key],
-            worker.client in disconnected_clients,
-            torn,
-            indeterminate_errnos,
-        )
-        compare = COMPARISONS.get(worker.kind, compare_blocks)
-        compare(case, balance)
-        if compare is compare_records:
-            appending.append(case)
-    compare_holes(appending, balance)
+        entry = found[worker.key]
+        key = None if kept is None else key_of(worker, history, bounds)
+        part = None if kept is None else kept.get(worker.number, key, entry)
+        if part is None:
+            part = part_of(worker, history, entry, bounds)
+            if kept is not None:
+                kept.keep(worker.number, key, entry, part)
+        balance.add(part)
+    appending = [one for one in workers if COMPARISONS.get(one.kind) is compare_records]
+    compare_holes([case_of(one, history, found[one.key], bounds) for one in appending], balance)
     return balance
+
+
+def key_of(worker: WorkerSpec, history: History, bounds: Bounds) -> Hashable:
+    """Return a value that is equal for bounds at which the worker's scan has the same `part_of`."""
+    counts = history.counts_of(
+        worker.number, begun_before_ns=_seen_ns(worker, bounds), acknowledged_before_ns=bounds.get("before_ns")
+    )
+    torn = bounds.get("torn", False)
+    if not isinstance(torn, bool):
+        # As in `Case.may_be_torn`: only blocks of the worker's own file matter to it.
+        torn = bool(worker.shift % BLOCK) or frozenset(one for one in torn if one[0] == worker.file)
+    others = bounds.get("resumed_ns"), bounds.get("restarted_ns"), frozenset(bounds.get("indeterminate_errnos", ()))
+    return (*counts, torn, worker.client in bounds.get("disconnected_clients", ()), *others)
+
+
+def case_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], bounds: Bounds) -> "Case":
+    """Return what concerns one worker; ``entry``: the scan of its files."""
+    operations = history.begun(worker.number, _seen_ns(worker, bounds))
+    before_ns = bounds.get("before_ns")
+    return Case(
+        worker,
+        operations,
+        [one for one in operations if one.binds(before_ns)],
+        entry,
+        worker.client in bounds.get("disconnected_clients", ()),
+        bounds.get("torn", False),
+        bounds.get("indeterminate_errnos", ()),
+    )
+
+
+def _seen_ns(worker: WorkerSpec, bounds: Bounds) -> int | None:
+    # An application may report the begin of an operation late.
+    return None if worker.kind == APPLICATION else bounds.get("seen_ns")
+
+
+def part_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], bounds: Bounds) -> Balance:
+    """Compare the operations of one worker with the scan of its files."""
+    case = case_of(worker, history, entry, bounds)
+    part, restarted_ns = Balance(bounds.get("resumed_ns")), bounds.get("restarted_ns")
+    if worker.span > 1 and restarted_ns is not None:
+        across = [one for one in case.operations if closes_across(one, restarted_ns)]
+        part.across_restart = len(across)
+        case = case._replace(bound=[one for one in case.bound if one not in across])
+    # The evidence has a count of 0 for each kind that the worker had not executed yet.
+    part.acknowledged.update(dict.fromkeys(kinds_of(worker), 0))
+    part.judged.update(dict.fromkeys(kinds_of(worker), 0))
+    part.acknowledged.update(one.kind for one in case.bound)
+    COMPARISONS.get(worker.kind, compare_blocks)(case, part)
+    return part
 
 
 def closes_across(operation: Operation, restarted_ns: int) -> bool:

@@ -162,6 +162,14 @@ class _Begun:
         self._earliest_ns = [one.earliest_ns for one in operations]
         # A worker begins its operations one after another, but reports without a time stamp may mix with others.
         self._ordered = all(one <= other for one, other in pairwise(self._earliest_ns))
+        self._sorted_ns = sorted(self._earliest_ns)
+        self._acknowledged_ns = sorted(one.promised_ns or 0 for one in operations if one.binds())
+
+    def counts(self, begun_before_ns: int | None, acknowledged_before_ns: int | None) -> tuple[int, int]:
+        """See `History.counts_of`."""
+        limits = (self._sorted_ns, begun_before_ns), (self._acknowledged_ns, acknowledged_before_ns)
+        begun, acknowledged = (len(of) if at is None else bisect_left(of, at) for of, at in limits)
+        return begun, acknowledged
 
     def before(self, instant_ns: int | None) -> Sequence[Operation]:
         """Return the operations that may have begun before ``instant_ns``; None: all operations."""
@@ -194,6 +202,16 @@ class History:
         """Return the operations of a worker that may have begun before ``before_ns``; None: all its operations."""
         mine = self._by_worker.get(worker)
         return () if mine is None else mine.before(before_ns)
+
+    def counts_of(
+        self, worker: int, *, begun_before_ns: int | None, acknowledged_before_ns: int | None
+    ) -> tuple[int, int]:
+        """Return how many operations of a worker may have begun, and were acknowledged, before an instant.
+
+        None: at any instant. Equal counts are of equal operations.
+        """
+        mine = self._by_worker.get(worker)
+        return (0, 0) if mine is None else mine.counts(begun_before_ns, acknowledged_before_ns)
 
     @cached_property
     def _instants_ns(self) -> tuple[list[int], list[int]]:

@@ -30,8 +30,8 @@ from raidproof.record.exploration import ExplorationRecord, Observation
 from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array.striping import Assembled
+from raidproof.verdict.balance import Loss
 from raidproof.verdict.exploration import Judgement, Oracle
-from raidproof.verdict.ledger import Loss
 
 MOST_HELD = 4
 """Number of ledger blocks of one request that the page names."""
