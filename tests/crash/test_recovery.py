@@ -72,6 +72,11 @@ def test_only_states_that_were_read_are_recovered() -> None:
     assert [one.crash.cut for one in by_recovery(lines, 1, 0)] == [4]
 
 
+def test_of_states_with_one_content_the_earliest_is_recovered() -> None:
+    lines = [line(cut).model_copy(update={"digest": "equal"}) for cut in (5, 2, 9)]
+    assert [one.crash.cut for one in by_recovery(lines, 1, 0)] == [2]
+
+
 def test_half_of_the_recoveries_resync_before_the_mount() -> None:
     counted = Counter(resync_first_s(CrashState(cut).name) for cut in range(200))
     assert set(counted) == {0.0, RESYNC_FIRST_S}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 from zlib import crc32
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -185,25 +186,44 @@ def recording_of(log: Path, recording: Recording, state: CrashState) -> Recordin
     return Recording(WriteLog(log), recording.array, origin)
 
 
-def by_recovery(lines: Iterable[Line], seed: int, first_cut: int) -> list[Line]:
+class Candidate(NamedTuple):
+    """A crash state whose recovery can be recorded, without what a checker observed in it: a journal may be large."""
+
+    choice: Choice
+    dump: str
+    """The crash state, in the format of `CrashState.dump`."""
+    digest: str
+    """Digest of the disks' content in the state."""
+    weight: int
+    """How much sooner than others the recovery tends to be recorded."""
+
+    @property
+    def crash(self) -> CrashState:
+        """The crash state."""
+        return CrashState.load(self.dump)
+
+
+def by_recovery(lines: Iterable[Line], seed: int, first_cut: int) -> list[Candidate]:
     """Return the states that were read and have no excused difference, in the order in which a second cut is tried.
 
     The order is a weighted random sample without replacement. The weight is the product of the numbers of bits of two
     numbers: rows that md must resync, and requests since ``first_cut``, the begin of the clients' work, of which the
     file system's log has a part to replay.
     """
-    known = {line.digest: line for line in sorted(lines, key=lambda one: one.choice, reverse=True) if _suits(line)}
+    known: dict[str, Candidate] = {}
+    for line in lines:
+        seen, choice = line.observation, line.choice
+        if seen is None or not _suits(seen):
+            continue
+        if line.digest in known and known[line.digest].choice < choice:
+            continue
+        replayed = max(choice.cut - first_cut, 0)
+        weight = (1 + (seen.rows.differ if seen.rows else 0).bit_length()) * (1 + replayed.bit_length())
+        known[line.digest] = Candidate(choice, line.state, line.digest, weight)
     draw = Random(f"{seed}/second")  # noqa: S311  a seeded choice, no secret
-    turns = []
-    for line in sorted(known.values(), key=lambda one: one.choice):
-        assert line.observation is not None  # noqa: S101  `_suits` requires it
-        rows = line.observation.rows
-        weight = (1 + (rows.differ if rows else 0).bit_length()) * (
-            1 + max(line.crash.cut - first_cut, 0).bit_length()
-        )
-        # As in `Choices`: sorting by exponential variates is weighted sampling without replacement.
-        turns.append((draw.expovariate(weight), line))
-    return [line for _, line in sorted(turns, key=lambda turn: turn[0])]
+    # As in `Choices`: sorting by exponential variates is weighted sampling without replacement.
+    turns = [(draw.expovariate(one.weight), one) for one in sorted(known.values())]
+    return [one for _, one in sorted(turns)]
 
 
 class SecondChoices(Choices):
@@ -220,13 +240,12 @@ class SecondChoices(Choices):
         self.order = tuple(choice for turn in turns for choice in turn if choice is not None)
 
 
-def _suits(line: Line) -> bool:
+def _suits(seen: Observation) -> bool:
     """Return whether a state was read, and has no copies that differ because a page changed while md wrote it.
 
     Without the log before the recovery it would be unknown that md allows such a difference.
     """
-    seen = line.observation
-    return seen is not None and seen.end is End.READ and not (seen.rows is not None and seen.rows.changed)
+    return seen.end is End.READ and not (seen.rows is not None and seen.rows.changed)
 
 
 def journal_of(recovery: str | None) -> str:

@@ -18,8 +18,9 @@ from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checker import Recovered
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.journal import Begun, Journal, Line, digest_of, lines_of
+from raidproof.crash.journal import Begun, Journal, digest_of, lines_of
 from raidproof.crash.recovery import (
+    Candidate,
     Recovery,
     RecoveryFiles,
     SecondChoices,
@@ -122,11 +123,11 @@ class SecondCuts:
             step("choosing crash states for a second power cut")
             recoveries = Recoveries(self.source, self.exploration.stats, self._checkers(undo))
             recovered = recoveries.record(self._chosen(), deadline)
-            for number, (line, recovery) in enumerate(recovered, start=1):
+            for number, (one, recovery) in enumerate(recovered, start=1):
                 if deadline is not None and deadline.passed:
                     break
-                step(f"second power cut during recovery {number} of {len(recovered)}: state {line.crash.name}")
-                self._cut_again(line, recovery, recoveries, deadline)
+                step(f"second power cut during recovery {number} of {len(recovered)}: state {one.crash.name}")
+                self._cut_again(one, recovery, recoveries, deadline)
             self.out_of_time |= deadline is not None and deadline.passed
 
     def _stop_clock(self, begun: int) -> None:
@@ -154,25 +155,26 @@ class SecondCuts:
             record.stopped_by = StoppedBy.TIME
             record.ended_early = f"the time limit of {self.options.budget.minutes:g} min was reached"
 
-    def _chosen(self) -> list[Line]:
+    def _chosen(self) -> list[Candidate]:
         """Return the states to recover, first those that this exploration has recovered before."""
         lines = lines_of(self.exploration.journal.path)
         order = by_recovery(lines, self.options.seed, self.source.first)
-        order.sort(key=lambda line: not self._journal(line).exists())
+        order.sort(key=lambda one: not self._journal(one).exists())
         return list(islice(filter(self._kept, order), self.options.second_cuts))
 
-    def _journal(self, line: Line) -> Path:
-        return self._folder / journal_of(second_name(self.source.recovery, line.crash.name))
+    def _journal(self, one: Candidate) -> Path:
+        return self._folder / journal_of(second_name(self.source.recovery, one.crash.name))
 
-    def _kept(self, line: Line) -> bool:
+    def _kept(self, one: Candidate) -> bool:
         """Return whether a judged state keeps every promise: a later loss is then due to the second cut."""
-        assert line.observation is not None  # noqa: S101  `by_recovery` returns lines with observations
-        judgement = self.exploration.stats.judge(line.crash, line.observation)
+        judgement = self.exploration.stats.judge(one.crash, self.exploration.journal.observation(one.digest))
         return judgement.outcome is Outcome.PASS and not judgement.missing
 
-    def _cut_again(self, line: Line, recovery: Recovery, recoveries: "Recoveries", deadline: Deadline | None) -> None:
+    def _cut_again(
+        self, one: Candidate, recovery: Recovery, recoveries: "Recoveries", deadline: Deadline | None
+    ) -> None:
         """Judge a recovery, and explore the power cuts during it unless the recovery itself breaks a promise."""
-        source = _source_of(self.source, line.crash, files_of(self.source, line.crash))
+        source = _source_of(self.source, one.crash, files_of(self.source, one.crash))
         recording = source.recording
         record = RecoveryRecord(
             state=str(source.recovery),
@@ -195,22 +197,22 @@ class SecondCuts:
             uniform=self.options.uniform,
             recovery=source.recovery,
         )
-        with closing(Journal(self._journal(line), begun)) as journal:
-            if self._fails(line, recovery, recoveries):
+        with closing(Journal(self._journal(one), begun)) as journal:
+            if self._fails(one, recovery, recoveries):
                 record.broken = True
             else:
                 self._explore(source, recovery, record, journal, recoveries.checkers, deadline)
 
-    def _fails(self, line: Line, recovery: Recovery, recoveries: "Recoveries") -> bool:
+    def _fails(self, one: Candidate, recovery: Recovery, recoveries: "Recoveries") -> bool:
         """Judge what the machine read after a recovery without a second cut; repeat a recovery that fails once."""
-        stats, state = self.exploration.stats, line.crash
+        stats, state = self.exploration.stats, one.crash
         judgement = stats.judge(state, recovery.observation)
         if not judgement.broken:
             return False
         again = stats.judge(state, recoveries.again(state).observation)
         for damage in judgement.damages:
             group = Group(damage)
-            group.add(Judged(line.choice, state, judgement))
+            group.add(Judged(one.choice, state, judgement))
             failure = plain(group, stats, self.replay_of(self.source))
             failure.recovery = second_name(self.source.recovery, state.name)
             failure.repeated, failure.confirmed = 1, int(damage in again.damages)
@@ -331,7 +333,7 @@ class Recoveries:
         """
         return files_of(self.source, state).read(state, self._digest)
 
-    def record(self, lines: Sequence[Line], deadline: Deadline | None) -> list[tuple[Line, Recovery]]:
+    def record(self, candidates: Sequence[Candidate], deadline: Deadline | None) -> list[tuple[Candidate, Recovery]]:
         """Return the recoveries of judged states, in the order of their cuts; record those that are not stored.
 
         ``deadline``: the end of the recording; states that are not recovered by then are left out.
@@ -339,8 +341,8 @@ class Recoveries:
         Raises:
             RigError: a recovery failed twice for a reason other than the state.
         """
-        lines = sorted(lines, key=lambda line: line.choice)
-        found = {line.crash: self.read(line.crash) for line in lines}
+        ordered = sorted(candidates)
+        found = {one.crash: self.read(one.crash) for one in ordered}
         # The cursor moves forward only, while the checkers have jobs.
         missing = [state for state, recovery in found.items() if recovery is None]
         running: list[tuple[CrashState, Future[Recovered]]] = []
@@ -361,7 +363,7 @@ class Recoveries:
             wait([future for _, future in running])
             for state, _ in running:
                 files_of(self.source, state).drop()
-        return [(line, recovery) for line in lines if (recovery := found[line.crash]) is not None]
+        return [(one, recovery) for one in ordered if (recovery := found[one.crash]) is not None]
 
     def again(self, state: CrashState) -> Recovered:
         """Recover a state again, and drop the recording.
