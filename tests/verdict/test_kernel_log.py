@@ -1,8 +1,9 @@
 import pytest
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.fault.machine import PANIC
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks, trace_of
+from raidproof.verdict.kernel_log import KERNEL, blocked, judge_kernel_logs, judge_wrecks, trace_of
 
 OOPS = """[   12.100000] md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2
 [   12.200000] BUG: unable to handle page fault for address: 0000000000001000
@@ -94,3 +95,11 @@ def test_errors_that_ganesha_logs_are_suspicious(words: tuple[str, ...], bad: bo
     assert (verdict.outcome is Outcome.FAIL) is bad
     if bad:
         assert "NFS server" in verdict.reason
+
+
+def test_corruption_that_a_kernel_reports_is_blamed_on_what_damaged_the_disks() -> None:
+    disks = Blame(culprit=Culprit.DISKS, members=("disk2",))
+    corrupt = "BTRFS warning (device vda): csum failed root 5 ino 261 off 0 csum 0xb2 expected csum 0x03 mirror 1\n"
+    assert judge_kernel_logs([("server", corrupt)]).blame == KERNEL
+    assert judge_kernel_logs([("server", corrupt)], corrupted_by=disks).blame == disks
+    assert judge_kernel_logs([("server", f"{corrupt}Oops: 0000\n")], corrupted_by=disks).blame == KERNEL

@@ -35,7 +35,7 @@ from raidproof.verdict.contract import (
     judge_promises,
 )
 from raidproof.verdict.crash_states import outcome_of
-from raidproof.verdict.kernel_log import blocked, judge_kernel_logs, judge_wrecks
+from raidproof.verdict.kernel_log import KERNEL, blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import balance_of
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
@@ -181,7 +181,9 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
         for name, path in cycle.files.consoles.items()
     ]
     waited = lines_of_waiting(cycle, directory)
-    cycle.verdicts.append(judge_kernel_logs(logs, asked_for=kernel_messages(cycle), waited=waited))
+    corrupted_by = conditions.blame if conditions.broken_drives else KERNEL
+    messages = kernel_messages(cycle)
+    cycle.verdicts.append(judge_kernel_logs(logs, asked_for=messages, waited=waited, corrupted_by=corrupted_by))
     if cycle.files.wire is not None:
         exchanges = read_exchanges((directory / cycle.files.wire).read_text())
         cycle.verdicts += judge_restart(exchanges, restarted=cycle.effects.nfsd_restarted)

@@ -102,18 +102,20 @@ def judge_kernel_logs(
     *,
     asked_for: Sequence[str] = (),
     waited: Collection[str] = (),
+    corrupted_by: Blame = KERNEL,
 ) -> Verdict:
     """Judge that the console logs of the machines have no suspicious line, except those that the faults explain.
 
     ``logs``: pairs of a name and a console log. ``asked_for``: regular expressions of the kernel messages that the
     faults cause. ``waited``: messages of the clients' kernels about tasks that were blocked while the server was
-    unavailable.
+    unavailable. ``corrupted_by``: the blame if all suspicious lines report corruption: a file system with checksums
+    reports, and corrects, what a lying disk has lost.
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
         return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console log was recorded")
     bad = [
-        f"{name}: {sign}: {line}"
+        (sign, f"{name}: {sign}: {line}")
         for name, log in logs
         for sign, line in findings(log)
         if not any(pattern.search(line) for pattern in excused) and line not in waited
@@ -122,4 +124,6 @@ def judge_kernel_logs(
         return Verdict(
             checker="kernel log", outcome=Outcome.PASS, reason="the console logs have no suspicious kernel message"
         )
-    return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason="; ".join(bad[:5]), blame=KERNEL)
+    blame = corrupted_by if all(sign == CORRUPTION for sign, _ in bad) else KERNEL
+    reason = "; ".join(line for _, line in bad[:5])
+    return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame=blame)
