@@ -7,6 +7,7 @@ import pytest
 
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Platform, server_and_clients
+from raidproof.fault.array import Degraded
 from raidproof.fault.disk import CorruptedAtRest
 from raidproof.guest.ledger_writer import MAGIC
 from raidproof.image.kernel import pc
@@ -66,6 +67,12 @@ def test_every_promise_holds(cut: CrashTestRunner, level: str) -> None:
 @pytest.mark.parametrize("properties", [{"log": LOG}, {"sync": "always"}], ids="-".join)
 def test_a_property_keeps_every_promise(cut: CrashTestRunner, properties: dict[str, str]) -> None:
     cut(stack_with(**properties)).must_keep_every_promise()
+
+
+@pytest.mark.parametrize("level", ["1", "10", "z1", "z2", "z3"])
+def test_every_promise_holds_without_a_disk(cut: CrashTestRunner, level: str) -> None:
+    ended = cut(stack_with(level), during=[Degraded("disk1")]).must_keep_every_promise()
+    assert ended.record.observed.array is not None
 
 
 def test_a_loss_is_found_if_fsync_has_no_effect(cut: CrashTestRunner) -> None:

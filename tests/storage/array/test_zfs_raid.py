@@ -14,6 +14,7 @@ from raidproof.core.errors import NotEffective, RequestError, RequirementMissing
 from raidproof.guest import partitions
 from raidproof.guest.assembled import ZFS_POOL
 from raidproof.storage.array import capacity
+from raidproof.storage.array.state import ExpectedDeviation
 from raidproof.storage.array.zfs import (
     POOL,
     Label,
@@ -31,7 +32,9 @@ from tests.guest_files import FilesByCommands
 DATA = Path(__file__).parents[2] / "data" / "zfsutils"
 NAMES = {"1": "mirror", "z1": "raidz1", "z2": "raidz2", "z3": "raidz3", "10": "striped"}
 STATUS = {level: (DATA / f"zpool-status-{name}-2.3.json").read_text() for level, name in NAMES.items()}
-WITH_LOG, SCRUBBED = ((DATA / f"zpool-status-{name}-2.3.json").read_text() for name in ("slog", "scrubbed"))
+WITH_LOG, SCRUBBED, OFFLINE = (
+    (DATA / f"zpool-status-{name}-2.3.json").read_text() for name in ("slog", "scrubbed", "offline")
+)
 LABEL = (DATA / "zdb-label-2.3.txt").read_text()
 NO_LABEL = (DATA / "zdb-label-none-2.3.txt").read_text()
 NO_POOL = (DATA / "zpool-status-none-2.3.txt").read_text()
@@ -220,6 +223,23 @@ def test_the_pool_is_imported_from_its_disks_and_exported() -> None:
     assert imported.endswith(f" zpool import -N {paths} -o cachefile=none {POOL}")
     on(server).deactivate()
     assert server.commands[-1] == f"zpool export {POOL}"
+
+
+def test_a_disk_is_taken_offline_and_brought_online_again() -> None:
+    server = FakeServer()
+    array = on(server)
+    array.take_out("disk1")
+    assert server.commands[-1] == f"zpool offline {POOL} {parse_status(SCRUBBED).leaves[1].guid}"
+    array.expected_deviation = ExpectedDeviation(absent=frozenset({"disk1"}))
+    with pytest.raises(NotEffective, match="state: requested DEGRADED, effective ONLINE"):
+        array.require_effective()
+    server.status = OFFLINE
+    (state,) = array.require_effective().devices
+    assert (state.degraded, state.clean, state.members[1].state) == (1, False, ("offline",))
+    array.take_back("disk1")
+    assert server.commands[-1] == f"zpool online {POOL} {parse_status(OFFLINE).leaves[1].guid}"
+    with pytest.raises(RequestError, match="disk5"):
+        array.take_out("disk5")
 
 
 def test_the_log_is_brought_online_with_the_pool() -> None:

@@ -19,7 +19,6 @@ from raidproof.storage.array.level import LEVELS, Level, read_level
 from raidproof.storage.array.raid import Raid1
 from raidproof.storage.array.spec import ArraySpec, Checking, Geometry, Separate
 from raidproof.storage.array.state import ArrayState, DeviceState, Identity, MemberState
-from raidproof.storage.array.superblock import Read, Superblock
 from raidproof.storage.member import Assembly, disk_path, serial_of
 
 STRIPE_UNIT = 64 * KIB
@@ -155,10 +154,6 @@ class BtrfsRaidSpec(ArraySpec):
     def unreadable(self) -> str | None:
         """The reason why copies and parity are not compared: their places are in the trees of btrfs."""
         return "btrfs stores the places of copies and parity in a tree, which is not read here"
-
-    def superblock(self, read: Read) -> Superblock | None:  # noqa: ARG002
-        """Return None: the superblock of btrfs does not have the form of md's."""
-        return None
 
     def array(self, machine: Machine) -> "BtrfsRaid":
         """Return the object that controls the devices on a machine."""

@@ -279,12 +279,13 @@ class ArraySpec(Spec):
         """The reason why `superblock` cannot describe the members' content; None if it can."""
         return None
 
-    @abstractmethod
-    def superblock(self, read: Read) -> Superblock | None:
-        """Return the metadata of one member disk, whose bytes ``read`` returns; None if it has none.
+    def superblock(self, read: Read) -> Superblock | None:  # noqa: ARG002
+        """Return the metadata of one member disk, whose bytes ``read`` returns, in the form of md's superblock.
 
-        The offsets in the result count from the begin of the disk.
+        None: the disk has none, or the metadata of this kind of array has another form. The offsets in the result
+        count from the begin of the disk.
         """
+        return None
 
     @abstractmethod
     def array(self, machine: Machine) -> "Array":

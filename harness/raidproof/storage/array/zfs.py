@@ -23,7 +23,6 @@ from raidproof.storage.array.level import DEFAULT, read_level
 from raidproof.storage.array.raidz import SECTOR
 from raidproof.storage.array.spec import ArraySpec, Checking, Geometry, Separate
 from raidproof.storage.array.state import ArrayState, DeviceState, Identity, MemberState
-from raidproof.storage.array.superblock import Read, Superblock
 from raidproof.storage.member import Assembly, disk_path
 
 POOL = "raidproof"
@@ -40,7 +39,7 @@ _MIRRORED = 2
 """Disks of each mirror of level 10."""
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
 _ACTIONS = {"SCRUB": "check", "RESILVER": "recover"}
-_ONLINE = "ONLINE"
+_ONLINE, _DEGRADED = "ONLINE", "DEGRADED"
 _NO_POOL = "no such pool"
 _NO_LABEL = "failed to unpack label"
 _CHILD = re.compile(r"^        children\[(\d+)\]:\n((?: {12}.*\n)*)", re.MULTILINE)
@@ -125,10 +124,6 @@ class ZfsRaidSpec(ArraySpec):
         """The reason why copies and parity are not compared: their places are in the block pointers of ZFS."""
         return "ZFS stores the places of copies and parity in block pointers, which are not read here"
 
-    def superblock(self, read: Read) -> Superblock | None:  # noqa: ARG002
-        """Return None: the labels of ZFS do not have the form of md's superblock."""
-        return None
-
     def array(self, machine: Machine) -> "ZfsRaid":
         """Return the object that controls the pool on a machine."""
         return ZfsRaid(self, machine)
@@ -182,6 +177,8 @@ class Leaf(NamedTuple):
     """``ONLINE``, ``DEGRADED``, ``FAULTED``, ``UNAVAIL``, ``OFFLINE`` or ``REMOVED`` (zpoolconcepts(7))."""
     errors: int
     """Read, write and checksum errors since the import."""
+    guid: str
+    """The GUID by which commands of zpool(8) name the disk."""
 
 
 class PoolStatus(NamedTuple):
@@ -239,7 +236,7 @@ def _leaves(vdev: Mapping[str, Any]) -> Iterator[Leaf]:
             yield from _leaves(child)
         return
     counted = sum(int(vdev[f"{kind}_errors"]) for kind in ("read", "write", "checksum"))
-    yield Leaf(str(vdev["path"]).removesuffix(partitions.PART), str(vdev["state"]), counted)
+    yield Leaf(str(vdev["path"]).removesuffix(partitions.PART), str(vdev["state"]), counted, str(vdev["guid"]))
 
 
 class Label(NamedTuple):
@@ -349,6 +346,24 @@ class ZfsRaid(Array):
         if self._status() is not None:
             self.machine.succeed(export_command(), deadline_s=IMPORT_DEADLINE_S)
 
+    def take_out(self, serial: str) -> None:
+        """Take the disk offline (zpool-offline(8)); it stays offline after the next import.
+
+        Raises:
+            RequestError: the pool has no such member.
+            CommandFailed: the pool cannot do without it.
+        """
+        self.machine.succeed(["zpool", "offline", POOL, self._guid(serial)])
+
+    def take_back(self, serial: str) -> None:
+        """Bring the disk online: ZFS writes to it what it lacks (zpool-online(8))."""
+        self.machine.succeed(["zpool", "online", POOL, self._guid(serial)])
+
+    def _guid(self, serial: str) -> str:
+        self.spec.refuse_loss(serial)
+        pool = parse_status(self.machine.succeed(status_command()))
+        return next(leaf.guid for leaf in pool.leaves if leaf.path == disk_path(serial))
+
     def destroy(self) -> None:
         """Destroy the pool if it exists, and erase the labels of ZFS and the partitions from its disks."""
         if self._status() is not None:
@@ -414,14 +429,15 @@ class ZfsRaid(Array):
         """Verify that the effective state of the pool is as requested, and return it.
 
         Raises:
-            NotEffective: an effective value differs from the requested one, or a disk is missing.
+            NotEffective: an effective value differs from the requested one, or a disk is missing unexpectedly.
         """
         found = self._found()
         paths = tuple(disk_path(serial) for serial in self.spec.members)
+        absent = {disk_path(serial) for serial in self.expected_deviation.absent}
         asked: dict[str, Value] = {
-            "state": _ONLINE,
+            "state": _DEGRADED if absent else _ONLINE,
             "vdevs": tuple(word for word in vdev_words(self.spec.level, paths) if word not in paths),
-            "inputs": paths,
+            "inputs": tuple(path for path in paths if path not in absent),
             "logs": (_ONLINE,) if self.log else (),
         }
         effective: dict[str, Value] = {
