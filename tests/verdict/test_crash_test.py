@@ -316,6 +316,12 @@ def test_what_was_found_to_be_wrong_stands_though_the_rig_failed_later(
     assert "not in effect: sync" in str(cycle.reason)
 
 
+@pytest.mark.parametrize(("kind", "torn"), [("xfs", False), ("zfs", True), ("of another version", False)])
+def test_a_file_system_may_leave_a_part_of_an_interrupted_write(cycle: CrashTestRecord, kind: str, torn: bool) -> None:
+    cycle.asked = {**cycle.asked, "filesystem": {"type": kind}}
+    assert conditions_of(cycle).torn is torn
+
+
 @pytest.mark.parametrize("fault", [ClientPowerCut(CutPolicy.TORN), KernelPanic(), PowerCut(CutPolicy.TORN)])
 def test_only_the_servers_power_cut_tears(cycle: CrashTestRecord, fault: Fault) -> None:
     cycle.effects = fault.effects(stack_of())

@@ -116,6 +116,13 @@ def test_a_torn_overwrite_is_excused_in_torn_states_alone() -> None:
     assert oracle().judge(read(GARBAGE, 1), 299).broken
 
 
+def test_a_file_system_that_tears_writes_does_so_in_each_state() -> None:
+    tearing = oracle(torn=True)
+    assert not tearing.judge(read(GARBAGE, 1), 299).broken
+    assert not tearing.judge(read(GARBAGE, 1), 299, torn=True, torn_blocks=frozenset()).broken
+    assert tearing.judge(read(GARBAGE, 1), 1000).broken
+
+
 def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
     judged = oracle().judge(read(MISPLACED, 0), 60)
     assert judged.damages == (Damage(BLOCKS, "misplaced", "read"),)

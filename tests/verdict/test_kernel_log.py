@@ -55,6 +55,10 @@ def test_a_task_that_waited_for_a_server_that_was_away_is_no_failure() -> None:
 
 
 FAILED_READ = "[   49.537591] I/O error, dev vda, sector 549536 op 0x0:(READ) flags 0x3000 phys_seg 1 prio class 2"
+SYSRQ = "[  149.478310] sysrq: Power Off"
+LOST_ROOT = (
+    "[  149.488363] EXT4-fs error (device vda): __ext4_find_entry:1647: inode #4598: comm raidproof-init: reading"
+)
 OFF, ON = "[   49.535445] reboot: Power down", "[    0.000000] Linux version 6.12.117+deb13-cloud-amd64"
 
 
@@ -66,6 +70,8 @@ OFF, ON = "[   49.535445] reboot: Power down", "[    0.000000] Linux version 6.1
         ((FAILED_READ, OFF), Outcome.FAIL),
         ((OFF, ON, FAILED_READ), Outcome.FAIL),
         ((OFF, "[   49.6] Oops: 0002 [#1]"), Outcome.FAIL),
+        ((SYSRQ, FAILED_READ, LOST_ROOT, OFF, ON), Outcome.PASS),
+        ((LOST_ROOT, SYSRQ), Outcome.FAIL),
     ],
 )
 def test_a_request_after_the_shutdown_of_the_devices_may_fail(lines: tuple[str, ...], outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ MOST_SINGLES = 32
 """Limit of the non-durable requests of one cut for which ONE_MISSING and ONE_KEPT give states.
 
 If the cut has more non-durable requests, this number is drawn at random."""
-MOST_CUTS = 10_000
+MOST_CUTS = 25_000
 """Limit of the cuts for which states are proposed; if there are more cuts, this number is drawn at random.
 
 On disks without a volatile cache each write gives a cut."""

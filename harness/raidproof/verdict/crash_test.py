@@ -18,6 +18,7 @@ from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
 from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, Timeline
 from raidproof.storage.array.level import level_names
+from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies
 from raidproof.verdict.block_life import lives_of
@@ -388,7 +389,7 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
     return Conditions(
         export_sync=cycle.on_server_itself or bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.effects.server_memory_lost,
-        torn=cycle.effects.caches is CutPolicy.TORN,
+        torn=cycle.effects.caches is CutPolicy.TORN or tears_writes(cycle),
         delegations=bool(cycle.asked["export"].get("delegations", True)),
         lying_disks=lying,
         explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
@@ -402,6 +403,12 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
         unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
         content_changed=any(one.content_changed for one in cycle.all_effects),
     )
+
+
+def tears_writes(cycle: CrashTestRecord) -> bool:
+    """Return whether the file system may leave a part of a write that the cut interrupted."""
+    kinds, name = dict(FILESYSTEMS.items()), cycle.asked.get("filesystem", {}).get("type")
+    return name in kinds and kinds[name].tears_writes
 
 
 def exactly_once(cycle: CrashTestRecord) -> bool:

@@ -37,7 +37,7 @@ from raidproof.verdict.contract import (
     judge_promises,
     too_old,
 )
-from raidproof.verdict.crash_test import conditions_of, history_of
+from raidproof.verdict.crash_test import conditions_of, history_of, tears_writes
 from raidproof.verdict.ledger import Found, Torn, balance_of
 from raidproof.verdict.members import fault_of
 from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
@@ -166,7 +166,9 @@ class Oracle:
     workers: tuple[WorkerSpec, ...]
     history: History
     conditions: Conditions
-    """The conditions of the crash test, without torn requests and lying disks, which differ from state to state."""
+    """The conditions of the crash test, without torn requests and lying disks, which differ from state to state.
+
+    ``torn``: whether the file system may leave a part of any write that the cut interrupted."""
     created_ns: int
     """The instant at which array and file system had been created and synced."""
     disconnected_clients: tuple[str, ...] = ()
@@ -193,7 +195,7 @@ class Oracle:
         Raises:
             RigError: the file of the crash test's history cannot be read.
         """
-        conditions = replace(conditions_of(cycle), memory_lost=True, torn=False, lying_disks=())
+        conditions = replace(conditions_of(cycle), memory_lost=True, torn=tears_writes(cycle), lying_disks=())
         return cls(
             workers=tuple(WorkerSpec.model_validate(worker) for worker in cycle.workers),
             history=history_of(cycle, run),
@@ -235,7 +237,7 @@ class Oracle:
         """
         conditions = replace(
             self.conditions,
-            torn=torn,
+            torn=torn or self.conditions.torn,
             lying_disks=lost.disks if lost is not None else (),
             explanation=WRITE_HOLE
             if observation.refused
@@ -249,7 +251,8 @@ class Oracle:
             return self._nothing_read(observation, instant_ns, conditions, lost)
         if observation.found is None:
             raise RigError("the checker reports that it read the ledger in a crash state, but returned no scan")
-        return self._read(observation, observation.found, instant_ns, conditions, lost, torn_blocks)
+        blocks = None if self.conditions.torn else torn_blocks
+        return self._read(observation, observation.found, instant_ns, conditions, lost, blocks)
 
     def _nothing_read(
         self, observation: Observation, instant_ns: int, conditions: Conditions, lost: Lost | None

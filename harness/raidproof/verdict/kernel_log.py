@@ -13,7 +13,7 @@ from raidproof.storage.volume import VOLUMES
 
 # Messages in the kernel's sources (lib/bug.c, kernel/hung_task.c, block, md). The patterns of the messages of a file
 # system, an array or a server in user space are in its module.
-CORRUPTION, SERVER, IO_ERROR = "corruption", "NFS server", "I/O error"
+CORRUPTION, SERVER, IO_ERROR, START_UP = "corruption", "NFS server", "I/O error", "start-up"
 KERNEL = Blame(culprit=Culprit.KERNEL)
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
@@ -24,7 +24,7 @@ SIGNS: dict[str, re.Pattern[str]] = {
     IO_ERROR: re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
     "NFS client": re.compile(r"NFS: .*(?:reclaim failed|fileid changed)"),
     "recovery tracking": re.compile(r"Unable to initialize client recovery tracking"),
-    "start-up": re.compile(r"raidproof-init: (?!ready)"),
+    START_UP: re.compile(r"raidproof-init: (?!ready)"),
     "out of memory": re.compile(r"Out of memory:|oom-kill:"),
 }
 
@@ -36,8 +36,15 @@ BLOCKED = re.compile(r"blocked for more than \d+ seconds")
 """Message of a client's kernel for each task that waits for an unavailable server (kernel/hung_task.c)."""
 NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
 """Messages of panics that the rig causes, because it provides no init or no root file system."""
-SHUT_DOWN = re.compile(r"reboot: (?:Power down|Restarting system|System halted)")
-"""Message of a kernel that has shut down its devices (kernel/reboot.c): requests of processes that still run fail."""
+SHUT_DOWN = re.compile(
+    r"reboot: (?:Power down|Restarting system|System halted)|sysrq: Power Off"
+    r"|ACPI: PM: Preparing to enter system sleep state S5"
+)
+"""Messages of a kernel that shuts its devices down: requests of processes that still run fail.
+
+Sources: kernel/reboot.c, kernel/power/poweroff.c, drivers/acpi/sleep.c."""
+OF_DEVICES = frozenset({IO_ERROR, CORRUPTION, START_UP})
+"""Signs that a process shows whose system disk is gone, for example the process raidproof-init by an error of ext4."""
 BOOTED = re.compile(r"\bLinux version \d")
 TRACED = 8
 """Greatest number of functions of a stack trace in a reason."""
@@ -48,7 +55,7 @@ _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 def findings(log: str) -> list[tuple[str, str]]:
     """Return each suspicious line of a console log, preceded by the name of its sign.
 
-    I/O errors between the shutdown of the devices and the next boot are left out.
+    What follows from I/O errors between the shutdown of the devices and the next boot is left out.
     """
     layers = (FILESYSTEMS, VOLUMES, ARRAYS, MEMBER_LAYERS)
     damage = "|".join(kind.damage for registry in layers for _, kind in registry.items())
@@ -64,7 +71,7 @@ def findings(log: str) -> list[tuple[str, str]]:
     for line in log.splitlines():
         off = (off or SHUT_DOWN.search(line) is not None) and not BOOTED.search(line)
         shown = [sign for sign, pattern in signs.items() if pattern.search(line)]
-        found += [(sign, line.strip()) for sign in shown if not (off and sign == IO_ERROR)]
+        found += [(sign, line.strip()) for sign in shown if not (off and sign in OF_DEVICES)]
     return found
 
 

@@ -294,6 +294,12 @@ def test_members_are_identified_by_their_labels() -> None:
     assert found["disk3"].slot == 3
 
 
+@pytest.mark.parametrize(("level", "vdev"), [("z1", "0"), ("10", "1")])
+def test_labels_are_compared_within_a_top_level_vdev(level: str, vdev: str) -> None:
+    """ZFS writes a change of the pool to the labels of one of them."""
+    assert on(FakeServer(), level).identities()["disk3"].array_uuid.endswith(f":{vdev}")
+
+
 def test_the_labels_and_the_partitions_are_removed() -> None:
     server = FakeServer(status=None)
     on(server).destroy()

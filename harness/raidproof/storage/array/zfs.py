@@ -458,7 +458,8 @@ class ZfsRaid(Array):
             ended = self.machine.run(label_command(serial))
             if (one := parse_label(ended.stdout, width)) is not None:
                 found[serial] = Identity(
-                    array_uuid=one.pool,
+                    # A change of the pool is written to the labels of one top-level vdev, that is, of its disks.
+                    array_uuid=f"{one.pool}:{one.slot // width}",
                     created="",
                     device_uuid=one.disk,
                     role=f"Active device {one.slot}",

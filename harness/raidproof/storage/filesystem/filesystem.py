@@ -112,6 +112,8 @@ class FilesystemSpec(Spec):
     """Paths of the kernel's files that `commit_s` needs, each of which contains a number in 1/100 s."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Prefixes of the names of the packages with the file system's tools. The record has their versions."""
+    tears_writes: ClassVar[bool] = False
+    """Whether a power cut may leave a part of a write that was in progress, although no disk tears a request."""
     in_place: ClassVar[bool] = True
     """Whether an overwrite goes to the same place on the device, as the model of random and of synchronous writes
     assumes."""

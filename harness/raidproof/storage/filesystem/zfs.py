@@ -31,6 +31,8 @@ _LEAST_MEMBER = 64 * MIB
 class ZfsSpec(FilesystemSpec):
     """The requested ZFS: the root dataset of one pool. ``log`` is the disk of a separate log device (SLOG)."""
 
+    # The log divides the record of a write at the end of a log block (zil_lwb_assign in module/zfs/zil.c).
+    tears_writes: ClassVar[bool] = True
     in_place: ClassVar[bool] = False
     # zpool import -m (zpool-import(8)).
     needs_log: ClassVar[bool] = False
