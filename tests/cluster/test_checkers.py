@@ -285,3 +285,8 @@ def test_an_async_export_can_be_proved(tmp_path: Path, three: Any) -> None:
     assert not there.stats.broken
     assert there.stats.loss is not None
     assert not [one for one in there.checkers.workers if one.left_out]
+
+
+def test_the_first_proofs_of_workers_are_spread() -> None:
+    due = [module.first_proof_after(number) for number in range(6)]
+    assert due == [3, 2, 1, 3, 2, 1]

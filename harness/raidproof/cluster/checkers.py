@@ -43,7 +43,10 @@ COPIES = 8
 
 Dask takes more than half a minute to copy something to all of 200 workers."""
 PROOF_EVERY = 20
-"""Number of tasks of a worker after which it proves itself again."""
+"""Number of tasks of a worker after which it proves itself again; the first proof comes earlier.
+
+All workers begin at the same time: without different first numbers, the results of all would count at the same time,
+and the client would have to judge tens of thousands of states while the workers wait for tasks."""
 
 
 @dataclass(eq=False)
@@ -70,6 +73,11 @@ class Unproved:
     """Number of results, from the first on, that this proof covers."""
 
 
+def first_proof_after(known: int) -> int:
+    """Return the number of tasks before the first proof of a worker; ``known``: number of workers before it."""
+    return PROOF_EVERY - known % PROOF_EVERY
+
+
 class ClusterCheckers:
     """The workers of a cluster of Dask, which check crash states of one campaign."""
 
@@ -91,6 +99,8 @@ class ClusterCheckers:
         self._waiting: list[Task] = []
         """Tasks that are sent again when the workers have been counted."""
         self._unproved: dict[str, Unproved] = {}
+        self._proof_after: dict[str, int] = {}
+        """Number of tasks after which a worker's process proves itself, by session."""
         self._ended: SimpleQueue[Any] = SimpleQueue()
         self._proved: list[Answer] = []
         self._booted = False
@@ -266,7 +276,8 @@ class ClusterCheckers:
             self._seconds_each = each if self._seconds_each is None else 0.8 * self._seconds_each + 0.2 * each
             mine = self._unproved.setdefault(done.session, Unproved(done.session, done.worker, done.address))
             mine.finished.append((task, done.result))
-            if len(mine.finished) >= PROOF_EVERY:
+            first = first_proof_after(len(self._proof_after))
+            if len(mine.finished) >= self._proof_after.setdefault(done.session, first):
                 self._request_proof(mine)
 
     def _take_error(self, key: str, error: NoResult, task: Task | None, proof: Unproved | None) -> None:
@@ -301,6 +312,7 @@ class ClusterCheckers:
     def _confirm(self, proved: Unproved) -> None:
         done, proved.finished = proved.finished[: proved.covered], proved.finished[proved.covered :]
         proved.proof, proved.covered = None, 0
+        self._proof_after[proved.session] = PROOF_EVERY
         record = self._workers.records[proved.session]
         record.proofs += 1
         for task, result in done:
