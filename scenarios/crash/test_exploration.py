@@ -73,8 +73,8 @@ def test_a_lying_disk_is_found_shrunk_blamed_and_reproduced(cycle: CrashTestRunn
     assert {write.member for write in failure.shrunk.lost} <= {*liars}
     assert all(write.stripe is not None for write in failure.shrunk.lost)
     # A good state differs from one of the failing states in one such write, before whose acknowledgement the disk only
-    # claimed to flush. A state that lacks two writes may have no good neighbour: with either write it fails. Or the good
-    # neighbour lacks the write about which the disk lied, and differs in the other one.
+    # claimed to flush. A state that lacks two writes may have no good neighbour: with either write it fails. Or its
+    # good neighbour differs in the write about which the disk did not lie.
     differences = [one.difference for one in explored.record.failures if one.difference and one.difference.broken]
     told = [request for one in differences for request in one.requests if request.good_state]
     assert {(one.write.member, one.gap) for one in told if one.lying_flushes} == {(*liars, Gap.FLUSH_LIED)}
