@@ -1,9 +1,11 @@
+import re
+
 import pytest
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.fault.machine import PANIC
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.kernel_log import KERNEL, blocked, judge_kernel_logs, judge_wrecks, trace_of
+from raidproof.verdict.kernel_log import KERNEL, SIGNS, blocked, findings, judge_kernel_logs, judge_wrecks, trace_of
 
 OOPS = """[   12.100000] md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2
 [   12.200000] BUG: unable to handle page fault for address: 0000000000001000
@@ -109,3 +111,8 @@ def test_corruption_that_a_kernel_reports_is_blamed_on_what_damaged_the_disks() 
     assert judge_kernel_logs([("server", corrupt)]).blame == KERNEL
     assert judge_kernel_logs([("server", corrupt)], corrupted_by=disks).blame == disks
     assert judge_kernel_logs([("server", f"{corrupt}Oops: 0000\n")], corrupted_by=disks).blame == KERNEL
+
+
+def test_a_pattern_with_anchors_finds_its_line_anywhere_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIGNS, "anchored", re.compile("^first word.*last$"))
+    assert findings("calm\r\nfirst word to last\r\ncalm\r\n") == [("anchored", "first word to last")]

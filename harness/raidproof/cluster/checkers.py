@@ -43,7 +43,7 @@ COPIES = 8
 
 Dask takes more than half a minute to copy something to all of 200 workers."""
 PROOF_EVERY = 20
-"""Number of tasks of a worker after which it proves itself again; the first proof comes earlier.
+"""Number of tasks of a worker after which it proves itself again; before the first proof, see `first_proof_after`.
 
 All workers begin at the same time: without different first numbers, the results of all would count at the same time,
 and the client would have to judge tens of thousands of states while the workers wait for tasks."""

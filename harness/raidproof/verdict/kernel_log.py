@@ -65,13 +65,14 @@ def findings(log: str) -> list[tuple[str, str]]:
         CORRUPTION: re.compile(f"{SIGNS[CORRUPTION].pattern}|{damage}"),
         SERVER: re.compile(errors),
     }
-    if not re.search("|".join(pattern.pattern for pattern in signs.values()), log):
-        return []  # as of most crash states
+    # Most lines show no sign: one search finds that out. It is made by line, as a pattern may have anchors.
+    suspicious = re.compile("|".join(pattern.pattern for pattern in signs.values()))
     found, off = [], False
     for line in log.splitlines():
         off = (off or SHUT_DOWN.search(line) is not None) and not BOOTED.search(line)
-        shown = [sign for sign, pattern in signs.items() if pattern.search(line)]
-        found += [(sign, line.strip()) for sign in shown if not (off and sign in OF_DEVICES)]
+        if suspicious.search(line):
+            shown = [sign for sign, pattern in signs.items() if pattern.search(line)]
+            found += [(sign, line.strip()) for sign in shown if not (off and sign in OF_DEVICES)]
     return found
 
 
