@@ -27,6 +27,8 @@ from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
 pytestmark = pytest.mark.long
 
 MAGIC = b"XFSB"
+SHORT_S = 0.005
+"""Deadline of a check in seconds: too short for any check, as a mount alone takes longer."""
 HANGS_S = 12.0
 """Deadline of a check in seconds: longer than all steps before the read through nfsd, shorter than nfsd's timeout."""
 SAME, DIFFERENT = ThroughNfsd.SAME, ThroughNfsd.DIFFERENT
@@ -177,7 +179,7 @@ def test_a_hanging_checker_is_reported_and_the_next_state_is_checked(
 ) -> None:
     checker.advance(DiskStates(source.recording).move(middle))
     before = checker.check(Patch())
-    usual, checker.deadline_s = checker.deadline_s, 0.02
+    usual, checker.deadline_s = checker.deadline_s, SHORT_S
     wedged = checker.check(Patch())
     assert wedged.end is End.WEDGED
     assert "no answer in time" in wedged.said

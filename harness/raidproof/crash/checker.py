@@ -44,6 +44,8 @@ SHOW = (uml.NAME, qemu.NAME)
 
 DEADLINE_S = 20.0
 """Time limit in seconds of each request to the agent; the replay of a full file system log takes seconds."""
+CONTENT_DEADLINE_S = 20.0
+"""Time limit in seconds of each request that gives the member disks their content; no crash state can delay it."""
 SETTLE_S = 10.0
 """Time in seconds that md's resync has to end after the mount, while a recovery is recorded."""
 MOST_CONTENT = 2 * GIB
@@ -556,7 +558,7 @@ class Checker:
 
         def ask(request: dict[str, Any], data: Sequence[bytes]) -> dict[str, Any]:
             try:
-                return line.ask(request, self.deadline_s, lambda _: None, data)
+                return line.ask(request, CONTENT_DEADLINE_S, lambda _: None, data)
             except Lost as lost:
                 raise RigError(f"{self.machine.name}: content of the member disks: {lost}") from lost
 
