@@ -44,6 +44,8 @@ def test_without_a_journal_acknowledged_operations_are_lost(current_run: Run) ->
     lost = {one.kind for one in record.verdicts if one.outcome is Outcome.FAIL}
     assert lost >= {"mkdir", "create", "rename"}
     assert any("no journal" in caveat for caveat in record.effective["caveats"])
+    blames = [one.blame for one in record.verdicts if one.kind == "mkdir" and one.blame is not None]
+    assert {blame.culprit for blame in blames} == {Culprit.FILESYSTEM_SETTINGS}
 
 
 @pytest.mark.parametrize("mode", UNCOMMITTED)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from raidproof.guest.ledger_writer import KINDS
@@ -16,6 +18,7 @@ SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)
 LYING = Conditions(export_sync=True, lying_disks=("disk2",))
 BOTH = Conditions(export_sync=False, lying_disks=("disk2",))
+UNSYNCED = Conditions(export_sync=True, fsync_caveat="the mount option nobarrier omits flushes")
 
 
 @pytest.mark.parametrize(
@@ -28,6 +31,9 @@ BOTH = Conditions(export_sync=False, lying_disks=("disk2",))
         (LYING, 0, Outcome.PASS, None),
         (LYING, 1, Outcome.FAIL, "disk2"),
         (BOTH, 1, Outcome.FAIL, "disk2"),
+        (UNSYNCED, 1, Outcome.FAIL, "the file system's settings: the mount option nobarrier"),
+        (replace(UNSYNCED, lying_disks=("disk2",)), 1, Outcome.FAIL, "disk2"),
+        (replace(UNSYNCED, export_sync=False), 1, Outcome.PASS, "the async export"),
     ],
 )
 def test_a_promise(conditions: Conditions, lost: int, outcome: Outcome, blame: str | None) -> None:

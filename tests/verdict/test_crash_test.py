@@ -322,6 +322,22 @@ def test_a_file_system_may_leave_a_part_of_an_interrupted_write(cycle: CrashTest
     assert conditions_of(cycle).torn is torn
 
 
+@pytest.mark.parametrize(
+    ("asked", "caveat"),
+    [
+        ({"type": "zfs"}, ""),
+        ({"type": "zfs", "sync": "disabled"}, "sync=disabled"),
+        ({"type": "ext4", "mount_options": ["nobarrier"]}, "nobarrier"),
+        ({"type": "of another version"}, ""),
+    ],
+)
+def test_a_setting_that_breaks_fsync_is_to_blame(cycle: CrashTestRecord, asked: dict[str, Any], caveat: str) -> None:
+    cycle.asked = {**cycle.asked, "filesystem": asked}
+    found = conditions_of(cycle)
+    assert caveat in found.fsync_caveat
+    assert (found.blame.culprit is Culprit.FILESYSTEM_SETTINGS) == bool(found.fsync_caveat) == bool(caveat)
+
+
 @pytest.mark.parametrize("fault", [ClientPowerCut(CutPolicy.TORN), KernelPanic(), PowerCut(CutPolicy.TORN)])
 def test_only_the_servers_power_cut_tears(cycle: CrashTestRecord, fault: Fault) -> None:
     cycle.effects = fault.effects(stack_of())

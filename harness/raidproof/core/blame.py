@@ -14,6 +14,8 @@ class Culprit(StrEnum):
     STACK = "the stack"
     """The server's software between its disks and the network, if the evidence names no single part."""
     ASYNC_EXPORT = "the async export"
+    FILESYSTEM_SETTINGS = "the file system's settings"
+    """A requested property or mount option with which the file system does not make fsynced data durable."""
     SERVER = "the server"
     NFSD = "nfsd"
     KERNEL = "kernel"

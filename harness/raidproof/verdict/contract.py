@@ -86,6 +86,8 @@ class Conditions:
 
     explanation: Blame | None = None
     """The blame for a loss that the injected fault explains; None if it explains no loss."""
+    fsync_caveat: str = ""
+    """The setting with which the file system does not keep acknowledged fsyncs: it explains a loss, no more."""
     corrupted_by: Blame | None = None
     """The blame on drives that misdirected or dropped writes: it explains a loss, but does not excuse the loss."""
 
@@ -110,6 +112,8 @@ class Conditions:
             return known
         if self.excused:
             return Blame(culprit=Culprit.ASYNC_EXPORT, detail="the server replies before its disks have the data")
+        if self.fsync_caveat:
+            return Blame(culprit=Culprit.FILESYSTEM_SETTINGS, detail=self.fsync_caveat)
         return Blame(culprit=Culprit.STACK, detail="no option and no injected fault explains the failure")
 
 
@@ -195,7 +199,7 @@ def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verd
 
 def blame_with_application(conditions: Conditions) -> Blame:
     """Return the blame for a loss of an application: what the conditions blame, or the stack or the application."""
-    if conditions.excused or conditions.broken_drives:
+    if conditions.excused or conditions.broken_drives or conditions.fsync_caveat:
         return conditions.blame
     detail = "no option and no injected fault explains the failure; the application may acknowledge too early"
     return Blame(culprit=Culprit.APPLICATION, detail=detail)

@@ -7,10 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from raidproof.core.blame import Blame, Culprit, blamed_as, text_of
-from raidproof.core.errors import RigError
+from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
@@ -18,7 +18,7 @@ from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
 from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, Timeline
 from raidproof.storage.array.level import level_names
-from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.storage.filesystem import FILESYSTEMS, AnyFilesystem, FilesystemSpec
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies
 from raidproof.verdict.block_life import lives_of
@@ -53,6 +53,7 @@ SESSIONS = ("4.1", "4.2")
 LEASE_S = 90.0
 """Default lease time of nfsd, in seconds."""
 _SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)
+_FILESYSTEM: TypeAdapter[FilesystemSpec] = TypeAdapter(AnyFilesystem)
 
 
 class Least(NamedTuple):
@@ -402,7 +403,17 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
         lease_lost=any(one.lease_lost for one in cycle.all_effects),
         unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
         content_changed=any(one.content_changed for one in cycle.all_effects),
+        fsync_caveat=fsync_caveat(cycle),
     )
+
+
+def fsync_caveat(cycle: CrashTestRecord) -> str:
+    """Return why the requested file system does not keep acknowledged fsyncs; empty if it keeps them or is unknown."""
+    try:
+        return _FILESYSTEM.validate_python(cycle.asked.get("filesystem")).fsync_caveat
+    except (ValidationError, RequestError):
+        # Another version of the harness stored this record.
+        return ""
 
 
 def tears_writes(cycle: CrashTestRecord) -> bool:

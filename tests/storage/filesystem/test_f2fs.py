@@ -50,7 +50,9 @@ def test_commands() -> None:
 
 def test_without_flushes_it_promises_nothing() -> None:
     assert F2fsSpec().caveats() == ()
-    assert "nobarrier" in F2fsSpec(fsync_mode="nobarrier").caveats()[0]
+    (caveat,) = F2fsSpec(fsync_mode="nobarrier").caveats()
+    assert caveat == F2fsSpec(fsync_mode="nobarrier").fsync_caveat
+    assert "fsync_mode=nobarrier" in caveat
 
 
 def test_the_effective_state_is_read() -> None:

@@ -150,6 +150,22 @@ def test_an_external_journal_is_made_first_and_flushed() -> None:
     assert ran[-1] == ["sync", "/dev/disk/by-id/raidproof-d"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "caveat"),
+    [
+        (XfsSpec(), ""),
+        (Ext4Spec(mount_options=("noatime",)), ""),
+        (Ext4Spec(mount_options=("noatime", "barrier=0")), "the mount option barrier=0 omits the flushes"),
+        (Ext4Spec(journal=False), "ext4 has no journal"),
+        (Ext4Spec(data="writeback"), ""),
+    ],
+)
+def test_settings_that_break_fsync_are_named(spec: XfsSpec | Ext4Spec, caveat: str) -> None:
+    assert spec.fsync_caveat.startswith(caveat)
+    assert bool(spec.fsync_caveat) == bool(caveat)
+    assert (spec.fsync_caveat in spec.caveats()) == bool(caveat)
+
+
 def test_mount() -> None:
     assert mount_command(Ext4Spec(data="writeback", mount_options=("noatime",)), "/dev/md0", "/srv/x") == [
         *("mount", "--mkdir", "--types", "ext4", "--options", "noatime,data=writeback", "/dev/md0", "/srv/x")

@@ -85,7 +85,9 @@ def test_the_dataset_is_mounted_by_the_name_of_the_pool() -> None:
 
 def test_without_a_log_of_fsync_it_promises_nothing() -> None:
     assert ZfsSpec().caveats() == ()
-    assert "sync=disabled" in ZfsSpec(sync="disabled").caveats()[0]
+    (caveat,) = ZfsSpec(sync="disabled").caveats()
+    assert caveat == ZfsSpec(sync="disabled").fsync_caveat
+    assert "sync=disabled" in caveat
 
 
 def test_the_effective_state_is_read() -> None:

@@ -166,19 +166,25 @@ class Ext4Spec(FilesystemSpec):
         path = [f"journal_path={disk_path(self.log)}"] if self.log else []
         return (*self.mount_options, f"data={self.data}", *path)
 
+    @property
+    def fsync_caveat(self) -> str:
+        """The reason why ext4 keeps no acknowledged fsync without a journal; else that of the base class."""
+        if self.journal:
+            return super().fsync_caveat
+        return (
+            "ext4 has no journal: a power cut may leave inconsistent metadata, which the kernel mounts and only "
+            "e2fsck repairs, and acknowledged changes of directories and fsynced files may be lost"
+        )
+
     def caveats(self) -> tuple[str, ...]:
         """Return the promises that ext4 does not keep without a journal, or with ``data=writeback``."""
-        if not self.journal:
-            return (
-                "ext4 has no journal: a power cut may leave inconsistent metadata, which the kernel mounts and only "
-                "e2fsck repairs, and acknowledged changes of directories and fsynced files may be lost",
-            )
-        if self.data == "writeback":
-            return (
-                "ext4 with data=writeback commits the size of a file before its data: after a power cut, blocks "
-                "without fsync may have old content of the disk",
-            )
-        return ()
+        if not self.journal or self.data != "writeback":
+            return super().caveats()
+        return (
+            *super().caveats(),
+            "ext4 with data=writeback commits the size of a file before its data: after a power cut, blocks "
+            "without fsync may have old content of the disk",
+        )
 
     def check_command(self, device: str) -> list[str]:
         """Return the command that checks the unmounted file system without changing it."""

@@ -78,13 +78,12 @@ class F2fsSpec(FilesystemSpec):
         """Return all mount options: the requested ones, and those of the fields."""
         return (*self.mount_options, f"fsync_mode={self.fsync_mode}", f"mode={self.allocation}")
 
-    def caveats(self) -> tuple[str, ...]:
-        """Return the reason why fsync without flushes keeps no promise."""
+    @property
+    def fsync_caveat(self) -> str:
+        """The reason why F2FS keeps no acknowledged fsync without flushes; else that of the base class."""
         if self.fsync_mode != "nobarrier":
-            return ()
-        return (
-            "F2FS with fsync_mode=nobarrier does not flush the disks' caches: a power cut may lose what was fsynced",
-        )
+            return super().fsync_caveat
+        return "F2FS with fsync_mode=nobarrier does not flush the disks' caches: a power cut may lose what was fsynced"
 
     def check_command(self, device: str) -> list[str]:
         """Return the command that checks the unmounted file system without changing it."""

@@ -42,6 +42,8 @@ MOUNT_DEADLINE_S = 120.0
 """Time limit in seconds of a mount: long enough to replay a full log on slow disks."""
 EXPIRE = "/proc/sys/vm/dirty_expire_centisecs"
 WAKE = "/proc/sys/vm/dirty_writeback_centisecs"
+BARRIERLESS = frozenset({"nobarrier", "barrier=0"})
+"""Mount options with which a file system does not flush the disks' caches (ext4(5), btrfs(5))."""
 FREE = "free space"
 UNKNOWN = "owner unknown"
 OWNER_DEADLINE_S = 120.0
@@ -335,9 +337,16 @@ class FilesystemSpec(Spec):
         """Return the extents of files on the device; ``listed`` are the extents that filefrag printed."""
         return tuple(listed)
 
+    @property
+    def fsync_caveat(self) -> str:
+        """The setting with which the file system keeps no acknowledged fsync, and why; empty without one."""
+        if not (without := BARRIERLESS.intersection(self.mount_options)):
+            return ""
+        return f"the mount option {', '.join(sorted(without))} omits the flushes of the disks' caches"
+
     def caveats(self) -> tuple[str, ...]:
-        """Return sentences: promises that a file system with these settings does not keep, and why."""
-        return ()
+        """Return clauses: promises that a file system with these settings does not keep, and why."""
+        return (self.fsync_caveat,) if self.fsync_caveat else ()
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
         """Return the owner of the byte at an offset of the device, as the file system's tools report it.

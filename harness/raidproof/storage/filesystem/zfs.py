@@ -120,13 +120,14 @@ class ZfsSpec(FilesystemSpec):
             *(("log", *log) if log else ()),
         ]
 
-    def caveats(self) -> tuple[str, ...]:
-        """Return the reason why fsync keeps no promise with ``sync=disabled``."""
+    @property
+    def fsync_caveat(self) -> str:
+        """The reason why ZFS keeps no acknowledged fsync with ``sync=disabled``; else that of the base class."""
         if self.sync != "disabled":
-            return ()
+            return super().fsync_caveat
         return (
             "ZFS with sync=disabled acknowledges fsync without a write to the disks (zfsprops(7)): a power cut loses "
-            "what was written since the last transaction group",
+            "what was written since the last transaction group"
         )
 
     def erase_command(self, device: str) -> list[str]:
