@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -290,3 +291,42 @@ def test_an_async_export_can_be_proved(tmp_path: Path, three: Any) -> None:
 def test_the_first_proofs_of_workers_are_spread() -> None:
     due = [module.first_proof_after(number) for number in range(6)]
     assert due == [3, 2, 1, 3, 2, 1]
+
+
+def test_several_passes_through_the_recording_find_the_same(
+    lying: MadeUpRun, three: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STATES_EACH", 2)
+    there = explored(lying, three)
+    here = without_cluster(lying, tmp_path / "here")
+    assert len(there.choices.order) > there.checkers.batch == 6
+    assert sorted(verdicts(there).splitlines()) == sorted(verdicts(here).splitlines())
+    assert there.checkers.open == 0
+
+
+def test_answers_that_are_there_are_judged_before_further_states_are_requested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_TASK", 1)
+    monkeypatch.setattr(module, "PROOF_EVERY", 1)
+    submit, proved = module.ClusterCheckers.submit, list[bool]()
+
+    def noted(of: module.ClusterCheckers, request: Any) -> None:
+        # Results and proofs arrive between two requests.
+        sleep(0.02)
+        proved.append(bool(of._proved))
+        submit(of, request)
+
+    monkeypatch.setattr(module.ClusterCheckers, "submit", noted)
+    take, kept = module.ClusterCheckers._confirm, list[int]()
+
+    def confirmed(of: module.ClusterCheckers, unproved: module.Unproved) -> None:
+        take(of, unproved)
+        kept.append(len(of._proved))
+
+    monkeypatch.setattr(module.ClusterCheckers, "_confirm", confirmed)
+    with workers(1) as client:
+        there = explored(MadeUpRun(MadeUp(tmp_path / "sound", written(), told())), client)
+    assert there.stats.judged == len(there.choices.order)
+    assert any(kept)
+    assert not any(proved)

@@ -51,7 +51,7 @@ def proved(made_up: MadeUp, defect: str = "") -> None:
         yield Planted(defect)
 
     stats, cursor = ExplorationStats(made_up.recording, made_up.oracle), RecordingCursor(made_up.recording)
-    with CheckerWorker(1, boot, cursor) as worker:
+    with CheckerWorker(1, boot) as worker:
         prove(worker, cursor, stats, points_of(stats))
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.crash.checker_worker import CheckerWorker, Job, RecordingCursor
+from raidproof.crash.checker_worker import Base, CheckerWorker, Job, RecordingCursor
 from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Kind
@@ -27,13 +28,13 @@ def made() -> list[FakeChecker]:
 
 
 @pytest.fixture
-def worker(cursor: RecordingCursor, made: list[FakeChecker]) -> Iterator[CheckerWorker]:
+def worker(made: list[FakeChecker]) -> Iterator[CheckerWorker]:
     @contextmanager
     def boot(_: int) -> Iterator[FakeChecker]:
         made.append(FakeChecker())
         yield made[-1]
 
-    with CheckerWorker(0, boot, cursor) as one:
+    with CheckerWorker(0, boot) as one:
         yield one
 
 
@@ -45,7 +46,7 @@ def check(
 
 
 def test_a_job_asks_for_the_ledger_alone(worker: CheckerWorker) -> None:
-    checked = worker.submit(Job(0, Patch(), rows=Rows())).result()
+    checked = worker.submit(Job(Base([], 0), Patch(), rows=Rows())).result()
     assert (checked.observation.through_nfsd, checked.observation.filesystem) == (ThroughNfsd.NOT_TRIED, None)
     assert checked.cold is None
 
@@ -63,7 +64,7 @@ def test_a_state_that_breaks_a_promise_is_shown_to_the_file_systems_checker_too(
 
 def test_what_cannot_be_read_is_not_shown_to_it(worker: CheckerWorker, made: list[FakeChecker]) -> None:
     broken = Patch({(1, 0): b"\7" * BLOCK})
-    job = Job(0, broken, rows=Rows(), breaks=lambda _: True)
+    job = Job(Base([], 0), broken, rows=Rows(), breaks=lambda _: True)
     observation = worker.submit(job).result().observation
     assert (observation.end, observation.filesystem, made[0].checks) == (End.NOT_MOUNTED, None, 1)
 
@@ -91,9 +92,35 @@ def test_the_base_of_an_earlier_cut_undoes_what_a_later_one_had_written(
         fresh = RecordingCursor(cursor.recording)
         fresh.go(cut)
         checker = FakeChecker()
-        checker.advance(fresh.between(0, 1))
+        checker.advance(fresh.base.after(None) or Patch())
         assert seen.found == checker.check(fresh.window.patch(CrashState(cut))).found
     assert len(made) == 1
+
+
+def test_jobs_that_wait_keep_their_base_when_the_cursor_moves_back(
+    worker: CheckerWorker, cursor: RecordingCursor, made: list[FakeChecker]
+) -> None:
+    begun, moved_back = Event(), Event()
+
+    def wait_at_the_first(number: int) -> None:
+        if number == 1:
+            begun.set()
+            assert moved_back.wait(20)
+
+    worker.boot().result()
+    made[0].before_check = wait_at_the_first
+    cuts, running = (18, 18, 3, 12, 6, 15), []
+    for cut in cuts:
+        cursor.go(cut)
+        running.append(worker.submit(cursor.job(CrashState(cut))))
+        assert begun.wait(20)
+    moved_back.set()
+    for cut, future in zip(cuts, running, strict=True):
+        fresh = RecordingCursor(cursor.recording)
+        fresh.go(cut)
+        checker = FakeChecker()
+        checker.advance(fresh.base.after(None) or Patch())
+        assert future.result().observation.found == checker.check(Patch()).found
 
 
 def test_nobody_is_asked_before_it_has_booted(worker: CheckerWorker) -> None:

@@ -101,7 +101,7 @@ class Mirrored:
         def boot(_: int) -> Iterator[FakeChecker]:
             yield self.checker
 
-        with CheckerWorker(1, boot, self.cursor) as worker:
+        with CheckerWorker(1, boot) as worker:
             yield WriteOwners(worker, self.cursor)
 
 

@@ -4,6 +4,7 @@ A task is a range of states, about `TASK_S` long. Its results count when its wor
 results of a worker that fails a proof, refuses a task or disappears are thrown away, and its states go to others.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,8 +27,9 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
 
-BATCH = 20_000
-"""Number of states in one pass through the recording: workers move forward in it, and start anew for each pass."""
+STATES_EACH = 1000
+"""Number of states for each slot in one pass through the recording: a worker moves forward in it, and starts anew for
+each pass. A pass takes seconds; an exploration that a time limit ends within a pass has not checked the last cuts."""
 TASK_S = 5.0
 """Duration in seconds of a task: long beside the costs of a task, short beside the exploration."""
 FIRST_TASK = 8
@@ -81,8 +83,6 @@ def first_proof_after(known: int) -> int:
 class ClusterCheckers:
     """The workers of a cluster of Dask, which check crash states of one campaign."""
 
-    batch = BATCH
-
     def __init__(self, client: Any, campaign: Campaign, recording: Recording, *, wait_s: float = WAIT_S) -> None:
         """``wait_s``: time in seconds for which the cluster may be without any worker."""
         self._client = client
@@ -93,6 +93,8 @@ class ClusterCheckers:
         self._recording = recording
         self._data: Any = None
         self._buffer: list[Request] = []
+        self._open = 0
+        """Number of requests whose answers have not been collected."""
         self.sent = 0
         """Number of tasks that were sent."""
         self._tasks: dict[Any, Task] = {}
@@ -102,10 +104,16 @@ class ClusterCheckers:
         self._proof_after: dict[str, int] = {}
         """Number of tasks after which a worker's process proves itself, by session."""
         self._ended: SimpleQueue[Any] = SimpleQueue()
-        self._proved: list[Answer] = []
+        self._proved: deque[tuple[Task, bytes]] = deque()
+        """Results that count and have not been collected; compressed, as the caller may judge them more slowly."""
         self._booted = False
         """Whether a worker has booted a checker."""
         self._seconds_each: float | None = None
+
+    @property
+    def batch(self) -> int:
+        """See `Checkers.batch`."""
+        return STATES_EACH * max(1, self._workers.slots)
 
     @property
     def workers(self) -> Sequence[WorkerRecord]:
@@ -154,14 +162,17 @@ class ClusterCheckers:
 
     @property
     def full(self) -> bool:
-        """See `Checkers.full`."""
+        """See `Checkers.full`: answers that are there are collected first, as they need memory."""
+        return bool(self._proved) or self._is_ahead
+
+    @property
+    def _is_ahead(self) -> bool:
         return len(self._buffer) >= AHEAD * self._workers.slots * self._states_of_task()
 
     @property
     def open(self) -> int:
         """See `Checkers.open`."""
-        sent = sum(len(task.requests) for task in (*self._tasks.values(), *self._waiting))
-        return len(self._buffer) + sent + self.unproved + len(self._proved)
+        return self._open
 
     @property
     def unproved(self) -> int:
@@ -171,6 +182,7 @@ class ClusterCheckers:
     def submit(self, request: Request) -> None:
         """See `Checkers.submit`."""
         self._buffer.append(request)
+        self._open += 1
         if self._ended.qsize() >= self._workers.slots:
             self._take_ended()
         if self._has_room and len(self._buffer) >= (size := self._states_of_task()):
@@ -205,8 +217,18 @@ class ClusterCheckers:
 
     def collect(self) -> Sequence[Answer]:
         """See `Checkers.collect`; the result is empty if no worker has proved itself within `POLL_S`."""
-        if self.full:
-            while self.full and self._has_room:
+        if not self._proved:
+            self._send_what_waits()
+            self._take_ended()
+        if not self._proved:
+            return ()
+        task, result = self._proved.popleft()
+        self._open -= len(task.requests)
+        return unpacked(result, task.requests)
+
+    def _send_what_waits(self) -> None:
+        if self._is_ahead:
+            while self._is_ahead and self._has_room:
                 self._send_buffer(self._states_of_task())
         else:
             # The caller waits for the answers of everything that it has requested.
@@ -215,9 +237,6 @@ class ClusterCheckers:
             # A slot is idle: its worker proves itself while the last tasks run. What they check is proved after them.
             for one in self._unproved.values():
                 self._request_proof(one)
-        self._take_ended()
-        proved, self._proved = self._proved, []
-        return proved
 
     def _take_ended(self) -> None:
         """Take the results of tasks and proofs that have ended; wait for one of them up to `POLL_S`."""
@@ -247,6 +266,7 @@ class ClusterCheckers:
         self._unproved.clear()
         self._buffer.clear()
         self._proved.clear()
+        self._open = 0
 
     def _take(self, future: Any, done: TaskResult | NoResult) -> None:
         """Take the result of a task or of a proof."""
@@ -315,10 +335,8 @@ class ClusterCheckers:
         self._proof_after[proved.session] = PROOF_EVERY
         record = self._workers.records[proved.session]
         record.proofs += 1
-        for task, result in done:
-            answers = unpacked(result, task.requests)
-            record.done += len(answers)
-            self._proved += answers
+        record.done += sum(len(task.requests) for task, _ in done)
+        self._proved += done
         if not proved.finished:
             del self._unproved[proved.session]
 

@@ -106,7 +106,7 @@ class Seats:
                     return seat, False
             logs = Path(self._undo.enter_context(TemporaryDirectory(prefix="raidproof-checker-")))
             stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
-            worker = CheckerWorker(len(self._made) + 1, source.boots(logs), cursor)
+            worker = CheckerWorker(len(self._made) + 1, source.boots(logs))
             self._undo.enter_context(worker)
             self._made.append(seat := Seat(worker, cursor, stats))
             seat.used.acquire()
@@ -176,7 +176,7 @@ class Seats:
         """
         with self.borrowed() as seat:
             running: list[Future[CheckResult]] = []
-            # The next user of the seat may move its cursor back only when no check runs.
+            # A seat serves one user after the other.
             with ExitStack() as undo:
                 undo.callback(wait, running)
                 self._submit(seat, requests, running)

@@ -50,11 +50,31 @@ def never(_: Observation) -> bool:
     return False
 
 
+class Base(NamedTuple):
+    """The durable content at a cut, as patches of any content that the disks had at an earlier position."""
+
+    patches: list[Patch]
+    """Patches of the recording from its beginning on; the cursor appends those of later cuts."""
+    length: int
+    """Number of the first patches that lead to the content."""
+
+    def after(self, earlier: "Base | None") -> Patch | None:
+        """Return the patch that disks with ``earlier`` as their base need; None if they have this base."""
+        # A cursor that has moved back has a new list, whose first patch undoes the writes of later cuts.
+        applied = earlier.length if earlier is not None and earlier.patches is self.patches else None
+        if applied == self.length:
+            return None
+        blocks: dict[tuple[int, int], bytes] = {}
+        for patch in self.patches[applied or 0 : self.length]:
+            blocks |= patch.blocks
+        return Patch(blocks)
+
+
 class Job(NamedTuple):
     """A request to check one crash state."""
 
-    base: int
-    """Number of patches in `RecordingCursor.bases` that the base content needs."""
+    base: Base
+    """The base content of the disks."""
     patch: Patch
     """Blocks in which the state differs from the base content."""
     rows: Rows
@@ -91,19 +111,13 @@ def repeat_if_silent(check: Callable[[], Observation]) -> Observation:
 
 
 class RecordingCursor:
-    """A power cut in a recording, with the patches that bring a checker's disks to the durable content at this cut.
-
-    While checkers check states, the cursor moves only to later cuts.
-    """
+    """A power cut in a recording, with the patches that bring a checker's disks to the durable content at this cut."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self._rewound = False
         self._begin()
-        self.bases: list[Patch] = []
-        """Patches that lead, applied in order, to the durable content at the current cut."""
-        self.epoch = 0
-        """Number of times that ``bases`` was replaced by a new list, after a move to an earlier cut."""
+        self._patches: list[Patch] = []
         self._touched: set[tuple[int, int]] = set()
 
     def _begin(self) -> None:
@@ -126,12 +140,17 @@ class RecordingCursor:
         if cut < self.window.cut or self._rewound:
             self._begin()
             self._rewound = False
-            # The checkers' disks hold writes of later cuts: the new base first blanks the blocks of these writes.
-            self.bases = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
-            self.epoch += 1
-        elif cut > self.window.cut or not self.bases:
-            self.bases.append(self._move(cut))
-        self._touched.update(self.bases[-1].blocks)
+            # The checkers' disks hold writes of later cuts: the new base first blanks the blocks of these writes. Jobs
+            # that wait for a checker keep the list that they began with.
+            self._patches = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
+        elif cut > self.window.cut or not self._patches:
+            self._patches.append(self._move(cut))
+        self._touched.update(self._patches[-1].blocks)
+
+    @property
+    def base(self) -> Base:
+        """The durable content at the current cut."""
+        return Base(self._patches, len(self._patches))
 
     def job(
         self,
@@ -143,28 +162,20 @@ class RecordingCursor:
         breaks: Callable[[Observation], bool] = never,
     ) -> Job:
         """Return the job that checks a state of the current cut; the flags are those of `Job`."""
-        return Job(len(self.bases), self.window.patch(state), self.redundancy.rows(state), cold, nfsd, fsck, breaks)
-
-    def between(self, first: int, last: int) -> Patch:
-        """Return one patch with the effect of the patches ``bases[first:last]``."""
-        blocks: dict[tuple[int, int], bytes] = {}
-        for patch in self.bases[first:last]:
-            blocks |= patch.blocks
-        return Patch(blocks)
+        return Job(self.base, self.window.patch(state), self.redundancy.rows(state), cold, nfsd, fsck, breaks)
 
 
 class CheckerWorker:
     """A thread with one checker machine. A context manager: leaving the context ends the machine."""
 
-    def __init__(self, number: int, boot: Factory, cursor: RecordingCursor) -> None:
+    def __init__(self, number: int, boot: Factory) -> None:
         self.number = number
         self.waiting = 0
         """Number of jobs that the caller has submitted and whose results it has not collected."""
         self._boot = boot
-        self._cursor = cursor
         self._checker: Checks | None = None
         self._undo = ExitStack()
-        self._at = (0, 0)
+        self._base: Base | None = None
         self._ending = False
         """Whether no further job begins."""
         # The kernel kills a machine when the thread that started it ends (PR_SET_PDEATHSIG in prctl(2)): the same
@@ -192,16 +203,15 @@ class CheckerWorker:
 
     def submit(self, job: Job) -> "Future[CheckResult]":
         """Execute a job in the background, after the jobs that were submitted earlier."""
-        return self._thread.submit(self._check, job, self._cursor.epoch)
+        return self._thread.submit(self._check, job)
 
     def recover(self, job: Job, modes: Sequence[CacheMode], log: Path, resync_first_s: float) -> "Future[Recovered]":
         """Recover the state of a job in the background, on a machine whose disks record the write log ``log``."""
-        epoch = self._cursor.epoch
 
         def recorded() -> Recovered:
             def once() -> Recovered:
                 log.unlink(missing_ok=True)
-                return self._at_base(job, epoch).recover(job.patch, modes, log, resync_first_s=resync_first_s)
+                return self._at_base(job).recover(job.patch, modes, log, resync_first_s=resync_first_s)
 
             try:
                 recovered = once()
@@ -226,34 +236,33 @@ class CheckerWorker:
     def _ensure(self) -> None:
         if self._checker is None:
             self._checker = self._undo.enter_context(self._boot(self.number))
-            self._at = (self._cursor.epoch, 0)
+            self._base = None
 
-    def _check(self, job: Job, epoch: int) -> CheckResult:
+    def _check(self, job: Job) -> CheckResult:
         if self._ending:
             raise RigError(f"checker {self.number} is ending")
         try:
-            return self._try(job, epoch)
+            return self._try(job)
         except RigError:
             if self._ending:
                 raise
             # After an error of the rig the state of the machine is unknown: repeat the job once on a new machine.
             logger.exception("checker %d failed; the check is repeated on a new machine", self.number)
             self._end()
-            return self._try(job, epoch)
+            return self._try(job)
 
-    def _at_base(self, job: Job, epoch: int) -> Checks:
+    def _at_base(self, job: Job) -> Checks:
         """Return the checker, booted and with the base content of a job."""
         self._ensure()
         checker = self._checker
         assert checker is not None  # noqa: S101  `_ensure` has booted the checker
-        applied = self._at[1] if self._at[0] == epoch else 0
-        if (self._at[0] != epoch) or job.base > applied:
-            checker.advance(self._cursor.between(applied, job.base))
-            self._at = (epoch, job.base)
+        if (patch := job.base.after(self._base)) is not None:
+            checker.advance(patch)
+            self._base = job.base
         return checker
 
-    def _try(self, job: Job, epoch: int) -> CheckResult:
-        checker = self._at_base(job, epoch)
+    def _try(self, job: Job) -> CheckResult:
+        checker = self._at_base(job)
         observation = job.seen(repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=job.fsck)))
         if not job.fsck and observation.end is End.READ and job.breaks(observation):
             again = repeat_if_silent(lambda: checker.check(job.patch, nfsd=job.nfsd, fsck=True))

@@ -80,8 +80,9 @@ class Checkers(Protocol):
     Only one thread may use it.
     """
 
-    batch: int
-    """Number of states that an exploration sorts by their cuts, and requests in this order."""
+    @property
+    def batch(self) -> int:
+        """Number of states that an exploration sorts by their cuts, and requests in this order."""
 
     @property
     def workers(self) -> Sequence[WorkerRecord]:
@@ -156,7 +157,7 @@ class LocalCheckers:
         """``boot`` boots a checker; ``stats`` judges whether an observation breaks a promise, which fsck follows."""
         self._stats = stats
         self.cursor = RecordingCursor(recording)
-        self.seats = [CheckerWorker(number, boot, self.cursor) for number in range(1, checkers + 1)]
+        self.seats = [CheckerWorker(number, boot) for number in range(1, checkers + 1)]
         self._undo = ExitStack()
         self._running: dict[Future[CheckResult], tuple[Request, CheckerWorker]] = {}
 

@@ -6,6 +6,7 @@ of what one request wrote into a whole block is computed once for all crash stat
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import chain
 
 from raidproof.crash.states import BLOCK, Recording, Survivor
 from raidproof.disk.writelog import Record
@@ -70,8 +71,8 @@ class ContentHash:
     def _writes(self, survivor: Survivor) -> Sequence[tuple[Place, Writers | None]]:
         record = self.recording.request(survivor.request)
         if survivor.spans:
-            blocks = dict.fromkeys(block for start, end in survivor.spans for block, _, _ in pieces(start, end))
-            return [((record.member, block), None) for block in blocks]
+            ranges = (range(start // BLOCK, -(-end // BLOCK)) for start, end in survivor.spans)
+            return [((record.member, block), None) for block in dict.fromkeys(chain.from_iterable(ranges))]
         if survivor.request not in self._written:
             self._written[survivor.request] = list(self._whole(survivor, record))
         return self._written[survivor.request]

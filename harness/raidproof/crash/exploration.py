@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -115,9 +116,9 @@ class Exploration:
         begun = now_ns()
         self._progress.begin()
         try:
-            for at in range(0, len(wanted), self.checkers.batch):
-                left = sorted(one for one in wanted[at : at + self.checkers.batch] if one not in self._done)
-                self._batch(left, search_deadline)
+            rest = iter(wanted)
+            while batch := list(islice(rest, self.checkers.batch)):
+                self._batch(sorted(one for one in batch if one not in self._done), search_deadline)
                 if self.out_of_time:
                     break
             self._collect_all()
