@@ -38,6 +38,13 @@ def test_sync_export_keeps_every_promise_in_every_crash(
     assert explored.record.cold.checked
 
 
+def test_raid6_keeps_every_promise_in_every_crash(cycle: CrashTestRunner, explore: Explore) -> None:
+    # Its checkers boot with RAID6 algorithms, without which the kernel dies at the first write to the array.
+    explored = explore(cycle(stack_of("6")).must_pass(), states=STATES).must_keep_every_promise()
+    assert explored.record.judged == STATES
+    assert explored.record.cold.checked
+
+
 @pytest.mark.parametrize(
     "filesystem", [BtrfsSpec(), pytest.param(F2fsSpec(), marks=pytest.mark.exhaustive)], ids=lambda spec: spec.type
 )

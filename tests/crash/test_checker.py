@@ -26,6 +26,12 @@ def test_a_checker_is_the_server_alone_with_bare_disks() -> None:
     assert [(disk.serial, disk.size) for disk in bare.disks] == [(disk.serial, disk.size) for disk in topology.disks]
 
 
+def test_a_checker_boots_at_once_with_what_raid6_needs() -> None:
+    topology = server_and_clients(clients=1, disks=4)
+    assert not checker_topology(topology).server.raid6
+    assert checker_topology(topology, raid6=True).server.raid6
+
+
 def test_the_orders_are_the_commands_of_a_run() -> None:
     config = config_of(stack_of(), {"root": "/srv/raidproof/ledger"})
     (one,) = config["assemble"]

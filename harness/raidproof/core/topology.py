@@ -117,6 +117,9 @@ class MachineSpec(BaseModel):
     numa_nodes: int = Field(default=1, ge=1, le=8)
     """Number of NUMA nodes, each with an equal number of CPUs."""
     software: SoftwareSpec = SoftwareSpec()
+    raid6: bool = False
+    """Whether the machine boots at once with RAID6 algorithms. On User-mode Linux their choice takes a second of a
+    boot, so that a machine without this field boots again when an array needs them."""
 
     @model_validator(mode="after")
     def _whole_nodes(self) -> Self:

@@ -292,12 +292,15 @@ def _through_server(
     return {"through_nfsd": ThroughNfsd.SAME}
 
 
-def checker_topology(topology: Topology) -> Topology:
-    """Return a checker's topology: the server of a run with its disks, without clients and simulated service times."""
+def checker_topology(topology: Topology, *, raid6: bool = False) -> Topology:
+    """Return a checker's topology: the server of a run with its disks, without clients and simulated service times.
+
+    ``raid6``: whether the server boots with RAID6 algorithms.
+    """
     bare = {"profile": NO_MECHANICS, "controller": None}
     return topology.model_copy(
         update={
-            "machines": (topology.server,),
+            "machines": (topology.server.model_copy(update={"raid6": raid6}),),
             "disks": tuple(disk.model_copy(update=bare) for disk in topology.disks),
             "controllers": (),
             "slow_motion": 1.0,
@@ -377,7 +380,7 @@ class Checker:
         without: Sequence[str] = (),
         scrub: bool = False,
     ) -> None:
-        self.topology = checker_topology(topology)
+        self.topology = checker_topology(topology, raid6=stack.array.needs_raid6)
         self._content = content
         self.stack = stack
         self.config = {**config_of(stack, ledger, starts_dirty=starts_dirty, without=without), "scrub": scrub}

@@ -120,9 +120,14 @@ class UmlPower(GuestPower):
 
     environment: Mapping[str, str]
     """Environment variables of the kernel's process."""
-    raid6: bool = field(default=False, init=False)
+    raid6: bool = field(init=False)
     """Whether the kernel is booted with RAID6 algorithms, see `WITHOUT_RAID6`."""
     _storage: Process | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Set what follows from the specification of the machine."""
+        super().__post_init__()
+        self.raid6 = self.spec.raid6
 
     def on(self) -> None:
         """Switch the machine on: first qemu-storage-daemon for its member disks, then the kernel."""

@@ -77,6 +77,11 @@ class Array(ABC):
         """The serial of the disk with the log of the file system, which matters to an array that only the file system
         makes: its disks are brought online together. The stack sets it."""
 
+    def _require_kernel(self) -> None:
+        """Reboot the machine if the array needs RAID6 and its kernel runs without; no array may be active."""
+        if self.spec.needs_raid6:
+            self.machine.require_raid6()
+
     @abstractmethod
     def create(self) -> None:
         """Create and start the array, and verify that the effective state is as requested.

@@ -259,10 +259,6 @@ class BtrfsRaid(Array):
         """Start a kernel that can compute the parity. The creation of the file system makes the array."""
         self._require_kernel()
 
-    def _require_kernel(self) -> None:
-        if self.spec.kind.parity > 1:
-            self.machine.require_raid6()
-
     def activate(self) -> ArrayState:
         """Make all devices of the existing file system known to the kernel.
 

@@ -362,10 +362,6 @@ class LvmArray(Array):
             raise NotEffective(f"{self.device} is active, but lacks: {', '.join(map(serial_of, missing))}")
         return state
 
-    def _require_kernel(self) -> None:
-        if self.spec.kind.parity > 1:
-            self.machine.require_raid6()
-
     def deactivate(self) -> None:
         """Deactivate the volume group."""
         absent = sorted(self.expected_deviation.absent)

@@ -287,6 +287,11 @@ class MdSpec(ArraySpec):
         return MdArray(self, machine)
 
     @property
+    def needs_raid6(self) -> bool:
+        """Whether one of the md devices has a second parity."""
+        return any(LEVELS[md.level].parity > 1 for md in self.devices)
+
+    @property
     def devices(self) -> tuple[Md, ...]:
         """The md devices of the array in the order of their creation: the legs first, md0 over the legs last."""
         members = tuple(map(self.member_layer.path, self.members))
@@ -370,10 +375,6 @@ class MdArray(Array):
                 f"{self.device} is assembled, but these members are not in sync: {', '.join(map(serial_of, behind))}"
             )
         return state
-
-    def _require_kernel(self) -> None:
-        if any(LEVELS[md.level].parity > 1 for md in self.spec.devices):
-            self.machine.require_raid6()
 
     def deactivate(self) -> None:
         """Stop the array."""

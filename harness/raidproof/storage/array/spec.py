@@ -174,6 +174,11 @@ class ArraySpec(Spec):
         return LEVELS[self.level]
 
     @property
+    def needs_raid6(self) -> bool:
+        """Whether the kernel computes a second parity, for which it must have chosen an algorithm when it booted."""
+        return self.kind.parity > 1
+
+    @property
     def least_members(self) -> int:
         """The smallest number of members of the level."""
         return self.kind.least_members
