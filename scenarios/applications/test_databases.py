@@ -23,7 +23,7 @@ NUMBERS = [pytest.param(STATES, id="few"), pytest.param(MORE_STATES, id="many", 
     ("mode", "synchronous"),
     [
         ("delete", "FULL"),
-        ("wal", "FULL"),
+        pytest.param("wal", "FULL", marks=SLOW),
         pytest.param("delete", "EXTRA", marks=SLOW),
         pytest.param("wal", "EXTRA", marks=SLOW),
     ],

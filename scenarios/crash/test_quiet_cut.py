@@ -104,7 +104,7 @@ def test_acknowledged_operations_are_durable_at_the_reply(
 @pytest.mark.parametrize(
     ("disk_fault", "ledger", "budget", "damage"),
     [
-        pytest.param(newest_unflushed(2), quiet(), Budget(STATES, MINUTES), "", id="newest"),
+        pytest.param(newest_unflushed(2), quiet(), Budget(STATES, MINUTES), "", id="newest", marks=SLOW),
         pytest.param(newest_unflushed(2), EVERY_KIND, Budget(MORE_STATES, None), "", id="newest-of-many", marks=SLOW),
         pytest.param(
             overwrites_unflushed(), quiet("fsync"), Budget(STATES, MINUTES), "older generation", id="overwrites"
