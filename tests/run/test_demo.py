@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.provider.vagrant import box
-from raidproof.run.demo import demo_cycles, demo_platform, demo_stack, demo_topology, read_settings
+from raidproof.run.demo import DISK_SIZES, demo_cycles, demo_platform, demo_stack, demo_topology, read_settings
 
 
 def test_without_settings_the_array_is_md_raid5() -> None:
@@ -127,3 +127,20 @@ def test_a_provider_without_the_software_is_refused_with_the_options_to_write() 
 def test_settings_that_exclude_each_other_are_refused() -> None:
     with pytest.raises(RequestError, match="at least 5 members"):
         demo_cycles(settings=read_settings(["raid=lvm", "level=6"]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        ("md", ["0", "1", "4", "5", "6", "10"]),
+        ("lvm", ["1", "5", "10"]),
+        ("btrfs", ["1", "5", "6", "10"]),
+        ("zfs", ["1", "10", "z1", "z2", "z3"]),
+    ],
+)
+def test_the_disks_are_large_enough_for_each_level(kind: str, levels: list[str]) -> None:
+    for level in levels:
+        settings = read_settings([f"raid={kind}", f"level={level}"])
+        disks = {disk.serial: disk.size for disk in demo_topology(settings=settings).disks}
+        demo_stack(sync=True, settings=settings).refuse_disks(disks)
+    assert {disk.size for disk in demo_topology().disks} == {DISK_SIZES[0]}

@@ -1,6 +1,7 @@
 """The demo: four crash tests of one stack, which show that acknowledged operations need not be durable."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +43,8 @@ OWN = ("export.sync", "export.delegations")
 _NO_SETTINGS: Mapping[str, Value] = MappingProxyType({})
 SEQUENTIAL = 64 * MIB
 """Bytes of the sequential write that is measured."""
+DISK_SIZES = (192 * MIB, 320 * MIB, 640 * MIB)
+"""Sizes of the disks in bytes: the demo takes the smallest on which the array offers enough for the file system."""
 CONTROL_LEDGER_S = 2.0
 """Seconds of the clients' work in a control, which shows whether a loss is found, not how much is lost."""
 
@@ -50,9 +53,22 @@ def demo_topology(platform: Platform | None = None, settings: Mapping[str, Value
     """Return the demo's lab: a server with four member disks and those of the volume, two clients.
 
     ``settings``: see `read_settings`.
+
+    Raises:
+        RequestError: the settings exclude each other.
     """
-    further = _disk_of_each_field(settings)
-    return server_and_clients(clients=2, disks=len(MEMBERS) + len(further), platform=platform)
+    disks = len(MEMBERS) + len(_disk_of_each_field(settings))
+    stack = demo_stack(sync=True, settings=settings)
+    return server_and_clients(clients=2, disks=disks, disk_size=_disk_size(stack), platform=platform)
+
+
+def _disk_size(stack: StackSpec) -> int:
+    """Return the smallest of `DISK_SIZES` that can carry a stack; the last one if none can: its refusal follows."""
+    for size in DISK_SIZES:
+        with suppress(RequestError):
+            stack.refuse_disks(dict.fromkeys(stack.disks, size))
+            return size
+    return DISK_SIZES[-1]
 
 
 def demo_platform(platform: Platform | None, settings: Mapping[str, Value]) -> Platform:

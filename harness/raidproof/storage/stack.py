@@ -161,7 +161,8 @@ class StackSpec(Spec):
         if room < least:
             raise RequestError(
                 f"the array offers {format_size(room)}, which is too small for {self.filesystem.type}: this file "
-                f"system needs at least {format_size(least)}"
+                f"system needs at least {format_size(least)}",
+                remedy="use larger disks, or more of them",
             )
 
 
