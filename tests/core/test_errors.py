@@ -15,6 +15,7 @@ def test_nearest_comes_first() -> None:
 
 def test_nothing_near_still_lists_what_is_valid() -> None:
     assert nearest("zzzz", ["sync", "async"]) == "valid: async, sync"
+    assert nearest("sync", []) == "there are none"
 
 
 def test_of_many_valid_words_only_near_ones_are_named() -> None:

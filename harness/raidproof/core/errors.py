@@ -71,7 +71,7 @@ def nearest(word: str, valid: Iterable[str]) -> str:
         others = f" (also similar: {', '.join(close[1:])})" if close[1:] else ""
         return f"did you mean {close[0]!r}?{others}"
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}valid: {', '.join(known)}"
+    return f"{hint}valid: {', '.join(known)}" if known else "there are none"
 
 
 class Status(IntEnum):
