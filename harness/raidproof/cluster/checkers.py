@@ -113,7 +113,7 @@ class ClusterCheckers:
     @property
     def batch(self) -> int:
         """See `Checkers.batch`."""
-        return STATES_EACH * max(1, self._workers.slots)
+        return STATES_EACH * self._workers.slots
 
     @property
     def workers(self) -> Sequence[WorkerRecord]:

@@ -58,14 +58,12 @@ class Base(NamedTuple):
     length: int
     """Number of the first patches that lead to the content."""
 
-    def after(self, earlier: "Base | None") -> Patch | None:
-        """Return the patch that disks with ``earlier`` as their base need; None if they have this base."""
+    def after(self, earlier: "Base | None") -> Patch:
+        """Return the patch that disks with ``earlier`` as their base need; it has no blocks if they have this base."""
         # A cursor that has moved back has a new list, whose first patch undoes the writes of later cuts.
-        applied = earlier.length if earlier is not None and earlier.patches is self.patches else None
-        if applied == self.length:
-            return None
+        applied = earlier.length if earlier is not None and earlier.patches is self.patches else 0
         blocks: dict[tuple[int, int], bytes] = {}
-        for patch in self.patches[applied or 0 : self.length]:
+        for patch in self.patches[applied : self.length]:
             blocks |= patch.blocks
         return Patch(blocks)
 
@@ -256,9 +254,9 @@ class CheckerWorker:
         self._ensure()
         checker = self._checker
         assert checker is not None  # noqa: S101  `_ensure` has booted the checker
-        if (patch := job.base.after(self._base)) is not None:
+        if (patch := job.base.after(self._base)).blocks:
             checker.advance(patch)
-            self._base = job.base
+        self._base = job.base
         return checker
 
     def _try(self, job: Job) -> CheckResult:

@@ -26,7 +26,7 @@ from raidproof.crash.owner import pieces_of
 from raidproof.crash.recovery import SECOND, journal_of, second_name
 from raidproof.crash.sampler import Chosen
 from raidproof.crash.shrink import plain
-from raidproof.crash.states import CrashState, Patch, Recording
+from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
@@ -540,7 +540,7 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     judgements = []
     with source.checker(0, logs=logs) as checker:
         job = cursor.job(state)
-        checker.advance(job.base.after(None) or Patch())
+        checker.advance(job.base.after(None))
         for turn in range(1, times + 1):
             step(f"checking state {state.name}, repetition {turn} of {times}")
             seen = repeat_if_silent(lambda: checker.check(job.patch, nfsd=True, fsck=True))
