@@ -61,6 +61,7 @@ def planned(plan: Plan, file: Path, current_run: Run, part: Promise | Speed) -> 
     return PlannedCell(plan, file, None, platform, "server", current_run.store.path, part)
 
 
+@pytest.mark.plants
 @pytest.mark.alone
 def test_the_first_slow_link_is_found(current_run: Run, tmp_path: Path) -> None:
     document = {
@@ -134,6 +135,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.plants
 @pytest.mark.parametrize("place", PLACES)
 def test_the_commit_that_breaks_commit_is_found(
     place: int, history: Path, objects: Path, current_run: Run, tmp_path: Path

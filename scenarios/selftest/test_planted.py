@@ -71,6 +71,7 @@ def all_said(record: CrashTestRecord) -> str:
     return "\n".join([f"{record.outcome}: {record.reason}", *verdicts, *examples])
 
 
+@pytest.mark.plants
 @pytest.mark.parametrize("plant", PLANTS, ids=str)
 def test_a_planted_defect_is_found(plant: Plant, cycles: Cycles) -> None:
     record, places = cycles.planted(plant.experiment)

@@ -62,6 +62,7 @@ def grace_is_skipped(clients: TwoClients) -> None:
     setattr(export, "restart", skipping)  # noqa: B010  mypy knows it as a method
 
 
+@pytest.mark.plants
 def test_a_skipped_grace_period_is_found(cycles: Cycles) -> None:
     verdict = after_a_restart(Clients(cycles.current_run, "grace-skipped"), grace_is_skipped)
     assert verdict.outcome is Outcome.FAIL, verdict
@@ -91,6 +92,7 @@ def in_danger(source: Source) -> Iterator[int]:
             lied_ns.pop(record.member, None)
 
 
+@pytest.mark.plants
 def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> None:
     record, _ = cycles.planted("careless-close")
     assert record.outcome is Outcome.INCONCLUSIVE, record.reason
@@ -101,6 +103,7 @@ def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> 
     assert explored.loss is None
 
 
+@pytest.mark.plants
 def test_a_dropped_flush_that_a_later_one_repaired_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, places = cycles.planted("careless-after-a-lie")
     source = source_of(cycles.current_run.store, record.name)
@@ -110,12 +113,14 @@ def test_a_dropped_flush_that_a_later_one_repaired_does_not_hide_a_broken_stack(
     assert any(one.startswith(places["careless-after-a-lie"]) for one in blames), (blames, page)
 
 
+@pytest.mark.plants
 def test_a_control_with_a_lying_disk_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, _ = cycles.planted("careless-control")
     assert record.outcome is Outcome.INVALID, record.reason
     assert "the stack" in record.reason or record.not_recovered is not None
 
 
+@pytest.mark.plants
 def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: pytest.MonkeyPatch) -> None:
     record, places = cycles.planted("flush-dropped")
     source = source_of(cycles.current_run.store, record.name)

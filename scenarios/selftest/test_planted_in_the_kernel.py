@@ -95,6 +95,7 @@ def with_module(topology: Topology) -> Topology:
     return topology.model_copy(update={"machines": tuple(machines)})
 
 
+@pytest.mark.plants
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
     record, broken = defective.cycle(defect)

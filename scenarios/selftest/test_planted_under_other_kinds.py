@@ -93,6 +93,7 @@ def test_without_a_defect_nothing_is_found(own: Run, kind: str) -> None:
     assert record.outcome is Outcome.PASS, all_said(record)
 
 
+@pytest.mark.plants
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lying_disk_is_found(own: Run, kind: str) -> None:
     disk = LYING.get(kind, "disk2")
@@ -100,6 +101,7 @@ def test_a_lying_disk_is_found(own: Run, kind: str) -> None:
     assert any(blame.startswith(f"the disks: {disk} acknowledged flushes") for blame in found.values()), found
 
 
+@pytest.mark.plants
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_early_acknowledgement_is_found(own: Run, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     careless_agents(monkeypatch)
@@ -111,6 +113,7 @@ def test_an_early_acknowledgement_is_found(own: Run, kind: str, monkeypatch: pyt
 
 
 # A void COMMIT needs nfsd, and a worker that makes files.
+@pytest.mark.plants
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_a_void_commit_is_found(own: Run, kind: str) -> None:
     places: Places = {}
@@ -128,6 +131,7 @@ def test_a_void_commit_is_found(own: Run, kind: str) -> None:
     assert any("pages" in one.checker for one in record.verdicts if one.outcome is Outcome.FAIL), all_said(record)
 
 
+@pytest.mark.plants
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_parity_that_was_not_written_is_found(own: Run, kind: str) -> None:
     def plant(context: FaultContext, _places: Places) -> None:

@@ -510,6 +510,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
     words = [word for word in ours if word != "--debug"] + words[len(ours) :]
+    sys.audit("raidproof.command", *words)  # for programs that observe which commands run: sys.addaudithook
     unwind_on_signals()
     register_shells()
     try:

@@ -1,0 +1,93 @@
+"""The core: scenarios that together exercise every row of the table that a short scenario exercises.
+
+`./raidproof test core` runs the core, and `./raidproof test rest` the other scenarios. The file `coverage.json` has
+the duration and the rows of each scenario; `./raidproof scenarios --record-coverage` measures them again.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from scenarios.coverage import Axis, Row
+
+RECORDED = Path(__file__).with_name("coverage.json")
+SHORT_S = 60.0
+"""Greatest duration in seconds of a scenario of the core."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one run of a scenario exercised, and how long it took."""
+
+    seconds: float
+    """Duration with set-up and teardown, on a machine that ran two scenarios at a time."""
+    rows: frozenset[Row]
+
+
+def choose(recorded: Mapping[str, Recorded], short_s: float = SHORT_S) -> frozenset[str]:
+    """Return the names of the scenarios of the core.
+
+    This is the greedy algorithm for the weighted set cover (Chvatal 1979): as long as a short scenario has a row that
+    no chosen one has, it chooses the one with the most new rows for each second. Of scenarios that are as good, it
+    chooses the first by name. At the end, it leaves out each scenario whose rows the others have, the longest first.
+    """
+    short = {name: one for name, one in recorded.items() if one.seconds <= short_s}
+    missing = {row for one in short.values() for row in one.rows}
+    chosen: set[str] = set()
+    while missing:
+        name = max(sorted(short), key=lambda name: len(short[name].rows & missing) / max(short[name].seconds, 0.1))
+        chosen.add(name)
+        missing -= short[name].rows
+    for name in sorted(chosen, key=lambda name: (-short[name].seconds, name)):
+        others = {row for other in chosen - {name} for row in short[other].rows}
+        if short[name].rows <= others:
+            chosen.remove(name)
+    return frozenset(chosen)
+
+
+def rows_of(names: Iterable[str], recorded: Mapping[str, Recorded]) -> frozenset[Row]:
+    """Return the rows that at least one of the named scenarios exercises."""
+    return frozenset(row for name in names for row in recorded[name].rows)
+
+
+def only_long(recorded: Mapping[str, Recorded], short_s: float = SHORT_S) -> dict[Row, list[str]]:
+    """Return the rows that no short scenario exercises, each with the names of the scenarios that exercise it."""
+    short = rows_of((name for name, one in recorded.items() if one.seconds <= short_s), recorded)
+    rows = sorted(rows_of(recorded, recorded) - short)
+    return {row: sorted(name for name, one in recorded.items() if row in one.rows) for row in rows}
+
+
+@cache
+def load(path: Path = RECORDED) -> Mapping[str, Recorded]:
+    """Read what earlier runs of the scenarios recorded, by the name of the scenario (pytest's node id)."""
+    if not path.exists():
+        return {}
+    stored = json.loads(path.read_text())
+    return {name: Recorded(one["seconds"], frozenset(map(Row.parse, one["rows"]))) for name, one in stored.items()}
+
+
+def store(recorded: Mapping[str, Recorded], path: Path = RECORDED) -> None:
+    """Write what runs of the scenarios recorded."""
+    content = {
+        name: {"seconds": round(one.seconds, 1), "rows": sorted(map(str, one.rows))}
+        for name, one in sorted(recorded.items())
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def is_core(name: str) -> bool:
+    """Return whether a scenario belongs to the core. A scenario that was never recorded does: it is new."""
+    recorded = load()
+    return name not in recorded or name in _chosen()
+
+
+@cache
+def _chosen() -> frozenset[str]:
+    return choose(load())
+
+
+def plants(recorded: Mapping[str, Recorded]) -> frozenset[str]:
+    """Return the names of the planted defects that scenarios plant."""
+    return frozenset(row.value for row in rows_of(recorded, recorded) if row.axis is Axis.PLANT)
