@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from raidproof import __version__
 from raidproof.cli import main as cli
 from raidproof.cli.main import cause_of, main, status_of
-from raidproof.cli.project_tests import pytest_arguments, tox_arguments, tox_environments
+from raidproof.cli.project_tests import Parts, pytest_arguments, tox_arguments
 from raidproof.core.errors import ProductError, RequestError, RequirementMissing, RigError, Status
 from raidproof.core.waiting import wall_clock
 from raidproof.record import RunRecord, RunStore
@@ -167,12 +167,25 @@ def test_a_reader_that_went_away() -> None:
 
 
 def test_parts_are_those_of_tox() -> None:
-    listed, known = tox_environments((HOME / "tox.ini").read_text())
-    assert listed == ["lint", "type", "unit", "docs", "scenarios"]
-    assert tox_arguments([], listed, known)[-1] == "lint,type,unit,docs,scenarios"
-    assert tox_arguments(["unit"], listed, known)[-1] == "unit"
+    parts = Parts.read((HOME / "tox.ini").read_text())
+    assert tox_arguments([], parts)[-1] == "lint,type,docs,unit,core"
+    assert tox_arguments(["unit"], parts)[-1] == "unit"
+    assert tox_arguments(["all"], parts)[-1] == "lint,type,docs,unit,core,rest"
+    assert tox_arguments(["core", "all"], parts)[-1] == "core,lint,type,docs,unit,rest"
     # Does not decide, so it is no part of them; whoever wants it says so.
-    assert tox_arguments(["fuzz"], listed, known)[-1] == "fuzz"
+    assert tox_arguments(["fuzz"], parts)[-1] == "fuzz"
+    with pytest.raises(RequestError, match="unknown part of the tests: 'scenarois'"):
+        tox_arguments(["scenarois"], parts)
+
+
+def test_ci_and_all_run_each_part_once() -> None:
+    parts = Parts.read((HOME / "tox.ini").read_text())
+    assert set(parts.labels["all"]) == {*parts.usual, "rest"}
+    script = (HOME / ".ci" / "run").read_text()
+    assert [line for line in script.splitlines() if line.startswith("./raidproof test")] == [
+        "./raidproof test || status=$?",
+        "./raidproof test rest || status=$?",
+    ]
 
 
 def test_generated_examples_are_the_same_at_each_run() -> None:

@@ -3,7 +3,8 @@
 import configparser
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,14 +21,18 @@ TO_PYTEST = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opt
 
 def run_tests(
     parts: Annotated[
-        list[str] | None, typer.Argument(help="lint, type, unit, docs, scenarios (default: all five), or fuzz")
+        list[str] | None,
+        typer.Argument(help="lint, type, docs, unit, core (default: these five); rest, all, fuzz"),
     ] = None,
 ) -> None:
-    """Run linter, type checker, unit tests and the build of the documents, then the scenarios."""
+    """Run linter, type checker, the build of the documents, unit tests, then the core of the scenarios.
+
+    `all` also runs the rest of the scenarios. `fuzz` runs unit tests with newly generated examples.
+    """
     require_clone()
     from tox.run import main as tox  # noqa: PLC0415
 
-    arguments = tox_arguments(parts or [], *tox_environments((HOME / "tox.ini").read_text()))
+    arguments = tox_arguments(parts or [], Parts.read((HOME / "tox.ini").read_text()))
     # In this process, so that SIGTERM interrupts tox as Ctrl-C does, and tox ends the programs that it runs.
     failed = tox(arguments) != Status.PASS
     raise typer.Exit(Status.INTERRUPTED if interrupted() else Status.FAIL if failed else Status.PASS)
@@ -61,25 +66,48 @@ def require_clone() -> None:
         raise RequestError("the project's tests and scenarios are not part of an installed raidproof", remedy=remedy)
 
 
-def tox_environments(ini: str) -> tuple[list[str], list[str]]:
-    """Return the names of the tox environments that run by default, and of all environments that tox.ini defines."""
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(ini)
-    listed = [name.strip() for name in parser["tox"]["env_list"].replace(",", "\n").splitlines() if name.strip()]
-    return listed, [name.removeprefix("testenv:") for name in parser.sections() if name.startswith("testenv:")]
+@dataclass(frozen=True)
+class Parts:
+    """The parts of the project's tests, which tox.ini defines as environments."""
+
+    usual: tuple[str, ...]
+    """The parts that run by default."""
+    labels: Mapping[str, tuple[str, ...]]
+    """For each name of several parts: these parts."""
+    known: tuple[str, ...]
+    """All parts."""
+
+    @classmethod
+    def read(cls, ini: str) -> "Parts":
+        """Return the parts that a tox.ini with this content defines."""
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(ini)
+        lines = parser["tox"]["labels"].strip().splitlines()
+        labels = {name.strip(): names(listed) for name, _, listed in (line.partition("=") for line in lines)}
+        known = [name.removeprefix("testenv:") for name in parser.sections() if name.startswith("testenv:")]
+        return cls(names(parser["tox"]["env_list"]), labels, tuple(known))
 
 
-def tox_arguments(parts: Sequence[str], listed: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the arguments with which tox runs these parts in the current Python environment.
+def names(text: str) -> tuple[str, ...]:
+    """Return the names in a list of tox.ini, which commas or line ends separate."""
+    return tuple(name.strip() for name in text.replace(",", "\n").splitlines() if name.strip())
+
+
+def tox_arguments(requested: Sequence[str], parts: Parts) -> list[str]:
+    """Return the arguments with which tox runs the requested parts in the current Python environment.
 
     Raises:
-        RequestError: tox.ini does not define an environment with the name of a part.
+        RequestError: tox.ini defines neither an environment nor a label with a requested name.
     """
-    for part in parts:
-        if part not in known:
-            raise RequestError(f"unknown part of the tests: {part!r}", remedy=nearest(part, known))
+    chosen: list[str] = []
+    for name in requested:
+        if name not in parts.known and name not in parts.labels:
+            raise RequestError(
+                f"unknown part of the tests: {name!r}", remedy=nearest(name, [*parts.known, *parts.labels])
+            )
+        chosen += parts.labels.get(name, (name,))
     config = ["--conf", str(HOME / "tox.ini")]
-    return ["run", "--current-env", *config, "-e", ",".join(parts or listed)]
+    return ["run", "--current-env", *config, "-e", ",".join(dict.fromkeys(chosen or parts.usual))]
 
 
 def without_option(arguments: Sequence[str], name: str) -> tuple[str | None, list[str]]:
