@@ -14,6 +14,7 @@ from zlib import crc32
 
 from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.log import logger, say, step
+from raidproof.core.memory import release
 from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import DEADLINE_S, Checker, Held, require_shown
@@ -323,6 +324,8 @@ def explore_cycle(
     # The crash page shows all members, and what md makes of them.
     if source.lost_member is None:
         try_write_page(source, stem)
+    del exploration, checkers, second, stats, choices
+    release()
     return record, page
 
 
