@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Coverage())
     if worker_name(config) is not None or not config.getoption("numprocesses", None):
         recorder = config.stash[_RECORDER] = Recorder()
-        observed = recording(recorder)
-        observed.__enter__()
-        config.add_cleanup(lambda: observed.__exit__(None, None, None))
+        undo = ExitStack()
+        undo.enter_context(recording(recorder))
+        config.add_cleanup(undo.close)
 
 
 @pytest.hookimpl(tryfirst=True)
