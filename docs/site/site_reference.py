@@ -74,7 +74,12 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 def commands_page() -> str:
     """Return the page of all commands with their options."""
     parts = ["# Commands\n", MADE, "`raidproof man` prints the same as a manual page. Each command has `--help`.\n"]
-    for one in commands():
+    known = commands()
+    index = (
+        (f"[`{one.name}`](#{one.name.replace(' ', '-')})", cell(next(iter(one.paragraphs), ""))) for one in known[1:]
+    )
+    parts.append(table(("command", "does"), index))
+    for one in known:
         name = "" if one.name == "raidproof" else f" {one.name}"
         parts.append(f"## {one.name}\n\n    ./raidproof{name} {one.usage}\n")
         parts += [f"{text}\n" for text in one.paragraphs]

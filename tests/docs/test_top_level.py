@@ -36,7 +36,7 @@ def test_the_citation_agrees_with_the_project() -> None:
 
 
 def test_the_readme_begins_with_what_for_whom_and_the_command() -> None:
-    begin = (HOME / "README.md").read_text().partition("\n|")[0].splitlines()
-    assert len(begin) <= 24
+    begin = (HOME / "README.md").read_text().partition("\n## ")[0].splitlines()
+    assert len(begin) <= 26
     assert any("It is for" in line for line in begin)
     assert any(re.fullmatch(r" {4}\./raidproof demo", line) for line in begin)
