@@ -60,9 +60,7 @@ def outcomes(record: RunRecord) -> dict[str, Outcome]:
         pytest.param("vagrant", False, id="vagrant", marks=pytest.mark.exhaustive),
     ],
 )
-def test_every_provider(
-    current_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str, *, crash_states: bool
-) -> None:
+def test_every_provider(current_run: Run, tmp_path: Path, provider: str, *, crash_states: bool) -> None:
     topology = server_and_clients(platform=Platform(provider=provider))
     # prepare() skips the test if this host lacks a requirement of the provider.
     provider_of(topology).prepare(topology)
@@ -76,14 +74,14 @@ def test_every_provider(
     assert all(line.startswith(f"{provider}:") for line in record.environment.cannot_prove)
     assert crash_states <= (provider in SHOW)
     if crash_states:
-        # Emulated machines boot slowly, and the explanation of each failure boots one.
-        monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
         crashes_are_shown(store)
 
 
 def crashes_are_shown(store: RunStore) -> None:
     """Assert that an exploration of a run with lying disks finds failures, and blames only lying disks for them."""
-    explored, _ = explore_cycle(source_of(store, "lying-disks-are-found"), Options(Budget(STATES), checkers=1))
+    # Emulated machines boot slowly, and the explanation of each failure boots one.
+    options = Options(Budget(STATES), checkers=1, explained=1)
+    explored, _ = explore_cycle(source_of(store, "lying-disks-are-found"), options)
     assert explored.outcome is Outcome.PASS, explored.reason
     assert 0 < explored.broken < explored.judged == STATES
     assert explored.cold.checked

@@ -19,7 +19,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.platform import words_of
 from raidproof.run.run import Run
 
-pytestmark = [pytest.mark.long, pytest.mark.plants]
+pytestmark = pytest.mark.long
 
 TRIALS = Path(__file__).with_name("trials.py")
 DEADLINE_S = 900.0

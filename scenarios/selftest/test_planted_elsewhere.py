@@ -96,7 +96,8 @@ def in_danger(source: Source) -> Iterator[int]:
 def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> None:
     record, _ = cycles.planted("careless-close")
     assert record.outcome is Outcome.INCONCLUSIVE, record.reason
-    explored, page = explore_cycle(source_of(cycles.current_run.store, record.name), Options(Budget(STATES, None)))
+    source = source_of(cycles.current_run.store, record.name)
+    explored, page = explore_cycle(source, Options(Budget(STATES, None), explained=1))
     assert explored.outcome is Outcome.INCONCLUSIVE, (explored.reason, page)
     assert explored.undecided is not None
     assert "under a write delegation" in explored.undecided.reason
@@ -107,7 +108,7 @@ def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> 
 def test_a_dropped_flush_that_a_later_one_repaired_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, places = cycles.planted("careless-after-a-lie")
     source = source_of(cycles.current_run.store, record.name)
-    explored, page = explore_cycle(source, Options(Budget(STATES_AFTER_A_LIE, None)))
+    explored, page = explore_cycle(source, Options(Budget(STATES_AFTER_A_LIE, None), explained=1))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     blames = [str(one.blame) for one in explored.failures]
     assert any(one.startswith(places["careless-after-a-lie"]) for one in blames), (blames, page)
@@ -135,8 +136,7 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
 
     monkeypatch.setattr(crash_states, "Choices", InDanger)
     # One reproduced failure is enough; the other failures get a blame too.
-    monkeypatch.setattr("raidproof.crash.shrink.EXPLAINED", 1)
-    explored, page = explore_cycle(source, Options(Budget(STATES, None)))
+    explored, page = explore_cycle(source, Options(Budget(STATES, None), explained=1))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     assert {str(one.blame) for one in explored.failures} == {places["flush-dropped"]}
     assert {one.promise for one in explored.failures} & {PROMISES[kind] for kind in METADATA}, explored.failures

@@ -233,7 +233,7 @@ def test_failures_are_shrunk_by_another_worker_if_the_first_one_ends(
 
     def then(exploration: Exploration) -> None:
         ended.append(ending_before_fetch(three, monkeypatch))
-        exploration.checkers.explain([], exploration.stats, lambda name: [name], None)
+        exploration.checkers.explain([], exploration.stats, lambda name: [name], 8, None)
 
     explored(lying, three, then=then)
     assert [tried[:1]] == ended

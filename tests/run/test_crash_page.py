@@ -16,7 +16,7 @@ STEM = f"explore-{CYCLE}"
 
 def explored(path: Path) -> OnFakes:
     source = OnFakes.of(source_of(store_run(path)))
-    explore_cycle(source, Options(Budget(40), checkers=1, shrinks=False))
+    explore_cycle(source, Options(Budget(40), checkers=1, explained=0))
     return source
 
 

@@ -150,8 +150,8 @@ def test_a_plan_without_exploration_cannot_choose_members() -> None:
 def test_the_states_of_a_lost_member_are_resumed_only_without_it(tmp_path: Path) -> None:
     store = store_run(tmp_path / "run")
     source = OnFakes.of(source_of(store, lost_member="disk1"))
-    record, page = explore_cycle(source, Options(Budget(10), checkers=1, shrinks=False))
+    record, page = explore_cycle(source, Options(Budget(10), checkers=1, explained=0))
     assert (record.lost_member, record.counts, page.stem) == ("disk1", False, f"explore-{CYCLE}-without-disk1")
     other = OnFakes.of(source_of(store, lost_member="disk0"))
     with pytest.raises(RequestError, match="has not been explored yet"):
-        explore_cycle(other, Options(Budget(10), checkers=1, shrinks=False, resume=True))
+        explore_cycle(other, Options(Budget(10), checkers=1, explained=0, resume=True))

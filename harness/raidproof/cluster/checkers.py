@@ -384,6 +384,7 @@ class ClusterCheckers:
         failures: list[FailureRecord],
         stats: ExplorationStats,
         replay: Callable[[str], list[str]],
+        most: int,
         until: Deadline | None,
     ) -> None:
         """See `Checkers.explain`. One worker shrinks all failures; if it disappears, another one begins anew."""
@@ -398,6 +399,7 @@ class ClusterCheckers:
                 self._plugin,
                 stats.groups,
                 replay,
+                most,
                 None if until is None else until.remaining_s,
                 resources={CHECKER: 1},
                 pure=False,

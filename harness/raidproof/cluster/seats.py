@@ -198,9 +198,9 @@ class Seats:
             running.append(seat.worker.submit(job_of(request, seat.cursor, seat.stats)))
 
     def explain(
-        self, groups: Mapping[Damage, Group], replay: Callable[[str], list[str]], until_s: float | None
+        self, groups: Mapping[Damage, Group], replay: Callable[[str], list[str]], most: int, until_s: float | None
     ) -> Explained:
-        """Repeat and shrink failures, as `raidproof.crash.shrink.explain` does; ``until_s``: seconds that are left.
+        """Repeat and shrink ``most`` failures, as `raidproof.crash.shrink.explain` does, in ``until_s`` seconds.
 
         Raises:
             Unsound: the proof of the checker failed.
@@ -212,7 +212,7 @@ class Seats:
             failures: list[FailureRecord] = []
             replayer, owners = Replayer(seat.worker, seat.cursor, stats), WriteOwners(seat.worker, seat.cursor)
             until = None if until_s is None else Deadline.after(until_s)
-            explain(failures, replayer, owners, replay, until=until, structure_of=owners.structure_of)
+            explain(failures, replayer, owners, replay, most=most, until=until, structure_of=owners.structure_of)
             return Explained(failures, stats.groups, stats.cold, stats.hung, stats.broken)
 
 

@@ -178,8 +178,9 @@ def explain(
     plugin: str,
     groups: Mapping[Damage, Group],
     replay: Callable[[str], list[str]],
+    most: int,
     until_s: float | None,
 ) -> TaskResult:
-    """Repeat and shrink failures on a checker; `TaskResult.result` is an `Explained`."""
+    """Repeat and shrink ``most`` failures on a checker; `TaskResult.result` is an `Explained`."""
     mine = plugin_of(plugin)
-    return mine.carried_out(lambda: mine.seats_of(campaign).explain(groups, replay, until_s))
+    return mine.carried_out(lambda: mine.seats_of(campaign).explain(groups, replay, most, until_s))

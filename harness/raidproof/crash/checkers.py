@@ -137,9 +137,10 @@ class Checkers(Protocol):
         failures: list[FailureRecord],
         stats: ExplorationStats,
         replay: Callable[[str], list[str]],
+        most: int,
         until: Deadline | None,
     ) -> None:
-        """Append the record of each failure to ``failures``; repeat and shrink the failures, as `shrink.explain` does.
+        """Append the record of each failure to ``failures``; repeat and shrink ``most`` failures: `shrink.explain`.
 
         Raises:
             RigError: a check failed twice for a reason other than the state.
@@ -231,12 +232,13 @@ class LocalCheckers:
         failures: list[FailureRecord],
         stats: ExplorationStats,
         replay: Callable[[str], list[str]],
+        most: int,
         until: Deadline | None,
     ) -> None:
         """See `Checkers.explain`."""
         seat = self.seats[0]
         replayer, owners = Replayer(seat, self.cursor, stats), WriteOwners(seat, self.cursor)
-        explain(failures, replayer, owners, replay, until=until, structure_of=owners.structure_of)
+        explain(failures, replayer, owners, replay, most=most, until=until, structure_of=owners.structure_of)
 
 
 def job_of(request: Request, cursor: RecordingCursor, stats: ExplorationStats) -> Job:

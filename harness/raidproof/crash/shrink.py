@@ -314,6 +314,7 @@ def explain(
     find_owners: OwnerLookup,
     replay: Callable[[str], list[str]],
     *,
+    most: int = EXPLAINED,
     until: Deadline | None = None,
     structure_of: StructureOf = no_structure,
 ) -> None:
@@ -321,16 +322,16 @@ def explain(
 
     If shrinking raises an error, the records keep all earlier results. Failures with the same first state are repeated
     together. ``find_owners``: looks up the owners of writes. ``replay``: returns the command that shows the state with
-    a name. ``until``: end of the time budget. Shrinking one state takes at most `SHRINK_S` seconds, and at most its
-    share of the remaining time. One state is repeated even if no time is left. ``structure_of``: names the structure
-    of the file system that data begins with.
+    a name. ``most``: greatest number of states that are repeated and shrunk. ``until``: end of the time budget.
+    Shrinking one state takes at most `SHRINK_S` seconds, and at most its share of the remaining time. One state is
+    repeated even if no time is left. ``structure_of``: names the structure of the file system that data begins with.
 
     Raises:
         RigError: a check failed twice for a reason other than the state.
     """
     groups = list(replayer.stats.failures())
     # The order is by promise, not by cut, although a move to an earlier cut takes 0.5 s: time may end before the last.
-    chosen = together(diverse(groups))[:EXPLAINED]
+    chosen = together(diverse(groups))[:most]
     records = {group.damage: plain(group, replayer.stats, replay) for group in groups}
     failures += records.values()
     shrinker = Shrinker(replayer, find_owners, replay, structure_of)

@@ -26,6 +26,7 @@ from raidproof.core.waiting import interrupted, unwinding_on_signals
 from raidproof.crash.checker import SHOW, not_shown
 from raidproof.crash.exploration import Budget
 from raidproof.crash.journal import lines_of
+from raidproof.crash.shrink import EXPLAINED
 from raidproof.crash.states import CrashState
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
@@ -523,6 +524,7 @@ class Explore:
         lost_member: str | None = None,
         scrub: bool = False,
         second_cuts: int = 0,
+        explained: int = EXPLAINED,
     ) -> Explored:
         """Check a number of crash states of a crash test, or as many as possible in ``minutes``.
 
@@ -532,6 +534,7 @@ class Explore:
         ``lost_member``: serial of a member that is lost with the power cut, so that the array starts without it.
         ``scrub``: with each check by fsck, let the array resync, and count the sectors that still differ.
         ``second_cuts``: number of crash states during whose recovery the power is cut a second time.
+        ``explained``: greatest number of broken states that are checked again and shrunk, for a minute each.
 
         Raises:
             RequirementMissing: the provider of the lab cannot give its disks the content of a crash state.
@@ -548,6 +551,7 @@ class Explore:
             checkers=checkers,
             at_replies=at_replies,
             second_cuts=second_cuts,
+            explained=explained,
         )
         explored, page = explore_cycle(source, options)
         self._run.store.read_explorations(self._run.record)

@@ -12,6 +12,7 @@ from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget
 from raidproof.crash.journal import Begun, begun_in
 from raidproof.crash.recovery import journal_of
 from raidproof.crash.sampler import Choices, Chosen
+from raidproof.crash.shrink import EXPLAINED
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class Options:
     """Number of checkers that work at the same time."""
     resume: bool = False
     """Whether to continue the newest exploration of the crash test."""
-    shrinks: bool = True
-    """Whether to check broken states again, and to search for the smallest state that shows each failure."""
+    explained: int = EXPLAINED
+    """Greatest number of broken states that are checked again, with a search for the smallest state that fails so."""
     at_replies: bool = False
     """Whether to cut only at instants of acknowledgements, with the content of all volatile caches lost."""
     all_losses: int | None = None

@@ -300,8 +300,9 @@ def explore_cycle(
             with exploration:
                 look(exploration, options.first_budget, record)
                 step("the checks of crash states have ended")
-                if options.shrinks:
-                    checkers.explain(record.failures, stats, replay_of(source), exploration.deadline)
+                if options.explained:
+                    most, until = options.explained, exploration.deadline
+                    checkers.explain(record.failures, stats, replay_of(source), most, until)
                 second.run()
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)

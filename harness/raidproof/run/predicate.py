@@ -376,7 +376,7 @@ class CrashStates:
             evidence = f"{current_run.store.path.name}, {cycle.name}"
             if cycle.outcome in (Outcome.ERROR, Outcome.SKIP):
                 return RepetitionResult(answer=_OUTCOMES[cycle.outcome], reason=cycle.reason, evidence=evidence)
-            options = Options(Budget(self.states), seed=number, shrinks=False)
+            options = Options(Budget(self.states), seed=number, explained=0)
             try:
                 record, _ = explore_cycle(source_of(current_run.store, cycle.name), options)
             except (RequestError, RigError) as error:

@@ -246,8 +246,8 @@ class SecondCuts:
             groups = dict(stats.groups)
             for damage in self.failures.keys() & groups:
                 del stats.groups[damage]
-            if stats.groups and options.shrinks:
-                checkers.explain(explained, stats, self.replay_of(source), deadline)
+            if stats.groups and options.explained:
+                checkers.explain(explained, stats, self.replay_of(source), options.explained, deadline)
         finally:
             groups |= stats.groups
             self.out_of_time |= one.out_of_time

@@ -6,6 +6,7 @@ from random import Random
 from raidproof.core.errors import RequestError
 from raidproof.core.log import say, step
 from raidproof.crash.exploration import Budget
+from raidproof.crash.shrink import EXPLAINED
 from raidproof.fault.array import Degraded
 from raidproof.plan.members import Members
 from raidproof.plan.plan import Plan
@@ -74,7 +75,7 @@ class WriteHole:
         source = source_of(self.current_run.store, found.cycle, starts_dirty=not whole, lost_member=lost, scrub=whole)
         step(f"crash states of {found.cycle}: members {found.members}")
         run = self.plan.run
-        options = Options(Budget(run.explore_states), seed=run.seed, shrinks=whole, counts=whole)
+        options = Options(Budget(run.explore_states), seed=run.seed, explained=EXPLAINED if whole else 0, counts=whole)
         record, page = exploration_of(source, options)
         found.file = page.with_suffix(".json").name
         found.judged, found.distinct = record.judged, record.distinct

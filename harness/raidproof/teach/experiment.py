@@ -183,7 +183,7 @@ class Experiment:
 
     def _explore(self, action: Explore, record: ActionRecord) -> Values:
         source = source_of(self.run.store, action.of, starts_dirty=action.starts_dirty)
-        options = Options(Budget(action.states), seed=self.seed, shrinks=False)
+        options = Options(Budget(action.states), seed=self.seed, explained=0)
         found, page = explore_cycle(source, options)
         if not found.judged:
             raise RigError(found.reason)
