@@ -5,16 +5,44 @@ the duration and the rows of each scenario; `./raidproof scenarios --record-cove
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from scenarios.coverage import Axis, Row
+from rich.console import Console
+from rich.table import Table
+
+from scenarios.coverage import Axis, Row, required
 
 RECORDED = Path(__file__).with_name("coverage.json")
 SHORT_S = 60.0
 """Greatest duration in seconds of a scenario of the core."""
+
+
+EXHAUSTIVE = "only scenarios with the marker exhaustive have it"
+LONG = "only scenarios that take longer have it: the part rest runs them"
+UNIT = "unit tests run the command, with the same code below it as the fixtures of scenarios"
+ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
+    Axis.ARRAY: {"lvm": EXHAUSTIVE, "zfs": EXHAUSTIVE},
+    Axis.LEVEL: {"z1": EXHAUSTIVE, "z2": EXHAUSTIVE, "z3": EXHAUSTIVE},
+    Axis.MEMBER: {"crypt": EXHAUSTIVE, "integrity": LONG, "integrity-bitmap": EXHAUSTIVE},
+    Axis.VOLUME: dict.fromkeys(("bcache", "cache", "crypt", "writecache"), EXHAUSTIVE),
+    Axis.FILESYSTEM: {"zfs": EXHAUSTIVE},
+    Axis.SERVER: {"ganesha": "crash/test_checker.py starts it; only scenarios with the marker exhaustive mount it"},
+    Axis.NFS: {"4.0": EXHAUSTIVE},
+    Axis.FAULT: dict.fromkeys(("client-network-cut", "server-restart", "slow-member"), EXHAUSTIVE),
+    Axis.PROMISE: {"setxattr": "left out by default: nfsd acknowledges it before it is durable (docs/findings.md)"},
+    Axis.PROVIDER: {"qemu": LONG, "vagrant": EXHAUSTIVE},
+    Axis.EXECUTION: {"suite of another project": LONG, "advice": LONG},
+    Axis.COMMAND: {
+        **dict.fromkeys(("demo", "advise", "hosts", "gc"), LONG),
+        **dict.fromkeys(("bisect", "explore", "findings", "judge", "doctor"), UNIT),
+        **dict.fromkeys(("worker", "cluster", "scenarios"), EXHAUSTIVE),
+    },
+    Axis.PLANT: {"test_the_first_slow_link_is_found": LONG},
+}
+"""The rows of the table that no short scenario has, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +116,32 @@ def _chosen() -> frozenset[str]:
     return choose(load())
 
 
+def elsewhere() -> dict[Row, str]:
+    """Return `ELSEWHERE` by row."""
+    return {Row(axis, value): why for axis, values in ELSEWHERE.items() for value, why in values.items()}
+
+
 def plants(recorded: Mapping[str, Recorded]) -> frozenset[str]:
     """Return the names of the planted defects that scenarios plant."""
     return frozenset(row.value for row in rows_of(recorded, recorded) if row.axis is Axis.PLANT)
+
+
+def table(recorded: Mapping[str, Recorded]) -> Table:
+    """Return the table of all rows, each with the scenarios of the core that have it, or why none has it."""
+    chosen = choose(recorded)
+    seconds = sum(recorded[name].seconds for name in chosen)
+    drawn = Table(title=f"core: {len(chosen)} of {len(recorded)} scenarios, {seconds:.0f} s on one worker")
+    for title in ("row", "scenarios of the core"):
+        drawn.add_column(title)
+    for row, names in _with_row(chosen, recorded):
+        drawn.add_row(str(row), "\n".join(names) or f"none: {elsewhere().get(row, 'not listed')}")
+    return drawn
+
+
+def _with_row(chosen: Iterable[str], recorded: Mapping[str, Recorded]) -> Iterator[tuple[Row, list[str]]]:
+    for row in required(plants(recorded)):
+        yield row, sorted(name for name in chosen if row in recorded[name].rows)
+
+
+if __name__ == "__main__":
+    Console().print(table(load()))

@@ -2,9 +2,25 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
-from scenarios.core import SHORT_S, Recorded, choose, is_core, load, only_long, rows_of, store
-from scenarios.coverage import Axis, Row
+from scenarios.core import (
+    LONG,
+    SHORT_S,
+    Recorded,
+    choose,
+    elsewhere,
+    is_core,
+    load,
+    only_long,
+    plants,
+    rows_of,
+    store,
+    table,
+)
+from scenarios.coverage import Axis, Row, required
+
+HOME = Path(__file__).resolve().parents[2]
 
 ROWS = [Row(Axis.LEVEL, str(number)) for number in range(8)]
 SCENARIOS = st.dictionaries(
@@ -58,6 +74,29 @@ def test_what_is_stored_is_read_again(tmp_path: Path) -> None:
     scenarios = {"b": recorded(1.5, 1, 2), "a": recorded(0.0)}
     store(scenarios, tmp_path / "coverage.json")
     assert load.__wrapped__(tmp_path / "coverage.json") == scenarios
+
+
+def test_the_core_has_each_row_of_the_table_or_it_is_listed_with_the_reason() -> None:
+    recorded = load()
+    rows = set(required(plants(recorded)))
+    assert rows - rows_of(choose(recorded), recorded) == set(elsewhere())
+
+
+def test_each_recorded_scenario_exists() -> None:
+    for name in load():
+        path, _, test = name.partition("::")
+        assert f"def {test.partition('[')[0]}(" in (HOME / path).read_text(), f"{name}: record the coverage again"
+
+
+def test_the_table_names_the_scenarios_of_each_row() -> None:
+    console = Console(record=True, width=200)
+    console.print(table({"scenarios/a.py::test_a": Recorded(7.0, frozenset({Row(Axis.LEVEL, "5")}))}))
+    drawn = console.export_text()
+    assert "core: 1 of 1 scenarios, 7 s on one worker" in drawn
+    assert [line.split("│")[2].strip() for line in drawn.splitlines() if "level: 5 " in line] == [
+        "scenarios/a.py::test_a"
+    ]
+    assert f"none: {LONG}" in drawn
 
 
 def test_a_scenario_that_was_never_recorded_belongs_to_the_core() -> None:
