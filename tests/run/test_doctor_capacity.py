@@ -9,6 +9,7 @@ from raidproof.run.doctor import (
     free_bytes,
     image_is_built,
     memory_check,
+    memory_for_tests_check,
     room_check,
     shared_memory_check,
 )
@@ -19,6 +20,13 @@ from raidproof.run.doctor import (
 )
 def test_memory(available: int, outcome: Outcome) -> None:
     check = memory_check(available)
+    assert check.outcome is outcome
+    assert bool(check.remedy) is (outcome is not Outcome.OK)
+
+
+@pytest.mark.parametrize(("available", "outcome"), [(5 * GIB, Outcome.OK), (5 * GIB - 1, Outcome.WARNING)])
+def test_memory_for_the_projects_tests(available: int, outcome: Outcome) -> None:
+    check = memory_for_tests_check(available)
     assert check.outcome is outcome
     assert bool(check.remedy) is (outcome is not Outcome.OK)
 

@@ -53,6 +53,8 @@ MACHINE_MEMORY = 768 * MIB
 """Bytes of memory of each machine."""
 ENGINE_MEMORY = 512 * MIB
 """Bytes of memory that the disk engine takes for the demo's disks."""
+TEST_MEMORY = 5 * GIB
+"""Bytes of memory that the project's tests take: two workers of pytest, each with a lab and checker machines."""
 CACHE_ROOM = 3 * GIB
 """Bytes that downloads and the build of the first image take in the cache."""
 LAB_ROOM = 2 * GIB
@@ -242,6 +244,15 @@ def memory_check(available: int) -> HostCheck:
     return HostCheck("memory", Outcome.OK, reason)
 
 
+def memory_for_tests_check(available: int) -> HostCheck:
+    """Return whether the available memory, in bytes, is enough for `./raidproof test`: two scenarios at a time."""
+    reason = f"{available // MIB} MiB available; `./raidproof test` takes up to {TEST_MEMORY // MIB} MiB"
+    if available >= TEST_MEMORY:
+        return HostCheck("memory for the project's tests", Outcome.OK, reason)
+    remedy = "stop other programs; or run ./raidproof scenarios, which runs one scenario at a time"
+    return HostCheck("memory for the project's tests", Outcome.WARNING, reason, remedy)
+
+
 def room_check(purpose: str, path: Path, free: int, needed: int) -> HostCheck:
     """Return whether a directory has enough free space for ``purpose``; ``free`` and ``needed`` in bytes."""
     reason = f"{path}: {free // MIB} MiB free, {needed // MIB} MiB needed"
@@ -290,7 +301,9 @@ def capacity_checks(cache: Path, results: Path) -> Iterator[HostCheck]:
     """Check processors, memory, and the disks that hold the cache, the labs and the results."""
     to_build = 0 if image_is_built(cache) else CACHE_ROOM
     yield cpu_check(command.processors())
-    yield memory_check(psutil.virtual_memory().available)
+    available = psutil.virtual_memory().available
+    yield memory_check(available)
+    yield memory_for_tests_check(available)
     yield shared_memory_check(SHARED_MEMORY, free_bytes(SHARED_MEMORY))
     rooms = (("images", cache, to_build), ("labs", Path(tempfile.gettempdir()), LAB_ROOM))
     for purpose, path, needed in (*rooms, ("results", results, RESULTS_ROOM)):
