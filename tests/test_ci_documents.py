@@ -13,6 +13,7 @@ import yaml
 
 from raidproof.cli.defaults import Defaults
 from raidproof.cli.main import app
+from raidproof.cli.reference.man import MEANINGS
 from raidproof.cli.reference.schema import SUFFIX, published
 from raidproof.core.command import HOST, WIRE, parse_host_packages
 from raidproof.core.errors import Status
@@ -115,6 +116,12 @@ def test_every_exit_status_is_documented() -> None:
     for name, status in Status.__members__.items():
         names.setdefault(status.value, set()).add(name)
     assert table == names
+
+
+def test_the_manual_page_gives_an_exit_status_the_same_meaning() -> None:
+    table = {int(row[0]): row[2].replace("`", "") for row in rows(PAGES[1], "Exit statuses")}
+    meanings = {status.value: re.sub(r"^[A-Z]+: ", "", text).replace("`", "") for status, text in MEANINGS.items()}
+    assert table == meanings
 
 
 def test_every_key_of_the_file_of_defaults_is_documented() -> None:

@@ -4,10 +4,11 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from raidproof.cli.reference.man import MEANINGS, commands
+from raidproof.cli.reference.man import Described, commands
 from raidproof.cli.reference.schema import published
 from raidproof.core.json_schema import field_docstrings
 from raidproof.core.registry import is_built_in
@@ -36,6 +37,45 @@ from raidproof.storage.server import ExportSpec
 MADE = "`python docs/site/write.py` makes this page from the code.\n"
 STACK = (Ext4Spec, XfsSpec, ExportSpec, MountSpec, MdSpec)
 """Parts of a stack that a scenario can set."""
+GUIDES = {
+    "demo": "tutorial.md",
+    "teach": "teaching.md",
+    "import": "import.md",
+    "run": "plans.md",
+    "advise": "advise.md",
+    "ab": "comparison.md",
+    "explore": "exploration.md",
+    "ls": "results.md",
+    "show": "results.md",
+    "serve": "results.md",
+    "compare": "history.md",
+    "baseline": "history.md",
+    "history": "history.md",
+    "summary": "ci.md",
+    "export": "results.md",
+    "export-log": "exploration.md",
+    "judge": "results.md",
+    "rm": "results.md",
+    "bisect": "bisection.md",
+    "bisect-run": "bisection.md",
+    "findings": "findings.md",
+    "doctor": "report-says.md",
+    "kernel": "kernels.md",
+    "package": "images.md",
+    "box": "providers.md",
+    "hosts": "hosts.md",
+    "cluster": "cluster.md",
+    "worker": "cluster.md",
+    "shell": "../CONTRIBUTING.md",
+    "gc": "requirements.md",
+    "schema": "ci.md",
+    "config": "command-line.md",
+    "man": "command-line.md",
+    "version": "ci.md",
+    "scenarios": "own-scenario.md",
+    "test": "../CONTRIBUTING.md",
+}
+"""The page with more about each command, relative to docs/."""
 FIRST = ("cycle", "explore", "measure", "lab")
 """Fixtures that most scenarios use, which come first."""
 ASSERTIONS = (fixtures.CrashTestResult, fixtures.Measured, fixtures.Explored)
@@ -75,18 +115,22 @@ def commands_page() -> str:
     """Return the page of all commands with their options."""
     parts = ["# Commands\n", MADE, "`raidproof man` prints the same as a manual page. Each command has `--help`.\n"]
     known = commands()
-    index = (
-        (f"[`{one.name}`](#{one.name.replace(' ', '-')})", cell(next(iter(one.paragraphs), ""))) for one in known[1:]
-    )
-    parts.append(table(("command", "does"), index))
+    parts.append(table(("command", "does", "read"), commands_index(known[1:])))
     for one in known:
         name = "" if one.name == "raidproof" else f" {one.name}"
         parts.append(f"## {one.name}\n\n    ./raidproof{name} {one.usage}\n")
         parts += [f"{text}\n" for text in one.paragraphs]
         rows = ((f"`{parameter.notation}`", cell(parameter.help)) for parameter in one.parameters)
         parts.append(table(("option or argument", "meaning"), rows))
-    statuses = ((str(int(status)), cell(meaning)) for status, meaning in sorted(MEANINGS.items()))
-    return "\n".join([*parts, "## Exit statuses\n", table(("status", "meaning"), statuses)])
+    return "\n".join([*parts, "Exit statuses: [command-line.md](command-line.md#exit-statuses).\n"])
+
+
+def commands_index(known: Sequence[Described]) -> Iterator[tuple[str, str, str]]:
+    """Yield a row for each command: its name, the first sentences of its help, and the page with more about it."""
+    for one in known:
+        page = GUIDES[one.name.partition(" ")[0]]
+        name = Path(page).stem.lower()
+        yield f"[`{one.name}`](#{one.name.replace(' ', '-')})", cell(one.paragraphs[0]), f"[{name}]({page})"
 
 
 def kind(schema: Mapping[str, Any]) -> str:

@@ -102,6 +102,7 @@ def test_the_stored_page_is_made_from_the_code(name: str) -> None:
 def test_the_reference_has_every_command_fixture_and_fault() -> None:
     for name in ORDER:
         assert f"\n## {name}" in PAGES["reference-commands.md"]
+        assert f"\n| [`{name}`](#{name}) | " in PAGES["reference-commands.md"]
     for name in ("cycle", "explore", "lab", "measure", "stack_of"):
         assert f"\n## {name}\n" in PAGES["reference-fixtures.md"]
     assert "| `rebuilding` | `Rebuilding(serial: str, " in PAGES["reference-fixtures.md"]

@@ -14,13 +14,15 @@ from raidproof.core.errors import RequestError, Status
 TEMPLATE = "man.1.j2"
 """Name of the template of the page, in the folder of the reports' templates."""
 MEANINGS = {
-    Status.PASS: "PASS: the command did its work; of a run: every promise was kept that holds by design",
+    Status.PASS: "PASS: the command did its work; of a run: every promise was kept that holds by design, "
+    "and the controls behaved",
     Status.FAIL: "FAIL: the system under test broke a promise, or a test failed",
     Status.BAD_REQUEST: "an option, a plan or another file is invalid; nothing was started",
     Status.ERROR: "ERROR: the rig failed, which proves nothing about the system under test",
     Status.INVALID: "INVALID: a control did not give its known result, so that no result of the run counts",
     Status.INCONCLUSIVE: "INCONCLUSIVE: the run could show neither that a promise was broken nor that all were kept",
-    Status.REQUIREMENT_MISSING: "this host or a machine lacks a requirement",
+    Status.REQUIREMENT_MISSING: "this host or a machine lacks a requirement; "
+    "`raidproof doctor` prints what this host lacks",
     Status.INTERRUPTED: "Ctrl-C, SIGTERM or SIGHUP ended the command",
 }
 """Meaning of each exit status, as one clause."""
