@@ -47,6 +47,12 @@ def test_each_end_has_its_status(pytester: pytest.Pytester, names: str, status: 
     assert status_after(pytester, "-k", names) == status
 
 
+def test_no_warning_about_modules_that_the_program_has_imported(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SCENARIOS)
+    ended = pytester.run(sys.executable, "-m", "raidproof.pytest_plugin", "-k", "passes")
+    ended.assert_outcomes(passed=1, deselected=len(ENDS) - 1, warnings=0)
+
+
 def test_workers_report_the_same(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SCENARIOS)
     assert status_after(pytester, "-k", "unsure or passes", "-n", "1") == Status.INCONCLUSIVE
