@@ -166,6 +166,13 @@ def test_a_run_is_possible(text: str, capsys: pytest.CaptureFixture[str]) -> Non
     assert main([*asked, "--dry-run"]) == Status.PASS, capsys.readouterr().err
 
 
+def test_the_plan_of_the_readme_is_possible(reader: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (plan,) = site_output.PLAN.findall((HOME / "README.md").read_text())
+    (reader / "mine.toml").write_text(plan)
+    assert main(["run", "mine.toml", "--dry-run"]) == Status.PASS, capsys.readouterr().err
+    assert "cells: 4 of 4 combinations" in capsys.readouterr().out
+
+
 def test_enough_commands_run() -> None:
     assert len(COMMANDS) > 60
     assert len(chosen(QUICK)) >= 8

@@ -37,6 +37,10 @@ def test_the_citation_agrees_with_the_project() -> None:
 
 def test_the_readme_begins_with_what_for_whom_and_the_command() -> None:
     begin = (HOME / "README.md").read_text().partition("\n## ")[0].splitlines()
-    assert len(begin) <= 26
+    assert len(begin) <= 24
     assert any("It is for" in line for line in begin)
     assert any(re.fullmatch(r" {4}\./raidproof demo", line) for line in begin)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((HOME / "README.md").read_text().splitlines()) <= 150
