@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import NotEffective, RequestError, RigError, Status, worst
-from raidproof.pytest_plugin.exit_status import status_of
+from raidproof.pytest_plugin.exit_status import ExitStatus, status_of
 from raidproof.pytest_plugin.plugin import outcome_of
 
 ENDS = {
@@ -27,6 +27,12 @@ SCENARIOS = "import pytest\nfrom raidproof.core.errors import *\n" + "".join(
 
 
 def status_after(pytester: pytest.Pytester, *arguments: str) -> int:
+    """Return the exit status in this process: a process of its own takes seconds to start."""
+    ends = ExitStatus()
+    return ends.of(int(pytester.runpytest_inprocess(*arguments, plugins=[ends]).ret))
+
+
+def status_of_program(pytester: pytest.Pytester, *arguments: str) -> int:
     return pytester.run(sys.executable, "-m", "raidproof.pytest_plugin", *arguments).ret
 
 
@@ -38,13 +44,17 @@ def status_after(pytester: pytest.Pytester, *arguments: str) -> int:
         ("asks", Status.BAD_REQUEST),
         ("lacks", Status.REQUIREMENT_MISSING),
         ("invalid or breaks or rig or fails", Status.INVALID),
-        ("interrupts", Status.INTERRUPTED),
         ("no_such_scenario", Status.BAD_REQUEST),
     ],
 )
 def test_each_end_has_its_status(pytester: pytest.Pytester, names: str, status: Status) -> None:
     pytester.makepyfile(SCENARIOS)
     assert status_after(pytester, "-k", names) == status
+
+
+def test_an_interruption_has_its_status(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SCENARIOS)
+    assert status_of_program(pytester, "-k", "interrupts") == Status.INTERRUPTED
 
 
 def test_no_warning_about_modules_that_the_program_has_imported(pytester: pytest.Pytester) -> None:
@@ -55,7 +65,7 @@ def test_no_warning_about_modules_that_the_program_has_imported(pytester: pytest
 
 def test_workers_report_the_same(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(SCENARIOS)
-    assert status_after(pytester, "-k", "unsure or passes", "-n", "1") == Status.INCONCLUSIVE
+    assert status_of_program(pytester, "-k", "unsure or passes", "-n", "1") == Status.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(

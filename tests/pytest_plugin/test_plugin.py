@@ -27,7 +27,7 @@ def test_pass(): pass
 @pytest.fixture
 def ended(pytester: pytest.Pytester) -> pytest.RunResult:
     pytester.makepyfile(ENDS)
-    return pytester.runpytest_subprocess("-v", "--junitxml=junit.xml")
+    return pytester.runpytest_inprocess("-v", "--junitxml=junit.xml")
 
 
 def test_each_outcome_has_its_word(ended: pytest.RunResult) -> None:
@@ -58,8 +58,8 @@ def test_each_end_has_its_element(ended: pytest.RunResult, pytester: pytest.Pyte
 
 def test_xml_of_others_is_left_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_plain(): assert False")
-    pytester.runpytest_subprocess("--junitxml=without.xml")
-    pytester.runpytest_subprocess("--junitxml=with.xml")
+    pytester.runpytest_inprocess("--junitxml=without.xml")
+    pytester.runpytest_inprocess("--junitxml=with.xml")
     without, with_plugin = (
         [(type(case.result[0]), case.result[0].type) for suite in JUnitXml.fromfile(str(pytester.path / name))
          for case in suite] for name in ("without.xml", "with.xml")
@@ -72,7 +72,7 @@ def test_xml_of_others_is_left_alone(pytester: pytest.Pytester) -> None:
 )
 def test_what_is_slow_is_left_out_unless_asked_for(pytester: pytest.Pytester, arguments: list[str], ran: int) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.exhaustive\ndef test_slow(): pass\ndef test_quick(): pass\n")
-    ended = pytester.runpytest_subprocess("--strict-markers", *arguments)
+    ended = pytester.runpytest_inprocess("--strict-markers", *arguments)
     ended.assert_outcomes(passed=ran, deselected=2 - ran)
 
 
@@ -85,14 +85,14 @@ def test_progress_shows_whatever_is_captured(pytester: pytest.Pytester, capture:
 
 def test_tests_that_ask_for_no_lab_make_no_run(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
-    ended = pytester.runpytest_subprocess("--results=runs")
+    ended = pytester.runpytest_inprocess("--results=runs")
     assert not (pytester.path / "runs").exists()
     assert "raidproof" not in ended.outlines[-2]
 
 
 @pytest.mark.parametrize(("option", "nearest"), [("--kernel=debian/sdi", "debian/sid"), ("--image=trixie", "debian/")])
 def test_a_typo_in_an_option_names_the_nearest(pytester: pytest.Pytester, option: str, nearest: str) -> None:
-    ended = pytester.runpytest_subprocess(option)
+    ended = pytester.runpytest_inprocess(option)
     assert ended.ret == pytest.ExitCode.USAGE_ERROR
     ended.stderr.fnmatch_lines([f"ERROR: *did you mean *{nearest}*"])
 
