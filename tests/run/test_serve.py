@@ -35,7 +35,8 @@ def server(tmp_path: Path) -> Iterator[ResultsServer]:
     (results / "linked").symlink_to(store.path)
     (tmp_path / "secret.txt").write_text("secret")
     with ResultsServer(results) as served:
-        thread = Thread(target=served.serve_forever)
+        # The server looks for the request to end at this interval in seconds.
+        thread = Thread(target=served.serve_forever, args=(0.01,))
         thread.start()
         yield served
         served.shutdown()
