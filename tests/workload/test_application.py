@@ -519,7 +519,12 @@ def test_the_library_for_c_reports(c_program: Path) -> None:
 
 def test_the_library_for_c_prints(c_program: Path) -> None:
     ran = subprocess.run([c_program], env={"RAIDPROOF_DIRECTORY": "/x"}, capture_output=True, text=True, check=True)
-    assert guest.read_check(ran.stdout) == {"ids": [1], "wrong": [[2, "half"]], "damaged": ["index"]}
+    assert guest.read_check(ran.stdout) == {
+        "ids": [1],
+        "wrong": [[2, "half"]],
+        "repeated": [],
+        "damaged": ["index"],
+    }
 
 
 def test_the_libraries_have_the_words_of_the_protocol() -> None:

@@ -8,7 +8,7 @@
  *
  * In the command `check`, for what is there after the crash:
  *
- *     raidproof_present(17);         operation 17 is there, and complete
+ *     raidproof_present(17);         operation 17 is there, and complete; once for each time that it is there
  *     raidproof_wrong(18, "half");   operation 18 is there, but not as it was written
  *     raidproof_damaged("index");    something is damaged that belongs to no single operation
  *

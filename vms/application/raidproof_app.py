@@ -10,7 +10,7 @@ In the command `run`:
 
 In the command `check`, for what is there after the crash:
 
-    raidproof.present(17)        # operation 17 is there, and complete
+    raidproof.present(17)        # operation 17 is there, and complete; once for each time that it is there
     raidproof.wrong(18, "half")  # operation 18 is there, but not as it was written
     raidproof.damaged("index")   # something is damaged that belongs to no single operation
 

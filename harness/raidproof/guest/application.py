@@ -13,6 +13,7 @@ import errno
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
@@ -216,14 +217,14 @@ class Running:
 def check(config: dict[str, Any], worker: dict[str, Any], directory: str) -> dict[str, Any]:
     """Run the check command on a copy of the application's directory, and return what the command found.
 
-    ``ids``: the operations that are there; ``wrong``: pairs of an operation and what is wrong with it; ``damaged``:
-    damage that belongs to no single operation; ``unreadable``: errors of reads; ``failed``: why the command gave no
-    result, else empty.
+    ``ids``: the operations that are there; ``wrong``: pairs of an operation and what is wrong with it; ``repeated``:
+    pairs of an operation and the number of its lines, if it has more than one; ``damaged``: damage that belongs to no
+    single operation; ``unreadable``: errors of reads; ``failed``: why the command gave no result, else empty.
     """
     own = config["application"]
     copy = own.get("copy", COPY)
     install(own)
-    found: dict[str, Any] = {"ids": [], "wrong": [], "damaged": [], "unreadable": [], "failed": ""}
+    found: dict[str, Any] = {"ids": [], "wrong": [], "repeated": [], "damaged": [], "unreadable": [], "failed": ""}
     if (size := size_of(directory)) > LARGEST:
         found["failed"] = "the application's directory has %d bytes; a check copies at most %d" % (size, LARGEST)
         return found
@@ -293,8 +294,8 @@ def read_check(output: str) -> dict[str, Any]:
     Raises:
         ValueError: a line is none of those that a check command may print, or the last line is incomplete.
     """
-    present: set[int] = set()
-    wrong: dict[int, str] = {}
+    present: list[int] = []
+    wrong: list[tuple[int, str]] = []
     damaged: list[str] = []
     if output and not output.endswith("\n"):
         raise ValueError("the last line of its output is incomplete: %r" % output[-80:])
@@ -303,19 +304,25 @@ def read_check(output: str) -> dict[str, Any]:
             read_line(line.split(), present, wrong, damaged)
         except ValueError as error:
             raise ValueError("line %d of its output, %r: %s" % (number, line[:80], error)) from error
-    return {"ids": sorted(present - {*wrong}), "wrong": sorted([*one] for one in wrong.items()), "damaged": damaged}
+    times = Counter([*present, *(number for number, _ in wrong)])
+    return {
+        "ids": sorted({*present} - {number for number, _ in wrong}),
+        "wrong": sorted([*one] for one in dict(wrong).items()),
+        "repeated": sorted([number, count] for number, count in times.items() if count > 1),
+        "damaged": damaged,
+    }
 
 
-def read_line(words: list[str], present: set[int], wrong: dict[int, str], damaged: list[str]) -> None:
+def read_line(words: list[str], present: list[int], wrong: list[tuple[int, str]], damaged: list[str]) -> None:
     """Enter one line of a check command into the collections.
 
     Raises:
         ValueError: a check command may not print such a line.
     """
     if len(words) == 2 and words[0] == PRESENT:
-        present.add(number_of(words[1]))
+        present.append(number_of(words[1]))
     elif len(words) == 3 and words[0] == WRONG and is_reason(words[2]):
-        wrong[number_of(words[1])] = words[2]
+        wrong.append((number_of(words[1]), words[2]))
     elif len(words) == 2 and words[0] == DAMAGED and is_reason(words[1]):
         damaged.append(words[1])
     else:

@@ -414,7 +414,10 @@ def compare_application(case: Case, balance: Balance) -> None:
         balance.unchecked.append(f"{worker.path}: it {found['failed']}")
         return
     wrong: dict[int, str] = dict(found["wrong"])
-    damage = [f"operation {number}: {reason}" for number, reason in wrong.items()] + found["damaged"]
+    damage = [f"operation {number}: {reason}" for number, reason in wrong.items()]
+    # The scan of an older record has no repeated operations.
+    damage += [f"operation {number}: there {times} times" for number, times in found.get("repeated", ())]
+    damage += found["damaged"]
     balance.damaged += [f"{worker.path}: {one}" for one in damage[:EXAMPLES]]
     present, bound = {*found["ids"]}, {one.place for one in case.bound}
     balance.blocks[BlockClass.DURABLE] += len(present & bound)

@@ -1,0 +1,67 @@
+"""The comparison of an application's history with what its check command found, and the verdicts on it."""
+
+from typing import Any
+
+import pytest
+
+from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.run import Evidence
+from raidproof.verdict.contract import Conditions, judge_application_data, judge_nothing_invented, judge_promises
+from raidproof.verdict.ledger import build_evidence
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+
+WORKER = WorkerSpec(number=0, client="client1", kind=APPLICATION, path="orders", file=0)
+NOTHING: dict[str, Any] = {"ids": [], "wrong": [], "repeated": [], "damaged": [], "unreadable": [], "failed": ""}
+SECOND = 1_000_000_000
+CUT = 100 * SECOND
+SYNC, ASYNC = Conditions(export_sync=True), Conditions(export_sync=False, write_back_s=60.0)
+TEN = [*range(10)]
+
+
+def done(number: int, at_s: float, *, ended: bool = True) -> Operation:
+    """Return an operation that began at ``at_s`` and was acknowledged 0.1 s later, or not at all."""
+    begun_ns = int(at_s * SECOND)
+    end = (begun_ns + SECOND // 10, Ended.OK) if ended else (None, Ended.UNKNOWN)
+    return Operation(0, number, APPLICATION, number, 1, begun_ns, *end, 0)
+
+
+ORDERS = [done(number, 90 + number) for number in TEN]
+
+
+def seen(operations: list[Operation], **found: Any) -> Evidence:
+    """Return the evidence from a check after the cut at `CUT`."""
+    scan = {"orders": {**NOTHING, "ids": TEN, **found}}
+    return build_evidence([WORKER], History(operations), scan, before_ns=CUT, seen_ns=CUT)
+
+
+def failed(evidence: Evidence, conditions: Conditions) -> list[Verdict]:
+    """Return the verdicts other than PASS."""
+    verdicts = judge_promises(evidence, conditions, "here") + judge_application_data(evidence, conditions, "here")
+    verdicts.append(judge_nothing_invented(evidence, conditions, "here"))
+    return [one for one in verdicts if one.outcome is not Outcome.PASS]
+
+
+def test_operations_that_are_there_once_are_no_failure() -> None:
+    assert failed(seen(ORDERS), SYNC) == []
+
+
+def test_an_operation_that_is_there_again_is_damage() -> None:
+    evidence = seen(ORDERS, repeated=[[4, 3]])
+    assert evidence.lost == {}
+    (verdict,) = failed(evidence, SYNC)
+    assert (verdict.outcome, verdict.checker) == (Outcome.FAIL, "data of the application, seen here")
+    assert verdict.reason == "the check command reports orders: operation 4: there 3 times"
+    # The loss of a later write can bring back what the application had moved elsewhere.
+    assert failed(evidence, ASYNC) == []
+
+
+def test_a_scan_of_an_older_record_has_no_repeated_operations() -> None:
+    scan = {name: value for name, value in NOTHING.items() if name != "repeated"} | {"ids": TEN}
+    evidence = build_evidence([WORKER], History(ORDERS), {"orders": scan})
+    assert failed(evidence, SYNC) == []
+
+
+@pytest.mark.parametrize("again", [[[number, 3] for number in TEN], [[9, 2]]])
+def test_every_repeated_operation_fails(again: list[list[int]]) -> None:
+    assert failed(seen(ORDERS, repeated=again), SYNC)
