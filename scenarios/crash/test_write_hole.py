@@ -90,7 +90,7 @@ def test_a_member_that_is_lost_with_the_power_takes_old_data_with_it(
     assert with_all.record.scrub.states
     assert not with_all.record.scrub.differing
     without = explore(
-        ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, lost_member=MISSING, explained=1
+        ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, lost_member=MISSING, explained=4
     )
     assert without.must_find("write + fsync").confirmed
     assert without.record.refused, "md must refuse to start a dirty and degraded array"
@@ -111,7 +111,7 @@ def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
     ended = degraded(cycle, stack_with(policy))
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=1)
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4)
     assert explored.must_find("write + fsync").confirmed
 
 
@@ -120,7 +120,7 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
     cycle: CrashTestRunner, explore: Explore, layer: str
 ) -> None:
     ended = degraded(cycle, stack_with("resync", member_layer=layer))
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=1)
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4)
     assert explored.must_find("write + fsync").confirmed
     assert explored.record.refused, "md must refuse to start a dirty and degraded array"
     assert explored.record.silent, "wrong data must be read without an error"
@@ -129,7 +129,7 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
 @pytest.mark.exhaustive
 def test_lvm_starts_a_dirty_and_degraded_array(cycle: CrashTestRunner, explore: Explore) -> None:
     ended = degraded(cycle, on_lvm())
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=1)
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=4)
     assert explored.must_find("write + fsync").confirmed
     assert not explored.record.refused
     assert explored.record.silent, "wrong data must be read without an error"
