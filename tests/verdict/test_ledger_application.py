@@ -22,8 +22,8 @@ TEN = [*range(10)]
 def done(number: int, at_s: float, *, ended: bool = True) -> Operation:
     """Return an operation that began at ``at_s`` and was acknowledged 0.1 s later, or not at all."""
     begun_ns = int(at_s * SECOND)
-    end = (begun_ns + SECOND // 10, Ended.OK) if ended else (None, Ended.UNKNOWN)
-    return Operation(0, number, APPLICATION, number, 1, begun_ns, *end, 0)
+    ended_ns, end = (begun_ns + SECOND // 10, Ended.OK) if ended else (None, Ended.UNKNOWN)
+    return Operation(0, number, APPLICATION, number, 1, begun_ns, ended_ns, end, 0)
 
 
 ORDERS = [done(number, 90 + number) for number in TEN]
