@@ -18,7 +18,7 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, LongWait
 from raidproof.machine import transport as transport_module
-from raidproof.machine.agent import SHOWN
+from raidproof.machine.agent import SHOWN, ChannelCommand
 from raidproof.machine.login import KeyPair, LabKeys, LabLogin
 from raidproof.machine.transport import Transport
 
@@ -328,6 +328,24 @@ def test_a_connection_that_breaks_is_the_rigs_fault(server: Server, transport: T
         command.wait(Deadline.after(20))
     with pytest.raises(RigError, match="server: no SSH connection is open"):
         run(transport, "true")
+
+
+@pytest.mark.parametrize("transport", ["without python3"], indirect=True)
+def test_a_connection_that_breaks_while_something_is_sent_is_the_rigs_fault(
+    server: Server, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = transport.start(["sleep", "5"], Deadline.after(20))
+    assert isinstance(command, ChannelCommand)
+    ssh = command.channel.get_transport()
+
+    def break_off(message: object) -> None:
+        server.transports[0].close()
+        raise EOFError
+
+    monkeypatch.setattr(ssh, "_send_user_message", break_off)  # what paramiko does when the socket is closed meanwhile
+    with pytest.raises(RigError, match="server: the SSH connection broke during: sleep 5"):
+        command.wait(Deadline.after(20), b"input")
+    command.feed(b"more")
 
 
 def test_a_wrong_host_key_is_refused(server: Server) -> None:

@@ -16,6 +16,8 @@ from raidproof.core.errors import DeadlineExceeded, RigError
 from raidproof.core.waiting import Deadline, LongWait
 from raidproof.guest import agent as program
 
+BROKEN = (OSError, EOFError, paramiko.SSHException)
+"""What paramiko raises where something is sent on a connection that has ended."""
 CHUNK = 1 << 16
 """Greatest number of bytes that one call sends or receives."""
 SHOWN = 100
@@ -76,13 +78,14 @@ class ChannelCommand:
 
     def feed(self, data: bytes) -> None:
         """Send data to the command's standard input, which stays open; do nothing if the connection has ended."""
-        with suppress(OSError):
+        with suppress(*BROKEN):
             self.channel.sendall(data)
 
     def close_input(self) -> None:
-        """Close the command's standard input."""
+        """Close the command's standard input; do nothing if the connection has ended."""
         if not self.channel.eof_sent:
-            self.channel.shutdown_write()
+            with suppress(*BROKEN):
+                self.channel.shutdown_write()
 
     def wait(self, deadline: Deadline, stdin: bytes = b"") -> Completed:
         """Send ``stdin``, close the input, wait for the end of the command, and return its status and output.
@@ -119,7 +122,8 @@ class ChannelCommand:
             stdout, stderr = (bytes(stream).decode(errors="replace") for stream in streams)
             return Completed(self.argv, channel.recv_exit_status(), stdout, stderr, self.where)
         finally:
-            channel.close()
+            with suppress(*BROKEN):
+                channel.close()
 
     def _feed(self, stdin: bytes) -> bytes:
         """Send as much input as the channel accepts, and return the rest; close the input after the last byte."""
@@ -127,7 +131,7 @@ class ChannelCommand:
         while stdin and channel.send_ready():
             try:
                 stdin = stdin[channel.send(stdin) :]
-            except OSError:  # the command closed its input without reading the rest
+            except BROKEN:  # the command closed its input without reading the rest, or the connection broke
                 return b""
         if not stdin:
             self.close_input()
@@ -284,7 +288,7 @@ class Agent:
                 if view and deadline.passed:
                     self.close()  # the agent could not find the begin of the next frame
                     raise DeadlineExceeded(f"{self.where}: the agent's channel accepted no data until the deadline")
-        except (OSError, EOFError, paramiko.SSHException) as error:
+        except BROKEN as error:
             raise RigError(f"{self.where}: the SSH connection broke: {error}") from error
         finally:
             self._sending.release()

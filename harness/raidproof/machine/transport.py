@@ -16,7 +16,7 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, at_deadline, wait_until
 from raidproof.machine import agent
-from raidproof.machine.agent import Agent, ChannelCommand, NoAgent, RemoteCommand
+from raidproof.machine.agent import BROKEN, Agent, ChannelCommand, NoAgent, RemoteCommand
 from raidproof.machine.login import Login, Way
 
 CHUNK = 1 << 16
@@ -76,7 +76,7 @@ class Transport:
             client.close()
             way.close()
             raise RigError(f"{self.where}: SSH login refused, or unexpected host key: {error}") from error
-        except (OSError, EOFError, paramiko.SSHException):
+        except BROKEN:
             client.close()
             way.close()
             return None
@@ -164,7 +164,7 @@ class Transport:
             # paramiko waits without limit for the answer, which a machine without power never sends.
             with at_deadline(deadline, partial(_close, channel)):
                 channel.exec_command(self.login.command(argv))
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except BROKEN as error:
             raise RigError(f"{self.where}: cannot start: {purpose}: {error}") from error
         return ChannelCommand(self.where, argv, channel)
 
@@ -176,7 +176,7 @@ class Transport:
         """
         try:
             channel = self.connected.open_session(timeout=max(0.1, deadline.remaining_s))
-        except (paramiko.SSHException, OSError, EOFError) as error:
+        except BROKEN as error:
             raise RigError(f"{self.where}: cannot start: {purpose}: {error}") from error
         channel.settimeout(max(0.1, deadline.remaining_s))
         return channel
