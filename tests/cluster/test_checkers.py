@@ -8,6 +8,7 @@ from time import sleep
 from typing import Any
 
 import pytest
+from dask import config
 
 from raidproof.cluster import checkers as module
 from raidproof.cluster import workers as of_workers
@@ -153,7 +154,8 @@ def test_a_worker_that_ends_before_its_result_is_fetched_changes_no_verdict(
     lying: MadeUpRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(of_workers, "FETCH_S", 0.5)
-    with workers(count) as client:
+    # The default for the replacement of a worker that has ended is 15 s.
+    with config.set({"distributed.deploy.lost-worker-timeout": "100ms"}), workers(count) as client:
         ended = ending_before_fetch(client, monkeypatch)
         # Another worker comes after the only one.
         client.cluster.adapt(minimum=count, maximum=count, interval="100ms")

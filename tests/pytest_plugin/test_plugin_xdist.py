@@ -1,5 +1,7 @@
 import pytest
 
+from raidproof.pytest_plugin.plugin import put_in_order
+
 SCENARIOS = """
 import os
 from pathlib import Path
@@ -26,42 +28,7 @@ def test_others(number):
     pause(0.05)
     note(f"other {number} ends")
 """
-BESIDE = ("-n", "2", "--dist", "load")
-
-
-def test_what_measures_runs_alone_and_progress_names_the_worker(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(SCENARIOS)
-    ended = pytester.runpytest_subprocess(*BESIDE)
-    ended.assert_outcomes(passed=9)
-    said = (pytester.path / "said").read_text().splitlines()
-    begun = said.index("alone begins")
-    assert said[begun + 1] == "alone ends"
-    assert begun > 8  # others had their turn first
-    for number in range(8):
-        assert any(line in (f"gw0: at work on {number}", f"gw1: at work on {number}") for line in ended.errlines)
-
-
-def test_what_takes_long_begins_and_a_file_that_measures_is_the_last(pytester: pytest.Pytester) -> None:
-    quick = "def test_quick(): pass"
-    pytester.makepyfile(
-        test_a_measures=f"import pytest\n{quick}\n@pytest.mark.alone\ndef test_alone(): pass",
-        test_b_quick=quick,
-        test_c_long=f"import pytest\npytestmark = pytest.mark.long\n{quick}",
-    )
-    # One worker has all files, each in its turn.
-    ended = pytester.runpytest_subprocess("-v", "-n", "1", "--dist", "loadfile", "--no-loadscope-reorder")
-    ended.stdout.fnmatch_lines(
-        ["*PASSED test_c_long*", "*PASSED test_b_quick*", "*test_a_measures.py::test_quick*", "*::test_alone*"]
-    )
-
-
-def test_without_workers_no_scenario_waits(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(SCENARIOS)
-    pytester.runpytest_subprocess().assert_outcomes(passed=9)
-
-
-def test_outcomes_of_the_workers_runs_are_printed(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest("""
+RUNS = """
 import pytest
 from raidproof.pytest_plugin import plugin
 
@@ -71,19 +38,53 @@ def ends_of(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
     plugin.ends_of = ends_of
-""")
-    pytester.makepyfile(SCENARIOS)
-    ended = pytester.runpytest_subprocess(*BESIDE)
-    ended.stdout.fnmatch_lines_random(["report: results/gw0/report.html", "report: results/gw1/report.html"])
-
-
-def test_outcomes_keep_their_words(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
+"""
+OUTCOMES = """
 from raidproof.core.errors import Inconclusive, RequirementMissing
 
 def test_one(): raise Inconclusive("nothing showed")
 def test_other(): raise RequirementMissing("no such tool")
-""")
-    ended = pytester.runpytest_subprocess(*BESIDE, "--junitxml=junit.xml")
-    ended.stdout.fnmatch_lines(["*nothing showed*", "*1 skipped, 1 inconclusive*"])
+"""
+
+
+def test_two_workers(pytester: pytest.Pytester) -> None:
+    """Start pytest with workers once, which takes seconds, and check all that holds for workers."""
+    pytester.makeconftest(RUNS)
+    pytester.makepyfile(test_outcomes=OUTCOMES, test_scenarios=SCENARIOS)
+    ended = pytester.runpytest_subprocess("-n", "2", "--dist", "load", "--junitxml=junit.xml")
+    # What measures runs alone, after the others had their turn.
+    said = (pytester.path / "said").read_text().splitlines()
+    begun = said.index("alone begins")
+    assert said[begun + 1] == "alone ends"
+    assert begun > 8
+    # Progress names the worker.
+    for number in range(8):
+        assert any(line in (f"gw0: at work on {number}", f"gw1: at work on {number}") for line in ended.errlines)
+    # The ends of the workers' runs are printed.
+    ended.stdout.fnmatch_lines_random(["report: results/gw0/report.html", "report: results/gw1/report.html"])
+    # Outcomes keep their words.
+    ended.stdout.fnmatch_lines(["*nothing showed*", "*9 passed, 1 skipped, 1 inconclusive*"])
     assert 'type="INCONCLUSIVE"' in (pytester.path / "junit.xml").read_text()
+
+
+def test_what_takes_long_begins_and_a_file_that_measures_is_the_last(pytester: pytest.Pytester) -> None:
+    quick = "def test_quick(): pass"
+    pytester.makepyfile(
+        test_a_measures=f"import pytest\n{quick}\n@pytest.mark.alone\ndef test_alone(): pass",
+        test_b_quick=quick,
+        test_c_long=f"import pytest\npytestmark = pytest.mark.long\n{quick}",
+    )
+    items, _ = pytester.inline_genitems()
+    # Workers take the files in this order with --dist=loadfile --no-loadscope-reorder.
+    put_in_order(items)
+    assert [item.nodeid for item in items] == [
+        "test_c_long.py::test_quick",
+        "test_b_quick.py::test_quick",
+        "test_a_measures.py::test_quick",
+        "test_a_measures.py::test_alone",
+    ]
+
+
+def test_without_workers_no_scenario_waits(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(SCENARIOS)
+    pytester.runpytest_inprocess().assert_outcomes(passed=9)
