@@ -26,12 +26,19 @@ _RECORDER = pytest.StashKey[Recorder]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that records what each scenario exercises."""
+    """Add the option that records what each scenario exercises, and those of the soak."""
     parser.addoption(
         "--record-coverage",
         action="store_true",
         help="store the duration of each passed scenario, and what it exercises, in scenarios/coverage.json",
     )
+    parser.addoption("--soak", type=int, default=0, metavar="N", help="run N crash tests of scenarios/soak")
+    parser.addoption("--soak-seed", type=int, default=1, metavar="SEED", help="the seed by which they are drawn")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the soak unless it is requested."""
+    return True if collection_path.name == "soak" and not config.option.soak else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

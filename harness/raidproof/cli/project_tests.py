@@ -22,12 +22,13 @@ TO_PYTEST = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opt
 def run_tests(
     parts: Annotated[
         list[str] | None,
-        typer.Argument(help="lint, type, docs, unit, core (default: these five); rest, all, fuzz"),
+        typer.Argument(help="lint, type, docs, unit, core (default: these five); rest, all, fuzz, soak"),
     ] = None,
 ) -> None:
     """Run linter, type checker, the build of the documents, unit tests, then the core of the scenarios.
 
-    `all` also runs the rest of the scenarios. `fuzz` runs unit tests with newly generated examples.
+    `all` also runs the rest of the scenarios. `fuzz` runs unit tests with newly generated examples. `soak` runs 1,000
+    crash tests that a seed draws from configurations and faults, half of them while the host's processors are busy.
     """
     require_clone()
     from tox.run import main as tox  # noqa: PLC0415

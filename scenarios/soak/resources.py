@@ -1,0 +1,53 @@
+"""What this process and the processes that it started take, from one crash test to the next."""
+
+from typing import TypedDict
+
+import psutil
+
+from raidproof.core.units import MIB
+
+WARM = 10
+"""Number of crash tests after which a process has all that it needs."""
+SLACK = 8
+"""Number of processes, threads or open files by which later samples may differ from the first ones."""
+SLACK_BYTES = 128 * MIB
+"""Bytes of memory by which later samples may exceed the first ones; the record of the run itself grows."""
+
+
+class Sample(TypedDict):
+    """What one process takes."""
+
+    processes: int
+    threads: int
+    files: int
+    rss: int
+    """Resident memory in bytes."""
+
+
+class Watch:
+    """The samples of this process."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+
+    def sample(self) -> Sample:
+        """Take a sample, and return it."""
+        me = psutil.Process()
+        found = Sample(
+            processes=len(me.children(recursive=True)),
+            threads=me.num_threads(),
+            files=me.num_fds(),
+            rss=me.memory_info().rss,
+        )
+        self.samples.append(found)
+        return found
+
+    def must_not_grow(self) -> None:
+        """Assert that the last sample exceeds none of the first `WARM` by more than the slack."""
+        if len(self.samples) > WARM:
+            first, last = self.samples[:WARM], self.samples[-1]
+            for what in ("processes", "threads", "files"):
+                most = max(one[what] for one in first)
+                assert last[what] <= most + SLACK, f"{what}: at most {most} at first, now {last[what]}"
+            most = max(one["rss"] for one in first)
+            assert last["rss"] <= most + SLACK_BYTES, f"memory: at most {most} bytes at first, now {last['rss']}"
