@@ -43,7 +43,8 @@ def status_of_program(pytester: pytest.Pytester, *arguments: str) -> int:
         ("odd", Status.ERROR),
         ("asks", Status.BAD_REQUEST),
         ("lacks", Status.REQUIREMENT_MISSING),
-        ("invalid or breaks or rig or fails", Status.INVALID),
+        ("invalid or breaks or rig or fails", Status.FAIL),
+        ("invalid or rig or passes", Status.INVALID),
         ("no_such_scenario", Status.BAD_REQUEST),
     ],
 )
@@ -102,7 +103,8 @@ def test_missing_requirements_count_only_alone() -> None:
     assert worst([]) is Status.PASS
     assert worst([Status.SKIP, Status.SKIP]) is Status.REQUIREMENT_MISSING
     assert worst([Status.SKIP, Status.PASS]) is Status.PASS
-    assert worst([Status.FAIL, Status.ERROR, Status.INVALID]) is Status.INVALID
+    assert worst([Status.FAIL, Status.ERROR, Status.INVALID]) is Status.FAIL
+    assert worst([Status.ERROR, Status.INVALID, Status.PASS]) is Status.INVALID
 
 
 @pytest.mark.parametrize(

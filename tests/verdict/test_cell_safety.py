@@ -59,7 +59,7 @@ def test_damaged_blocks_are_a_loss() -> None:
         (Outcome.INCONCLUSIVE, [WHOLE], {}, "because"),
         (Outcome.INCONCLUSIVE, [Evidence(acknowledged={"close": 9}, lost={"close": 2})], {}, "because"),
         (Outcome.ERROR, [LOSSY], {}, "the rig failed"),
-        (Outcome.INVALID, [LOSSY], {}, "a control misbehaved"),
+        (Outcome.INVALID, [LOSSY], {}, "a control did not show what it had to show"),
         (Outcome.SKIP, [], {}, "a requirement is missing"),
     ],
 )

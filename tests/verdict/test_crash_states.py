@@ -69,10 +69,10 @@ def test_a_crash_test_without_a_plan_fails_with_its_exploration() -> None:
     assert (run.outcome, run.reason) == (Outcome.FAIL, "a: exploration of crash states: so")
     assert losing(run)
     assert by_safety(run) == {SafetyWord.LOSES_DATA: ["a"]}
-    # The power cut itself lost nothing, and a worse outcome of it stays.
+    # The power cut itself lost nothing, and a control that did not see a loss does not outweigh the loss.
     assert run.cycles[0].outcome is Outcome.PASS
     invalid = crash_test(explored(Outcome.FAIL, 5), outcome=Outcome.INVALID)
-    assert outcome_of(invalid) == (Outcome.INVALID, "all survived")
+    assert outcome_of(invalid) == (Outcome.FAIL, "exploration of crash states: so")
 
 
 def test_a_control_that_an_exploration_contradicts_makes_the_run_invalid() -> None:

@@ -150,7 +150,7 @@ def content_changed(judged: Judged) -> None:
 def explanation(judged: Judged) -> None:
     judged.cycle.control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     judged.hold("fsync", 0)
-    assert judged.ends() is Outcome.INVALID
+    assert judged.ends() is Outcome.FAIL
     assert judged.ends(explanation=ROT) is Outcome.PASS
 
 

@@ -168,5 +168,5 @@ def test_copies_with_checksums_may_not_differ() -> None:
 def test_the_worst_end_speaks_for_all() -> None:
     assert worst([Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE]) is Outcome.FAIL
     assert worst([Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
-    assert worst(Outcome) is Outcome.INVALID
+    assert worst(Outcome) is Outcome.FAIL
     assert worst([]) is Outcome.INCONCLUSIVE

@@ -6,7 +6,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.fault import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import ControlSpec, CrashTestRecord, Evidence, RunRecord
 from raidproof.verdict.recommendation import NoneRecommended, recommend
 
 
@@ -63,8 +63,12 @@ def test_a_faster_cell_that_loses_data_or_was_not_cut_is_never_recommended(recor
 
 @pytest.mark.parametrize("why", list(NoneRecommended))
 def test_there_is_a_reason_if_nothing_is_recommended(record: RunRecord, why: NoneRecommended) -> None:
-    if why is NoneRecommended.INVALID:
-        record.outcome = Outcome.INVALID
+    if why is NoneRecommended.BLIND:
+        record.cycles.append(
+            record.cycles[0].model_copy(
+                update={"name": "c", "control": ControlSpec(expects_loss=True), "outcome": Outcome.INVALID}
+            )
+        )
     for one in record.cells:
         if why is NoneRecommended.NO_CUT:
             one.cycle = None

@@ -53,7 +53,7 @@ class Inconclusive(RaidproofError):
 
 
 class ControlFailed(RaidproofError):
-    """A control did not give its known result, so no result of the run counts. A scenario ends INVALID."""
+    """A control did not show what it had to show, so no PASS of the run counts. A scenario ends INVALID."""
 
 
 FEW = 25
@@ -88,7 +88,7 @@ class Status(IntEnum):
     INTERRUPTED = 130
 
 
-SEVERITY = (Status.PASS, Status.INCONCLUSIVE, Status.BAD_REQUEST, Status.ERROR, Status.FAIL, Status.INVALID)
+SEVERITY = (Status.PASS, Status.INCONCLUSIVE, Status.BAD_REQUEST, Status.ERROR, Status.INVALID, Status.FAIL)
 """Statuses of scenarios from best to worst. A missing requirement counts only if every scenario lacks one."""
 
 

@@ -22,13 +22,13 @@ class Outcome(StrEnum):
     SKIP = "SKIP"
     """This host or lab lacks a requirement of the test."""
     INVALID = "INVALID"
-    """A control did not give its known result: no result of the run counts."""
+    """A control did not show what it had to show: no PASS of the run counts."""
     INCONCLUSIVE = "INCONCLUSIVE"
     """The observations neither confirm nor contradict the promise."""
 
 
-SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.FAIL, Outcome.INVALID)
-"""Outcomes from best to worst: an observed broken promise outweighs a failure of the rig."""
+SEVERITY = (Outcome.PASS, Outcome.SKIP, Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.INVALID, Outcome.FAIL)
+"""Outcomes from best to worst: an observed broken promise outweighs all failures of the rig and of controls."""
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
@@ -60,6 +60,6 @@ class Verdict(BaseModel):
     kind: str | None = None
     """The kind of operation whose promise was judged; None if the verdict is not about one kind."""
     of_the_stack: bool = False
-    """Whether no defect of a disk can explain this failure: then a control with lying disks is INVALID, too."""
+    """Whether no defect of a disk can explain this failure: then a control with lying disks fails, too."""
     blame: Blame | None = None
     """The part of the system that broke the promise; None if it is not known, or if no promise was broken."""

@@ -161,7 +161,7 @@ class Timeline(Strict):
 
 
 class ControlSpec(Strict):
-    """The expected result of a control; if the control gives another result, the run is INVALID."""
+    """The expected result of a control; without it, the control is INVALID, or FAIL if it shows a defect."""
 
     expects_loss: bool
     """Whether the control must lose acknowledged operations."""

@@ -12,13 +12,14 @@ from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.terminal import blames, losses
 from raidproof.report.words import printable
 from raidproof.verdict.cell import by_safety, safety_in
+from raidproof.verdict.controls import blind
 from raidproof.verdict.crash_states import outcome_of
 
 
 def write_junit(record: RunRecord, path: Path) -> None:
     """Write the JUnit file of a run atomically; it has a test case for each cell and each crash test.
 
-    No result of an INVALID run counts: its passed crash tests appear as skipped, not as passed.
+    If a control did not show what it had to show, crash tests and cells that passed appear as skipped, not as passed.
     """
     RunStore(path.parent).write_text(path.name, render(record))
 
@@ -80,8 +81,8 @@ def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
     else:
         # The test case of the plan's cell has the same title.
         title = f"power cut: {cycle.title}" if record.plan else cycle.title
-    if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
-        said = f"does not count: the run is INVALID: {record.reason}; this crash test: PASS: {reason}"
+    if outcome is Outcome.PASS and (why := does_not_count(record)):
+        said = f"{why}; this crash test: PASS: {reason}"
         return case(title, record.run, Outcome.SKIP, said)
     made = case(title, record.run, *end_of(outcome, reason, expected=expected(record, cycle.name)))
     safety = safety_in(record, cycle)
@@ -98,14 +99,17 @@ def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
     return made
 
 
+def does_not_count(record: RunRecord) -> str:
+    """Return why a PASS of a run does not count; empty if it counts."""
+    unseen = blind(record)
+    return "" if unseen is None else f"does not count: {unseen.title}: {outcome_of(unseen)[1]}"
+
+
 def case_of_cell(record: RunRecord, cell: CellRecord) -> TestCase:
     """Return the test case of a plan's cell, with the cell's values as properties."""
     outcome, reason = cell.outcome, cell.reason
-    if record.outcome is Outcome.INVALID and outcome is Outcome.PASS:
-        outcome, reason = (
-            Outcome.SKIP,
-            f"does not count: the run is INVALID: {record.reason}; this cell: PASS: {reason}",
-        )
+    if outcome is Outcome.PASS and (why := does_not_count(record)):
+        outcome, reason = Outcome.SKIP, f"{why}; this cell: PASS: {reason}"
     excused = record.known is not None and cell.name in record.known.excused
     made = case(cell.name, record.run, *end_of(outcome, reason, expected=excused))
     made.time = sum(repeat.visit_s for repeat in cell.repeats)

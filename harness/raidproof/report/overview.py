@@ -8,6 +8,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.report.cells import rankings
 from raidproof.report.words import number, plural
+from raidproof.verdict.controls import against, blind
 from raidproof.verdict.recommendation import recommend
 
 
@@ -15,9 +16,9 @@ class Valid(StrEnum):
     """Whether the results of a run count."""
 
     YES = "yes"
-    """Every control gave its expected result."""
+    """Every control showed what it had to show."""
     NO = "no"
-    """A control did not give its expected result."""
+    """A control did not show what it had to show."""
     NOT_SHOWN = "not shown"
     """The run had no control, or a control proved nothing."""
 
@@ -54,8 +55,12 @@ class Advice:
 def validity(record: RunRecord) -> Validity:
     """Return whether the results of a run count."""
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
-    if record.outcome is Outcome.INVALID:
-        return Validity(Valid.NO, f"a control did not give its expected result, so no result counts: {record.reason}")
+    if (unseen := blind(record)) is not None:
+        return Validity(
+            Valid.NO, f"no PASS counts, because a control did not show what it had to show: {unseen.title}"
+        )
+    if (defect := against(record)) is not None:
+        return Validity(Valid.YES, f"{defect.title} shows a defect of the system under test")
     behaved = [cycle for cycle in controls if cycle.outcome is Outcome.PASS]
     if controls and len(behaved) == len(controls):
         said = "the control" if len(controls) == 1 else f"all {len(controls)} controls"

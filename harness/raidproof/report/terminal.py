@@ -23,6 +23,7 @@ from raidproof.report.workers import tell_workers
 from raidproof.report.write_hole import show_holes
 from raidproof.verdict.cell import by_safety, losing, loss_in, safety_in
 from raidproof.verdict.contract import PROMISES
+from raidproof.verdict.controls import blind
 from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.wire import calls_of, total
 
@@ -32,14 +33,19 @@ RECOVERY = "recovery"
 """The group of columns whose titles on a terminal begin with the name of the group."""
 MOST_NAMES = 3
 """Greatest number of configurations that the last lines of the report name; the tables name all."""
+_OF_CONTROLS = {
+    Outcome.PASS: "control behaved",
+    Outcome.FAIL: "control shows a defect",
+    Outcome.INVALID: "control misbehaved",
+}
 
 
 def note(record: RunRecord, cycle: CrashTestRecord) -> str:
-    """Return a remark on the verdict of a control, or of a crash test in an INVALID run; empty for other verdicts."""
+    """Return a remark on the verdict of a control, or on a PASS that does not count; empty for other verdicts."""
     outcome, _ = outcome_of(cycle)
     if cycle.control is not None:
-        return {Outcome.PASS: "control behaved", Outcome.INVALID: "control misbehaved"}.get(outcome, "control")
-    if record.outcome is Outcome.INVALID and outcome in (Outcome.PASS, Outcome.FAIL):
+        return _OF_CONTROLS.get(outcome, "control")
+    if outcome is Outcome.PASS and blind(record) is not None:
         return "does not count"
     return ""
 

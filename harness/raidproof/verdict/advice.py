@@ -262,7 +262,7 @@ def _deployed(cell: CellRecord) -> StackSpec:
 def conclude(record: AdviceRecord, run: RunRecord) -> tuple[Outcome, str]:
     """Return the outcome of the search and its reason."""
     controls = [one for one in run.cycles if one.control is not None]
-    for outcome in (Outcome.INVALID, Outcome.ERROR, Outcome.INCONCLUSIVE):
+    for outcome in (Outcome.FAIL, Outcome.INVALID, Outcome.ERROR, Outcome.INCONCLUSIVE):
         if control := next((one for one in controls if one.outcome is outcome), None):
             return outcome, f"{control.title}: {control.reason}"
     chosen = record.chosen

@@ -203,8 +203,9 @@ def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Condit
     explained = [lost.explains(one.operation, one.worker) for one in losses]
     if not explained:
         return lying
-    wrong = any(explained) if honest.excused else all(explained)
-    return lying if wrong else honest
+    if all(explained) or (honest.excused and any(explained)):
+        return lying
+    return replace(honest, beyond_lies=explained.count(False) if any(explained) else 0)
 
 
 def read_lies(path: Path) -> Lies:

@@ -12,14 +12,15 @@ from raidproof.monitor.bottleneck import Limit
 from raidproof.monitor.model import LEAST_SHARE, likely_cause
 from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.comparison import MARGIN
-from raidproof.record.outcome import Outcome, and_errors
+from raidproof.record.outcome import Outcome, and_errors, worst
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.verdict.controls import blind, doubt
 from raidproof.verdict.crash_states import BEGIN, explorations_of, explored_of, outcome_of
 
 PROVES_NOTHING = {
     Outcome.ERROR: "the rig failed",
     Outcome.SKIP: "a requirement is missing",
-    Outcome.INVALID: "a control misbehaved",
+    Outcome.INVALID: "a control did not show what it had to show",
 }
 """Outcomes of a crash test that prove nothing about its configuration, each with the reason."""
 MOST_BEST = 4
@@ -202,10 +203,13 @@ def loss_in(explored: Explored) -> str:
 
 
 def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
-    """Return the safety of one configuration of a run: of a crash test or a cell. NOT SHOWN if the run is INVALID."""
-    if record.outcome is Outcome.INVALID:
-        return not_shown("the run is INVALID")
-    return safety_of(part) if isinstance(part, CrashTestRecord) else safety_of_cell(record, part)
+    """Return the safety of one configuration of a run: of a crash test or a cell.
+
+    NOT SHOWN takes the place of SAFE if a control raises a doubt.
+    """
+    found = safety_of(part) if isinstance(part, CrashTestRecord) else safety_of_cell(record, part)
+    why = doubt(record)
+    return not_shown(why) if why and found.word is SafetyWord.SAFE else found
 
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
@@ -238,19 +242,18 @@ def judge_cells(record: RunRecord) -> None:
     from raidproof.verdict.ranking import rank  # noqa: PLC0415  numpy and scipy take half a second
 
     cycles = {cycle.name: cycle for cycle in record.cycles}
-    misbehaved = next((one for one in record.cycles if one.control and outcome_of(one)[0] is Outcome.INVALID), None)
     for cell in record.cells:
-        judge_cell(cell, cycles.get(cell.cycle or ""), misbehaved)
+        judge_cell(cell, cycles.get(cell.cycle or ""), blind(record))
     # Values of different workloads are not comparable.
     for workload in {cell.compared_with for cell in record.cells}:
         rank([cell for cell in record.cells if cell.compared_with == workload])
 
 
-def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: CrashTestRecord | None = None) -> None:
+def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, unseen: CrashTestRecord | None = None) -> None:
     """Fill in outcome, reason, flag, limit and loss of a cell, but not its rank.
 
-    ``cycle``: the crash test that cut the power of this configuration. ``misbehaved``: a control that did not give its
-    expected result, which makes every cell INVALID.
+    ``cycle``: the crash test that cut the power of this configuration. ``unseen``: a control that did not show what
+    it had to show, which makes every cell INVALID that did not fail.
     """
     cell.rank, cell.flag = None, None
     cell.limit, cell.cause = most_common_limit(cell)
@@ -260,8 +263,8 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, misbehaved: Cras
     cell.lost_operations = None if seen is None else seen.lost_total
     cell.lost_everything = cycle is not None and cycle.not_recovered is not None
     cell.outcome, cell.reason = conclude_cell(cell, cycle)
-    if misbehaved is not None:
-        cell.outcome, cell.reason = Outcome.INVALID, f"{misbehaved.title}: {outcome_of(misbehaved)[1]}"
+    if unseen is not None and cell.outcome is not Outcome.FAIL:
+        cell.outcome, cell.reason = Outcome.INVALID, f"{unseen.title}: {outcome_of(unseen)[1]}"
     cell.flag = "; ".join(flags(cell)) or None
     cell.why_not = why_no_rank(cell, cycle)
     cell.rankable = cell.why_not is None
@@ -387,15 +390,15 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, "no cell was measured"
     excused = set(record.known.excused) if record.known else set()
     counted = [cell for cell in record.cells if not (cell.outcome is Outcome.FAIL and cell.name in excused)]
-    for outcome in (Outcome.INVALID, Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
-        if culprit := next((cell for cell in counted if cell.outcome is outcome), None):
-            errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
-            return outcome, f"{culprit.name}: {culprit.reason}{and_errors(outcome, errors)}"
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
-    for control in controls:
-        outcome, reason = outcome_of(control)
-        if outcome not in {Outcome.PASS, Outcome.SKIP}:
-            return outcome, f"{control.title}: {reason}"
+    parts = [(cell.name, cell.outcome, cell.reason) for cell in counted]
+    parts += [(control.title, *outcome_of(control)) for control in controls]
+    bad = [one for one in parts if one[1] not in {Outcome.PASS, Outcome.SKIP}]
+    if bad:
+        outcome = worst(one[1] for one in bad)
+        name, _, reason = next(one for one in bad if one[1] is outcome)
+        errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
+        return outcome, f"{name}: {reason}{and_errors(outcome, errors)}"
     best = [cell for cell in record.cells if cell.rank == 1]
     expected = len(record.cells) - len(counted)
     if expected and not best:

@@ -67,6 +67,8 @@ class Conditions:
     """Whether the server may grant delegations: under a write delegation `close` need not flush to the server."""
     lying_disks: tuple[str, ...] = ()
     """Serials of the disks that acknowledged a flush without executing it, as counted by the disk engine."""
+    beyond_lies: int = 0
+    """Number of losses that no lie of a disk explains, although lies explain others; 0 if lies explain all or none."""
     allowed_errors: frozenset[int] = frozenset()
     """Errors (errno) that clients may get at any time, because a fault was in effect before the clients began."""
     allowed_by_fault: frozenset[int] = frozenset()

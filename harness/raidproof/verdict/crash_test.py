@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from raidproof.core.blame import Blame, Culprit, blamed_as, text_of
+from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
-from raidproof.record.run import BIN_MS, CrashTestRecord, Evidence, RunRecord, Timeline
+from raidproof.record.run import BIN_MS, CrashTestRecord, RunRecord, Timeline
 from raidproof.storage.array.level import level_names
 from raidproof.storage.filesystem import FILESYSTEMS, AnyFilesystem, FilesystemSpec
 from raidproof.storage.server import AnyServer, ServerSpec
@@ -35,6 +35,7 @@ from raidproof.verdict.contract import (
     judge_nothing_invented,
     judge_promises,
 )
+from raidproof.verdict.controls import conclude_control, conclude_control_not_recovered
 from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.kernel_log import KERNEL, blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
@@ -155,8 +156,7 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
         cycle.outcome, cycle.reason = Outcome.SKIP, cycle.requirement_missing
         return
     if cycle.not_effective is not None:
-        cycle.outcome = Outcome.FAIL if cycle.control is None else Outcome.INVALID
-        cycle.reason = cycle.not_effective
+        cycle.outcome, cycle.reason = Outcome.FAIL, cycle.not_effective
         return
     conditions = conditions_of(cycle)
     causes = judge_causes(cycle, directory, conditions)
@@ -339,13 +339,10 @@ def judge_not_recovered(
     if wreck is not None:
         cycle.verdicts.append(wreck)
         what = f"{what}; {wreck.checker}: {wreck.reason}"
-    control = cycle.control
-    if control is not None and control.expects_loss and blamed_as(blame, control.expects_blame):
-        reason = f"control behaved: all acknowledged operations are lost, blamed on {blame}: {what}"
-        cycle.outcome, cycle.reason = Outcome.PASS, reason
+    if cycle.control is not None:
+        cycle.outcome, cycle.reason = conclude_control_not_recovered(cycle.control, what, blame)
     else:
-        cycle.outcome = Outcome.FAIL if control is None else Outcome.INVALID
-        cycle.reason = f"{what}; blamed on {blame}"
+        cycle.outcome, cycle.reason = Outcome.FAIL, f"{what}; blamed on {blame}"
 
 
 def measure_rates(cycle: CrashTestRecord, history: History) -> None:
@@ -450,14 +447,14 @@ def longest_s(cycle: CrashTestRecord) -> float | None:
 
 
 def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outcome, str]:
-    """Return the outcome of a crash test and the reason; see `conclude_control` for a control."""
+    """Return the outcome of a crash test and the reason; see `verdict.controls` for a control."""
     evidence = cycle.on_server
     if evidence is None:
         return Outcome.INCONCLUSIVE, "the ledger was not read on the server after the fault"
     bad = [verdict for verdict in cycle.verdicts if verdict.outcome is not Outcome.PASS]
     acknowledged, lost = evidence.acknowledged_total, evidence.lost_total
     if cycle.control is not None:
-        return conclude_control(cycle, evidence, conditions, bad)
+        return conclude_control(cycle.control, lost, acknowledged, conditions.blame, conditions.beyond_lies, bad)
     if bad:
         outcome = worst(verdict.outcome for verdict in bad)
         first = next(one for one in bad if one.outcome is outcome)
@@ -476,41 +473,8 @@ def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outc
     return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived"
 
 
-def conclude_control(
-    cycle: CrashTestRecord, evidence: Evidence, conditions: Conditions, bad: list[Verdict]
-) -> tuple[Outcome, str]:
-    """Return the outcome of a control and the reason: PASS if the control gave its expected result.
-
-    A contradiction of the expected result is INVALID. A control without a loss or a failure that was only partly
-    checked is INCONCLUSIVE.
-    """
-    assert cycle.control is not None  # noqa: S101  `conclude_cycle` calls this for controls only
-    lost = evidence.lost_total
-    if cycle.control.expects_loss:
-        blame = conditions.blame
-        if not lost:
-            return Outcome.INVALID, "control: expected a loss of acknowledged operations, but none was lost"
-        expected = cycle.control.expects_blame
-        if expected is not None and not blamed_as(blame, expected):
-            return Outcome.INVALID, f"control: the loss was blamed on {blame}; expected: {text_of(expected)}"
-        if beside := next((one for one in bad if one.of_the_stack), None):
-            return Outcome.INVALID, f"control: {beside.checker}: {beside.reason}"
-        return Outcome.PASS, f"control behaved: {lost:,} operations lost, blamed on {blame}"
-    wrong = [one for one in bad if one.outcome is not Outcome.INCONCLUSIVE]
-    if lost or wrong:
-        why = f"{lost:,} operations lost" if lost else f"{wrong[0].checker}: {wrong[0].reason}"
-        return Outcome.INVALID, f"control: expected no failure, but {why}"
-    if bad:
-        # Some check gave no result: the control neither shows its expected result nor contradicts it.
-        return Outcome.INCONCLUSIVE, f"control: {bad[0].checker}: {bad[0].reason}"
-    return Outcome.PASS, f"control behaved: all {evidence.acknowledged_total:,} acknowledged operations survived"
-
-
 def conclude(record: RunRecord) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a run: those of its worst crash test or suite.
-
-    The worst outcome is INVALID, which only a control has.
-    """
+    """Return the outcome and the reason of a run: those of its worst crash test or suite."""
     cycles = record.cycles
     if not cycles and not record.suites:
         return Outcome.INCONCLUSIVE, "no crash test and no suite ran"

@@ -20,7 +20,7 @@ from raidproof.record.exploration import (
     ThroughNfsd,
 )
 from raidproof.record.outcome import Outcome, Verdict, worst
-from raidproof.record.run import BlockClass, CrashTestRecord
+from raidproof.record.run import BlockClass, ControlSpec, CrashTestRecord
 from raidproof.verdict.balance import KeptParts, Loss
 from raidproof.verdict.blame import Lost, blamed
 from raidproof.verdict.contract import (
@@ -37,6 +37,7 @@ from raidproof.verdict.contract import (
     judge_promises,
     too_old,
 )
+from raidproof.verdict.controls import conclude_control_explored
 from raidproof.verdict.crash_test import conditions_of, history_of, tears_writes
 from raidproof.verdict.ledger import Found, Torn, balance_of
 from raidproof.verdict.members import fault_of
@@ -428,27 +429,28 @@ def _acknowledged_at(operation: Operation) -> int:
 def conclude_exploration(record: ExplorationRecord) -> tuple[Outcome, str]:
     """Return the outcome of an exploration, and the reason.
 
-    The exploration of a control passes if it shows the result that is expected of the control, else it is INVALID.
+    The exploration of a control passes if it shows the result that is expected of the control: see `verdict.controls`.
     Outcomes other than PASS and FAIL are the same for a control and for any other crash test.
     """
     outcome, reason = _conclude(record)
     if record.control is None or outcome not in (Outcome.PASS, Outcome.FAIL):
         return outcome, reason
-    broken = outcome is Outcome.FAIL or record.loss is not None
-    if not record.control.expects_loss:
-        if broken:
-            return Outcome.INVALID, f"control: expected no failure, but {reason}"
-        return Outcome.PASS, f"control behaved: {reason}"
-    if not broken:
-        # The states that an interrupted exploration did not check could have shown the loss.
-        outcome = Outcome.INVALID if record.ended_early is None else Outcome.INCONCLUSIVE
-        return outcome, f"control: expected a loss of acknowledged operations, but {reason}"
+    return conclude_control_explored(
+        record.control,
+        reason,
+        broken=outcome is Outcome.FAIL or record.loss is not None,
+        complete=record.ended_early is None,
+        by_another=_by_another(record, record.control),
+    )
+
+
+def _by_another(record: ExplorationRecord, control: ControlSpec) -> tuple[str, Blame | None] | None:
+    """Return the first failure whose blame is not the one that a control expects, with its blame; None without one."""
     for one in record.failures:
         again = one.confirmed or not one.repeated
-        if again and not blamed_as(one.blame, record.control.expects_blame):
-            where, blame = f"in crash state {one.state}", one.blame or "no part of the system"
-            return Outcome.INVALID, f"control: {one.promise}: {one.damage} {where} is blamed on {blame}"
-    return Outcome.PASS, f"control behaved: {reason}"
+        if again and not blamed_as(one.blame, control.expects_blame):
+            return f"{one.promise}: {one.damage} in crash state {one.state} is", one.blame
+    return None
 
 
 def _conclude(record: ExplorationRecord) -> tuple[Outcome, str]:

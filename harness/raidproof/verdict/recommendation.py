@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from raidproof.record.cell import CellRecord
-from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.cell import SafetyWord, safety_in
+from raidproof.verdict.controls import blind
 
 
 class NoneRecommended(StrEnum):
     """Why no configuration is recommended; the value is the reason as a clause."""
 
-    INVALID = "the run is INVALID: a control did not give its expected result"
+    BLIND = "a control did not show what it had to show"
     NO_CUT = "no power cut tested the configurations, so that none is shown SAFE"
     NONE_SAFE = "no configuration is shown SAFE"
     NONE_RANKED = "no configuration that is shown SAFE has a rank"
@@ -38,8 +38,8 @@ def recommend(record: RunRecord) -> list[Recommendation]:
 def recommend_for(record: RunRecord, workload: str) -> Recommendation:
     """Return the recommendation for one workload."""
     cells = [cell for cell in record.cells if cell.compared_with == workload]
-    if record.outcome is Outcome.INVALID:
-        return Recommendation(workload, (), NoneRecommended.INVALID)
+    if blind(record) is not None:
+        return Recommendation(workload, (), NoneRecommended.BLIND)
     if not any(cell.cycle for cell in cells):
         return Recommendation(workload, (), NoneRecommended.NO_CUT)
     safe = [cell for cell in cells if safety_in(record, cell).word is SafetyWord.SAFE]

@@ -79,7 +79,7 @@ def test_what_failed_is_named(run: RunRecord) -> None:
 def test_nothing_counts_in_an_invalid_run(invalid_run: RunRecord) -> None:
     said = summary_of_run(invalid_run)
     assert said.startswith(f"### {OTHER}")
-    assert "no result of this run counts" in said
+    assert "no PASS of this run counts" in said
     assert "SAFE: " not in said
 
 

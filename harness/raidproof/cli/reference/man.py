@@ -19,7 +19,7 @@ MEANINGS = {
     Status.FAIL: "FAIL: the system under test broke a promise, or a test failed",
     Status.BAD_REQUEST: "an option, a plan or another file is invalid; nothing was started",
     Status.ERROR: "ERROR: the rig failed, which proves nothing about the system under test",
-    Status.INVALID: "INVALID: a control did not give its known result, so that no result of the run counts",
+    Status.INVALID: "INVALID: a control did not show what it had to show, so that no PASS of the run counts",
     Status.INCONCLUSIVE: "INCONCLUSIVE: the run could show neither that a promise was broken nor that all were kept",
     Status.REQUIREMENT_MISSING: "this host or a machine lacks a requirement; "
     "`raidproof doctor` prints what this host lacks",

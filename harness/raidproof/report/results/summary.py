@@ -16,6 +16,7 @@ from raidproof.report.terminal import happening, note
 from raidproof.report.words import UNKNOWN, count, number, printable, some, span
 from raidproof.report.write_hole import Row, hole_rows
 from raidproof.verdict.cell import by_safety, safety_in
+from raidproof.verdict.controls import blind
 from raidproof.verdict.crash_states import outcome_of
 
 MARKS = {
@@ -81,8 +82,8 @@ def lines_of_run(record: RunRecord) -> Iterator[str]:
         yield f"kernel {record.environment.kernels}; provider {record.environment.provider}"
     if record.plan is not None:
         yield f"plan {record.plan.path}, {record.plan.repeats} rounds, seed {record.plan.seed}"
-    if record.outcome is Outcome.INVALID:
-        yield "a control did not give its known result: no result of this run counts"
+    if blind(record) is not None:
+        yield "a control did not show what it had to show: no PASS of this run counts"
     for word, names in by_safety(record).items():
         yield f"{word}: {some(names, MOST_NAMES)}"
 
