@@ -111,7 +111,7 @@ def _faults(rng: random.Random, level: str) -> tuple[Fault, tuple[Fault, ...]]:
     if rng.random() < CUTS:
         meanwhile: list[tuple[Fault, ...]] = [(), (), (), (Scrubbing(),), (Resyncing(),)]
         if level in MIRRORS:
-            meanwhile += [(Degraded(member),), (Rebuilding(member),)]
+            meanwhile += [(Degraded(member),), (Rebuilding(member),), (MemberFails(member),)]
         return PowerCut(rng.choice(list(CutPolicy)), rng.randrange(1 << 31)), rng.choice(meanwhile)
     others: list[Fault] = [
         CleanReboot(),

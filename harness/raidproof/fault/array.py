@@ -17,7 +17,12 @@ from raidproof.storage.array.upkeep import Action, Progress, Upkeep, ended_in
 from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
 
-ALARMS = (r"I/O error, dev vd", r"Disk failure on", r"read error (?:not )?correct")
+ALARMS = (
+    r"I/O error, dev vd",
+    r"Buffer I/O error on dev vd\w+, logical block \d+, async page read",
+    r"Disk failure on",
+    r"read error (?:not )?correct",
+)
 """Regular expressions for the kernel log lines that a fault of a member excuses: they report the failing member."""
 NOTICE_DEADLINE_S = 60.0
 """Time limit in seconds for md to detect a fault of a member, and to remove a faulty member."""

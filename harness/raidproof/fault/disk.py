@@ -57,9 +57,16 @@ class _Lost(_Member):
         Raises:
             DeadlineExceeded: the rebuild takes longer than `REBUILD_DEADLINE_S`.
         """
+        array = context.stack.array
         begin_rebuild(context, self.serial)
         with fast(context, self.serial):
-            context.stack.array.wait_clean(REBUILD_DEADLINE_S)
+            array.wait_clean(REBUILD_DEADLINE_S)
+        array.expected_deviation = array.expected_deviation.minus(self.serial)
+
+    def _is_gone(self, context: FaultContext) -> None:
+        """Expect the array without the member, also after a boot of the server, until `heal`."""
+        array = context.stack.array
+        array.expected_deviation = array.expected_deviation.plus(absent=frozenset({self.serial}))
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,7 @@ class MemberFails(_Lost):
         begun_ns = now_ns()
         context.lab.disks.set_disk_fault(self.serial, failed())
         provoke(context, lambda: "faulty" in place.words(context), f"md to mark the failed disk {self.serial} faulty")
+        self._is_gone(context)
         errors = hits(context, self.serial, DiskFaultKind.FAILED)
         if not errors:
             raise RigError(f"md marked {self.serial} faulty, but the disk engine failed no request to it")
@@ -98,6 +106,7 @@ class MemberVanishes(_Lost):
             lambda: "faulty" in (place.words(context) or ("faulty",)),
             f"md to mark the removed disk {self.serial} faulty",
         )
+        self._is_gone(context)
         proof = f"/sys/block/{place.disk} is gone, degraded: {place.degraded(context)}"
         return FaultEvent(self.name, self.serial, begun_ns, proof)
 

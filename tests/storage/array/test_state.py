@@ -209,7 +209,7 @@ def test_a_missing_member_is_not_what_was_asked() -> None:
 def test_activation_creates_nothing() -> None:
     machine = ArrayMachine(TEXT)
     MdArray(RAID5, machine).activate()
-    assert machine.mdadm == ["--assemble"]
+    assert machine.mdadm == ["--examine", "--assemble"]
 
 
 def test_a_check_that_ran_is_counted() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -5,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective
 from raidproof.storage.array import ExpectedDeviation, MdArray
 from raidproof.storage.array.state import parse_md
@@ -12,6 +14,7 @@ from tests.guest_files import parse_read
 from tests.storage.array.test_state import DATA, RAID5, TEXT, ArrayMachine, change, disks, names_of, read, spec_of
 
 WHOLE = ExpectedDeviation()
+EXAMINED = (DATA.parent / "mdadm" / "examine-4.4-whole.txt").read_text()
 MEMBERS = frozenset(disks(4))
 
 
@@ -85,11 +88,53 @@ def test_nothing_else_may_differ(file: str, value: str) -> None:
 
 
 def test_an_array_is_started_dirty_only_with_consent_and_never_forced() -> None:
-    assert "--run" not in activated(TEXT).ran[0]
-    tee, assemble, *_ = activated(TEXT, ExpectedDeviation(starts_dirty=True)).ran
+    assert "--run" not in activated(TEXT).ran[1]
+    tee, _, assemble, *_ = activated(TEXT, ExpectedDeviation(starts_dirty=True)).ran
     assert tee == ["tee", "/sys/module/md_mod/parameters/start_dirty_degraded"]
     assert assemble[:4] == ["mdadm", "--assemble", "--run", "/dev/md0"]
     assert "--force" not in assemble
+
+
+class Boot(ArrayMachine):
+    """A server that boots: some members' superblocks can be read, and commands of mdadm may fail."""
+
+    def __init__(self, text: str, *readable: str, failing: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.readable, self.failing = readable, failing
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        completed = super().run(argv, stdin=stdin, deadline_s=deadline_s)
+        if argv[:2] == ["mdadm", "--examine"]:
+            parts = EXAMINED.split("/dev/disk/by-id/raidproof-")[1:]
+            kept = [f"/dev/disk/by-id/raidproof-{part}" for part in parts if part.startswith(self.readable)]
+            return Completed(tuple(argv), 1, "".join(kept), "", self.name)
+        if argv[0] == "mdadm" and argv[1] in self.failing:
+            return Completed(tuple(argv), 1, "", f"mdadm: no {argv[1]}", self.name)
+        return completed
+
+
+def test_a_member_that_cannot_be_read_is_left_out_as_at_a_boot() -> None:
+    machine = Boot(without("disk1"), "disk0", "disk2", "disk3")
+    array = MdArray(RAID5, machine)
+    array.expected_deviation = ExpectedDeviation(absent=frozenset({"disk1"}))
+    array.activate()
+    [assemble] = [command for command in machine.ran if command[:2] == ["mdadm", "--assemble"]]
+    assert assemble[2:] == ["/dev/md0", *(f"/dev/disk/by-id/raidproof-disk{one}" for one in (0, 2, 3))]
+
+
+def test_if_no_member_can_be_read_mdadm_says_so() -> None:
+    machine = Boot(TEXT, failing=("--assemble", "--run"))
+    with pytest.raises(CommandFailed, match="no --assemble"):
+        MdArray(RAID5, machine).activate()
+    assert [len(command) for command in machine.ran if command[:2] == ["mdadm", "--assemble"]] == [8]
+
+
+def test_an_array_that_lacks_a_member_for_the_first_time_is_started_without_it() -> None:
+    machine = Boot(TEXT, "disk", failing=("--assemble",))
+    MdArray(RAID5, machine).activate()
+    assert ["mdadm", "--run", "/dev/md0"] in machine.ran
 
 
 def test_serials_are_added_and_taken_back() -> None:

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from raidproof.core.command import CommandFailed
 from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.layer import HOMEHOST, Machine, one_of, power_of_two, read_files, require_effective
 from raidproof.core.units import Size, format_size
@@ -20,6 +21,7 @@ from raidproof.storage.array.mdadm import (
     create_commands,
     readwrite_command,
     repair_command,
+    run_command,
     stop_command,
     zero_command,
 )
@@ -356,10 +358,12 @@ class MdArray(Array):
         self.require_effective()
 
     def activate(self) -> MdArrayState:
-        """Assemble the existing array from its members, without --force.
+        """Assemble the existing array from the members that are found on its disks, as at the boot of a server.
+
+        Nothing is forced. An array that lacks a member for the first time is started with the others.
 
         Raises:
-            CommandFailed: mdadm does not start the array.
+            CommandFailed: mdadm or md does not start the array.
             NotEffective: an effective value differs from the requested one, or a member is not in sync although no
                 expected deviation allows it.
         """
@@ -368,13 +372,23 @@ class MdArray(Array):
             self.machine.put("1\n", START_DIRTY)
         self.spec.member_layer.activate(self.machine, self.spec.layered)
         for md in self.spec.devices:
-            self.machine.succeed(assemble_command(md, starts_dirty=dirty))
+            self._assemble(md, dirty=dirty)
         state = self.require_effective()
         if behind := [path for found in state.devices for path in self.expected_deviation.unexpected(found)]:
             raise NotEffective(
                 f"{self.device} is assembled, but these members are not in sync: {', '.join(map(serial_of, behind))}"
             )
         return state
+
+    def _assemble(self, md: Md, *, dirty: bool) -> None:
+        """Assemble an md device from the members whose superblocks can be read, as udev does at the boot of a server.
+
+        mdadm aborts if one of the members that it is given cannot be read.
+        """
+        there = parse_examine(self.machine.run(examine_command(md.inputs)).stdout)
+        assembled = self.machine.run(assemble_command(md.only(there) if there else md, starts_dirty=dirty))
+        if not assembled.ok and not self.machine.run(run_command(md)).ok:
+            raise CommandFailed(assembled)
 
     def deactivate(self) -> None:
         """Stop the array."""
@@ -433,7 +447,8 @@ class MdArray(Array):
         disks = [path for md in self.spec.devices if md.consistency_policy == "bitmap" for path in md.inputs]
         paths = [path for path in disks if serial_of(path) != path]
         self.spec.member_layer.open_readable(self.machine, self.spec.layered)
-        examined = self.machine.run(examine_bitmap_command(paths)).stdout if paths else ""
+        # One member a call: mdadm crashes if one of several cannot be read (docs/findings.md).
+        examined = "".join(self.machine.run(examine_bitmap_command([path])).stdout for path in paths)
         return {serial_of(path): one for path, one in parse_bitmaps(examined).items()}
 
     def wait_clean(self, deadline_s: float = SYNC_DEADLINE_S) -> MdArrayState:

@@ -1,7 +1,7 @@
 """A requested md device, and the commands of mdadm that create, assemble, stop and maintain it."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from raidproof.core.layer import HOMEHOST
 from raidproof.storage.array.level import LEVELS
@@ -42,6 +42,14 @@ class Md(NamedTuple):
     def inputs(self) -> tuple[str, ...]:
         """The device paths of members, spares and journal."""
         return (*self.members, *self.spares, *((self.journal,) if self.journal else ()))
+
+    def only(self, paths: Collection[str]) -> Self:
+        """Return this md device without the members, spares and journal that are not in ``paths``."""
+        return self._replace(
+            members=tuple(path for path in self.members if path in paths),
+            spares=tuple(path for path in self.spares if path in paths),
+            journal=self.journal if self.journal in paths else None,
+        )
 
 
 def create_command(md: Md) -> list[str]:
@@ -107,6 +115,15 @@ def assemble_command(md: Md, *, starts_dirty: bool = False, without: Collection[
     inputs = [path for path in md.inputs if path not in without]
     insists = starts_dirty or len(inputs) < len(md.inputs)
     return ["mdadm", "--assemble", *(["--run"] if insists else []), md.device, *inputs]
+
+
+def run_command(md: Md) -> list[str]:
+    """Return the command that starts an md device that was assembled with fewer members than it had at last.
+
+    Distributions run it at boot if the missing members do not appear (mdadm-last-resort@.service). md still refuses an
+    array that is both dirty and degraded.
+    """
+    return ["mdadm", "--run", md.device]
 
 
 def stop_command(devices: Iterable[str]) -> list[str]:
