@@ -38,3 +38,15 @@ def test_a_state_is_judged_as_torn_only_if_a_request_of_it_is(
     (asked,) = oracle.asked
     assert bool(asked["torn"]) is torn
     assert asked["instant_ns"] == made.instant_ns(2)
+
+
+def test_a_check_of_the_same_state_elsewhere_does_not_take_the_judgement_that_another_made(record: Record) -> None:
+    oracle = Oracle()
+    stats = ExplorationStats(record(Did(Kind.WRITE)), oracle)  # type: ignore[arg-type]
+    state, mine, other = CrashState(1, ()), Observation(end=End.READ), Observation(end=End.READ)
+    judgement: Any = object()
+    stats.expect(state, mine, judgement)
+    # A checker judges what it observed of the same state, before the judgement is counted.
+    stats.judge(state, other)
+    assert stats.judge(state, mine) is judgement
+    assert len(oracle.asked) == 1

@@ -109,8 +109,12 @@ class ExplorationStats:
         self.scrub = ScrubRecord()
         self.filesystems = 0
         """Number of checks in which the file system's checker (fsck) gave a result."""
-        self._judged: dict[CrashState, tuple[Observation, Judgement]] = {}
-        """Judgements that `breaks` has made, reused by the next `judge` of the same state and observation."""
+        self._judged: dict[tuple[CrashState, int], tuple[Observation, Judgement]] = {}
+        """Judgements that `breaks` has made, reused by the next `judge` of the same state and observation.
+
+        The second part of a key is the id of the observation: at the same time, several checkers may have the same
+        state, chosen for several reasons.
+        """
         self._lock = Lock()
         """Serializes the use of `Lies`, which computes the data lost by lying disks for one cut at a time."""
         self._lies = Lies(recording.records, recording.members)
@@ -133,9 +137,8 @@ class ExplorationStats:
 
     def judge(self, state: CrashState, observation: Observation) -> Judgement:
         """Return the judgement of a state with an observation, without counting the state."""
-        seen, known = self._judged.pop(state, (None, None))
-        if seen is observation and known is not None:
-            return known
+        if (known := self._judged.pop((state, id(observation)), None)) is not None:
+            return known[1]
         with self._lock:
             return self.oracle.judge(
                 observation,
@@ -168,7 +171,7 @@ class ExplorationStats:
 
     def expect(self, state: CrashState, observation: Observation, judgement: Judgement) -> None:
         """Note a judgement that was made elsewhere; the next `judge` of the state with this observation returns it."""
-        self._judged[state] = observation, judgement
+        self._judged[state, id(observation)] = observation, judgement
 
     def _lost_by_lies(self, state: CrashState) -> Lost | None:
         if not self._lies.lied:
