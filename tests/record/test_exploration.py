@@ -222,7 +222,28 @@ def test_a_statement_about_all_states_needs_all_of_them() -> None:
     said = "every promise held in all 20 crash states with up to 2 lost requests of all 4 flush epochs (15 different)"
     assert conclude_exploration(record(all_losses=every)) == (Outcome.PASS, said)
     part = every.model_copy(update={"judged": [5, 10, 4]})
-    assert conclude_exploration(record(all_losses=part))[1] == "every promise held in 20 crash states (15 different)"
+    part_said = said.replace("all 20", "19 of the 20")
+    assert conclude_exploration(record(all_losses=part)) == (Outcome.PASS, part_said)
+
+
+def test_what_was_requested_and_not_checked_is_in_the_reason() -> None:
+    limit = {"asked": 1000, "candidates": 5000, "ended_early": "the time was up", "stopped_by": StoppedBy.TIME}
+    said = "every promise held in 20 crash states (15 different); 980 of 1,000 requested states were not checked"
+    assert conclude_exploration(record(**limit)) == (Outcome.PASS, f"{said}; the time was up")
+    # Fewer states than requested exist: none is left out.
+    assert conclude_exploration(record(asked=1000, candidates=20))[1].endswith("(15 different)")
+    second = second_cuts(asked=30)
+    assert conclude_exploration(record(second_cuts=second))[1].endswith(
+        "during 1 recovery; 29 of 30 requested recoveries got no second cut"
+    )
+
+
+def test_what_a_user_interrupted_has_not_passed() -> None:
+    stopped = {"asked": 1000, "ended_early": "interrupted", "stopped_by": StoppedBy.USER}
+    outcome, reason = conclude_exploration(record(**stopped))
+    assert outcome is Outcome.INCONCLUSIVE
+    assert reason.endswith("980 of 1,000 requested states were not checked; interrupted")
+    assert conclude_exploration(record(**stopped, failures=[failure()]))[0] is Outcome.FAIL
 
 
 def second_cuts(**changes: Any) -> SecondCutsRecord:

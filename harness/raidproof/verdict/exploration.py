@@ -556,8 +556,21 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
             f"too few operations could have shown a loss: {', '.join(few)}; {LEAST_JUDGED} of each kind are needed"
         )
         return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {counted}{early}"
-    if (every := record.all_losses) is not None and every.complete:
+    if (every := record.all_losses) is not None:
         # A statement about all states needs no second statement about their number.
-        during = after_second_cuts(record.second_cuts)
-        return Outcome.PASS, f"every promise held in {all_losses(every)} ({record.distinct:,} different){during}"
-    return Outcome.PASS, f"every promise held in {seen}{early}"
+        seen = f"{all_losses(every)} ({record.distinct:,} different){after_second_cuts(record.second_cuts)}"
+    # Whoever interrupts an exploration has not asked for a statement about the states that were checked until then.
+    outcome = Outcome.INCONCLUSIVE if record.stopped_by is StoppedBy.USER else Outcome.PASS
+    return outcome, f"every promise held in {seen}{left_out(record)}{early}"
+
+
+def left_out(record: ExplorationRecord) -> str:
+    """Return the numbers of requested states and recoveries that were not checked as a suffix; empty if all were."""
+    parts = []
+    if record.asked is not None and record.all_losses is None:
+        requested = min(record.asked, record.candidates or record.asked)
+        if (left := requested - record.judged) > 0:
+            parts.append(f"; {left:,} of {requested:,} requested states were not checked")
+    if (second := record.second_cuts) is not None and (left := second.asked - len(second.recoveries)) > 0:
+        parts.append(f"; {left:,} of {second.asked:,} requested recoveries got no second cut")
+    return "".join(parts)
