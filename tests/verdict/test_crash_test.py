@@ -256,6 +256,17 @@ def test_a_truncated_history_is_read_as_far_as_it_goes(store: RunStore, cycle: C
     assert told == [one for one in whole.operations if one in set(told)]
 
 
+@pytest.mark.parametrize("share", [2, 4, 20])
+def test_a_history_without_the_ends_of_its_workers_proves_nothing(
+    store: RunStore, cycle: CrashTestRecord, share: int
+) -> None:
+    path = store.path / (cycle.files.history or "none")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // share])
+    judge_crash_test(cycle, store.path)
+    assert Outcome.ERROR in {one.outcome for one in cycle.verdicts if one.checker == "ends of the workers"}
+    assert cycle.outcome in {Outcome.ERROR, Outcome.FAIL}
+
+
 def test_a_run_without_cycles_has_not_passed(run: RunRecord) -> None:
     empty = RunRecord(run="a", started=run.started, command=[])
     assert conclude(empty)[0] is Outcome.INCONCLUSIVE

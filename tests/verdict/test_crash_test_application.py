@@ -98,8 +98,11 @@ def store(tmp_path: Path) -> RunStore:
     return RunStore(Path(shutil.copytree(RECORDED, tmp_path / "run")))
 
 
-def with_application(store: RunStore, worker: WorkerSpec = WORKER, *, status: int | None = None) -> CrashTestRecord:
-    """Replace the ledger of a recorded crash test by an application; all of its operations are there."""
+def with_application(store: RunStore, worker: WorkerSpec = WORKER, *, status: int | None = 0) -> CrashTestRecord:
+    """Replace the ledger of a recorded crash test by an application; all of its operations are there.
+
+    ``status``: the exit status of its run command; None: its machine lost power.
+    """
     cycle = store.load().cycles[0]
     assert cycle.fault_at_ns is not None
     recorder = Recorder(store.path / "history-of-application")

@@ -56,7 +56,7 @@ class Judged:
         self.cycle.fault_begun_ns, self.cycle.resumed_ns = fault_ns, fault_ns + 10**9
         failed = Operation(worker, 10**6, kind, 0, 10**6, fault_ns - 5, fault_ns + 5, Ended.FAILED, error)
         history = module.history_of(self.cycle, self.store.path)
-        more = History([*history.operations, failed])
+        more = History([*history.operations, failed], history.ends)
         self._monkeypatch.setattr(module, "history_of", lambda *_: more)
 
     def say(self, machine: str, line: str) -> None:

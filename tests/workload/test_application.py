@@ -615,6 +615,7 @@ def test_an_application_that_fails_before_the_fault_ends_the_crash_test(tmp_path
     def goes_on(_: object) -> Completed:
         raise DeadlineExceeded("other workers go on")
 
+    made = ledger_of(tmp_path, toy(), statuses={0: 3}, done={0})
     made._commands = {"client1": cast("RemoteCommand", SimpleNamespace(wait=goes_on))}
     with pytest.raises(ApplicationError, match="client1: the application's run command ended with status 3"):
         made.work(0.0)

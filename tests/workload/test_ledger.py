@@ -37,6 +37,7 @@ from raidproof.workload.ledger import (
     Receiver,
     arrival_ns,
 )
+from tests.workload.local_clients import Client, Host
 
 OPERATIONS = 40
 OMIT = ("clone", "o_direct", "setxattr")
@@ -369,59 +370,6 @@ def test_what_arrived_before_the_receiver_woke_has_the_stamp_of_its_arrival(tmp_
 def test_without_a_credible_stamp_of_the_kernel_it_is_now(ancillary: list[tuple[int, int, bytes]]) -> None:
     before = now_ns()
     assert before <= arrival_ns(ancillary) <= now_ns()
-
-
-class Client:
-    """A fake client that is this host: its memory is a folder, its commands are processes."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.boot_id = "same"
-        self.folder = folder
-        folder.mkdir()
-
-    def put(self, content: str | bytes, path: str) -> None:
-        at = self.folder / Path(path).name
-        at.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    def start_command(self, argv: list[str]) -> "Process":
-        return Process([sys.executable, *(str(self.folder / Path(word).name) for word in argv[1:])])
-
-    def succeed(self, argv: list[str], *, deadline_s: float) -> str:
-        process = self.start_command(argv)
-        return process.wait(Deadline.after(deadline_s)).stdout
-
-
-class Process:
-    """A command of such a client."""
-
-    def __init__(self, argv: list[str]) -> None:
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-    @property
-    def ended(self) -> bool:
-        return self.process.poll() is not None
-
-    def close_input(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.stdin = None
-
-    def wait(self, deadline: Deadline) -> Completed:
-        said, wrong = self.process.communicate(timeout=deadline.remaining_s)
-        return Completed((), self.process.returncode, said, wrong, "client")
-
-
-class Host:
-    """Receive the reports of the clients on this host."""
-
-    def listen(self) -> socket.socket:
-        return socket.create_server(("127.0.0.1", 0))
-
-    def callback_address(self, listener: socket.socket, client: object) -> tuple[str, int]:
-        host, port = listener.getsockname()
-        return host, port
 
 
 def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ JSON file. `ledger_reader` reads the files.
 
 Each worker has its own connection to the harness. A worker reports an operation before it begins and after it has
 returned. The harness records the arrival of both reports on the host, which no fault affects. A report also contains
-the client's time stamp.
+the client's time stamp. Every other call of a worker to the file system is a step, which is reported in the same way.
+At last a worker reports its end.
 """
 
 import errno
@@ -37,7 +38,7 @@ CHECKSUM = struct.Struct("<I")  # CRC-32 of all preceding bytes of the block
 MAGIC = b"RAIDPRF1"
 
 FRAME = struct.Struct("<BBHIIIiQ")  # type, kind, worker, sequence, index, generation, errno, CLOCK_MONOTONIC in ns
-ISSUE, ACKNOWLEDGE, END = 1, 2, 3
+ISSUE, ACKNOWLEDGE, END, STEP, STEPPED = 1, 2, 3, 4, 5  # STEP and STEPPED: begin and end of a step
 
 # The kinds of operation. An index in this tuple is the number in a frame, so new kinds go to the end.
 KINDS = (
@@ -62,6 +63,13 @@ KINDS = (
     "o_append",  # write to a file opened with O_APPEND, then fsync, under a lock that clients take in turn
     "application",  # of the user's own application, whose number is the index in a frame
 )  # fmt: skip
+# The kinds of step: calls of a worker that belong to none of its operations. The index is the number in a frame.
+STEPS = (
+    "set-up",  # creation of the worker's own file or directory
+    "lock",  # attempt to lock the file to which several clients append
+    "unlock",
+    "last close",  # of a file that the worker keeps open
+)
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
 METADATA = (
@@ -138,6 +146,10 @@ def position_of(worker: dict[str, Any], index: int) -> int:
     return int(index * worker.get("step", 1) * BLOCK + worker.get("shift", 0))
 
 
+class Disconnected(Exception):
+    """The connection of a worker to the harness is lost: the worker cannot report any more."""
+
+
 class Worker:
     """Base class of the workers: a worker carries out one operation after another, and reports each to the harness."""
 
@@ -158,6 +170,8 @@ class Worker:
         self.failed = False
         self.pending = b""
         self.sequence = 0
+        self.steps = 0
+        self.open: dict[str, int] = {}
         self.connection = socket.create_connection((config["host"], config["port"]))
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -165,9 +179,9 @@ class Worker:
         """Carry out the operations, and yield after each; then report the end of the worker."""
         try:
             yield from self.work()
+            self.pending += end_of(self.number, self.sequence, 0)
+            self.send()
         finally:
-            self.pending += FRAME.pack(END, 0, self.number, self.sequence, 0, 0, 0, monotonic_ns())
-            self.connection.sendall(self.pending)
             self.connection.close()
 
     def work(self) -> Iterator[None]:
@@ -178,26 +192,68 @@ class Worker:
         """Return whether to continue: not after the limit, a request to stop, or an error that is not tolerated."""
         return self.sequence < self.limit and not self.failed and not self.stop.is_set()
 
+    def send(self) -> None:
+        """Send the queued reports.
+
+        Raises:
+            Disconnected: the connection to the harness is lost.
+        """
+        try:
+            self.connection.sendall(self.pending)
+        except OSError as error:
+            raise Disconnected("worker %d: %s" % (self.number, error)) from error
+        self.pending = b""
+
     def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
         """Report that an operation begins, call ``action``, and queue the report of the end; return its success."""
         code, failure = KINDS.index(kind), 0
         fields = (code, self.number, self.sequence, index, generation)
         self.pending += FRAME.pack(ISSUE, *fields, 0, monotonic_ns())
-        self.connection.sendall(self.pending)
+        self.send()
         try:
             action()
         except OSError as error:
-            failure = error.errno or errno.EIO
-            self.failed = failure not in self.tolerated_errnos
-            self.stop.wait(PAUSE_S)
+            failure = self.fail(error)
         self.pending = FRAME.pack(ACKNOWLEDGE, *fields, failure, monotonic_ns())
         self.sequence += 1
         if self.quiet_s:
             # The next operation may be another worker's, which would not send this worker's queued report.
-            self.connection.sendall(self.pending)
-            self.pending = b""
+            self.send()
             self.stop.wait(self.quiet_s)
         return not failure
+
+    def step(self, kind: str, call: Callable[[], object]) -> bool:
+        """Report a step as `do` reports an operation; return whether ``call`` succeeded, and did not return False."""
+        fields = (STEPS.index(kind), self.number, self.steps, 0, 0)
+        self.pending += FRAME.pack(STEP, *fields, 0, monotonic_ns())
+        self.send()
+        failure, result = 0, None
+        try:
+            result = call()
+        except OSError as error:
+            failure = self.fail(error)
+        self.pending = FRAME.pack(STEPPED, *fields, failure, monotonic_ns())
+        self.steps += 1
+        if self.quiet_s:
+            self.send()
+        return not failure and result is not False
+
+    def fail(self, error: OSError) -> int:
+        """Return the errno of a failed call, after a pause; an error that is not tolerated ends the worker."""
+        failure = error.errno or errno.EIO
+        self.failed = self.failed or failure not in self.tolerated_errnos
+        self.stop.wait(PAUSE_S)
+        return failure
+
+    def set_up(self, call: Callable[[], object]) -> None:
+        """Create the worker's own file or directory; repeat the call after an error that is tolerated."""
+        while self.more() and not self.step("set-up", call):
+            pass
+
+    def close_files(self) -> None:
+        """Close the files that the worker has kept open."""
+        for fd in self.open.values():
+            self.step("last close", lambda: os.close(fd))  # noqa: B023  called at once
 
 
 FLAGS = {"o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT}  # open(2) flags by kind
@@ -210,17 +266,15 @@ class Blocks(Worker):
     def work(self) -> Iterator[None]:
         """Write blocks, and yield after each operation."""
         count, first = self.worker["blocks"], self.worker.get("first", 0)
-        self.open: dict[str, int] = {}
         self.mapping: Any = None
         if self.worker.get("files"):
-            os.makedirs(self.path, exist_ok=True)
+            self.set_up(lambda: os.makedirs(self.path, exist_ok=True))
         act = {"close": self.write_and_close, "msync": self.write_mapped}.get(self.kind, self.write)
         while self.more():
             place, generation = first + self.sequence % count, self.sequence // count + 1
             self.do(self.kind, place, generation, lambda: act(place, generation))  # noqa: B023  called at once
             yield
-        for fd in self.open.values():
-            os.close(fd)
+        self.close_files()
 
     def name_of(self, place: int) -> str:
         """Return the path of the file that an operation writes."""
@@ -277,16 +331,21 @@ class Appends(Worker):
     def work(self) -> Iterator[None]:
         """Append records, and yield after each."""
         self.locks: Any = import_module("fcntl")
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self.set_up(self.open_file)
         while self.more():
-            if self.take(fd):
+            fd = self.open[self.path]
+            if self.step("lock", lambda: self.take(fd)):  # noqa: B023  called at once
                 place = self.sequence
                 self.do(self.kind, place, 1, lambda: self.append(fd, place))  # noqa: B023  called at once
-                self.locks.lockf(fd, self.locks.LOCK_UN)
+                self.step("unlock", lambda: self.locks.lockf(fd, self.locks.LOCK_UN))  # noqa: B023  called at once
             yield
             # Without this pause, other clients would never get the lock.
             self.stop.wait(LOCK_S)
-        os.close(fd)
+        self.close_files()
+
+    def open_file(self) -> None:
+        """Open the file to which all clients append."""
+        self.open[self.path] = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def take(self, fd: int) -> bool:
         """Try to lock the file; return whether it was free. A waiting fcntl(2) would retry more and more rarely."""
@@ -307,7 +366,7 @@ class Trees(Worker):
 
     def work(self) -> Iterator[None]:
         """Change names and attributes, and yield after each operation."""
-        os.makedirs(self.path, exist_ok=True)
+        self.set_up(lambda: os.makedirs(self.path, exist_ok=True))
         rounds, number = self.worker["rounds"], 0
         while self.more():
             directory = Directory(os.path.join(self.path, "d%d" % number), self.file, number, self.seed)
@@ -434,13 +493,19 @@ def mark_rpcs(number: int) -> None:
         import_module("ctypes").CDLL(None).setfsgid(GROUPS + number)
 
 
+def end_of(worker: int, sequence: int, status: int) -> bytes:
+    """Return the frame that reports the end of a worker; ``status``: minus the signal that killed it, or 0."""
+    return FRAME.pack(END, 0, worker, sequence, 0, 0, status, monotonic_ns())
+
+
 def end_at_errors(arguments: threading.ExceptHookArgs) -> None:
     """End the program with status 1 if a worker's code fails, so that the harness does not take a dead worker as idle.
 
-    An OSError here is a lost connection to the harness, which network faults cause: only the worker ends.
+    If only the connection to the harness is lost, which network faults cause, the other workers continue. The harness
+    misses the report of the worker's end.
     """
     threading.__excepthook__(arguments)
-    if not issubclass(arguments.exc_type, OSError):
+    if not issubclass(arguments.exc_type, Disconnected):
         sys.stderr.flush()
         os._exit(1)
 
@@ -455,12 +520,23 @@ def write(config: dict[str, Any]) -> None:
         if not (child := os.fork()):
             work(config, [worker])
             os._exit(0)
-        children.append(child)
+        children.append((child, worker["number"]))
+    waiting = [threading.Thread(target=wait_for, args=(config, *one)) for one in children]
+    for thread in waiting:
+        thread.start()
     work(config, [worker for worker in config["workers"] if worker not in mapped])
-    for child in children:
-        status = os.waitpid(child, 0)[1]
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-            sys.exit(1)
+    for thread in waiting:
+        thread.join()
+
+
+def wait_for(config: dict[str, Any], child: int, worker: int) -> None:
+    """Wait for the process of a worker; report the worker's end if a signal killed it, and end after other errors."""
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status > 0:
+        os._exit(1)
+    if status < 0:
+        with socket.create_connection((config["host"], config["port"])) as connection:
+            connection.sendall(end_of(worker, 0, status))
 
 
 def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:

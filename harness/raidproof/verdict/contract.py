@@ -45,6 +45,8 @@ PROMISES: Mapping[str, str] = {
 LEAST_JUDGED = 3
 """Least number of acknowledged operations whose loss could have been seen, for a verdict of PASS on a promise."""
 
+OF_LOCKS = frozenset({"o_append", "lock", "unlock"})
+"""Kinds of operation and of step that need the lock of a file."""
 APPLICATION_CHECK = "check of the application"
 """Name of the check that the check command of an application gave a result."""
 APPLICATION_DATA = "data of the application"
@@ -251,14 +253,14 @@ def judge_application_runs(
 def judge_errors(
     history: History, conditions: Conditions, fault_at_ns: int | None, resumed_ns: int | None = None
 ) -> Verdict:
-    """Judge that clients got only errors that the faults or an excused loss allow.
+    """Judge that clients got only errors that the faults or an excused loss allow, in operations and in steps.
 
     ``fault_at_ns`` and ``resumed_ns``: the instants of the fault and of the resumed service; None if there was none.
     """
     checker = "errors told to clients"
     errors = [
         one
-        for one in history.operations
+        for one in (*history.operations, *history.steps)
         if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, resumed_ns))
     ]
     failed = [one for one in errors if not is_expected(one, conditions)]
@@ -287,7 +289,7 @@ def is_expected(operation: Operation, conditions: Conditions) -> bool:
     begun_ns = conditions.fault_begun_ns
     since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
     # A client whose lease expired has lost its lock.
-    lock_lost = operation.kind == "o_append" and operation.error == EIO and conditions.lease_lost
+    lock_lost = operation.kind in OF_LOCKS and operation.error == EIO and conditions.lease_lost
     return since and (operation.error in conditions.allowed_by_fault or lock_lost)
 
 

@@ -23,6 +23,7 @@ from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies
 from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.cell import conclude_plan, judge_cells
+from raidproof.verdict.completeness import judge_ends
 from raidproof.verdict.contract import (
     Conditions,
     judge_age,
@@ -175,6 +176,7 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     cycle.verdicts += judge_application_runs(workers, history, conditions, cycle.fault_at_ns)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
+    cycle.verdicts += judge_ends(workers, history, conditions, cycle.lost_power)
     cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))
     cycle.verdicts.append(judge_array(cycle.observed.array, conditions, mirrors_of(cycle)))
     cycle.verdicts += causes

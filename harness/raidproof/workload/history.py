@@ -23,6 +23,9 @@ from raidproof.guest.ledger_writer import (
     ISSUE,
     KINDS,
     METADATA,
+    STEP,
+    STEPPED,
+    STEPS,
     TREES,
     WRITTEN,
 )
@@ -151,7 +154,10 @@ class WorkerEnd(NamedTuple):
     at_ns: int
     """Arrival of the report (CLOCK_MONOTONIC, ns)."""
     status: int
-    """Exit status of the run command of an application; 0 for other workers, and if the harness ended the command."""
+    """Exit status of the run command of an application, 0 if the harness ended the command.
+
+    For other workers 0, or minus the number of the signal that killed the worker's process.
+    """
 
 
 class _Begun:
@@ -184,12 +190,19 @@ class _Begun:
 class History:
     """All operations of one run of the ledger, in the order in which they were reported to begin.
 
-    ``ends``: the reported ends of the workers, by their numbers.
+    ``ends``: the reported ends of the workers, by their numbers. ``steps``: the calls of the workers that belong to no
+    operation; the kind of a step is one of `ledger_writer.STEPS`.
     """
 
-    def __init__(self, operations: Iterable[Operation], ends: Mapping[int, WorkerEnd] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        operations: Iterable[Operation],
+        ends: Mapping[int, WorkerEnd] = MappingProxyType({}),
+        steps: Iterable[Operation] = (),
+    ) -> None:
         self.operations = tuple(operations)
         self.ends = dict(ends)
+        self.steps = tuple(steps)
 
     @cached_property
     def _by_worker(self) -> Mapping[int, "_Begun"]:
@@ -239,7 +252,7 @@ class History:
         dated = (
             one if at is None else one._replace(replied_ns=at) for one, at in zip(self.operations, known, strict=True)
         )
-        return History(dated, self.ends)
+        return History(dated, self.ends, self.steps)
 
     @classmethod
     def read(cls, path: Path) -> "History":
@@ -258,30 +271,34 @@ class History:
             chunks.append((stamp, data[position : position + length]))
             position += length
         try:
-            return cls(parse(chunks, stamped=stamped), parse_ends(chunks) if stamped else {})
+            both = parse(chunks, stamped=stamped)
+            steps = [one for one in both if one.kind in STEPS]
+            return cls((one for one in both if one.kind not in STEPS), parse_ends(chunks, stamped=stamped), steps)
         except (IndexError, KeyError) as error:
             raise RigError(f"{path} is not the history of a ledger: {error!r}") from error
 
 
 def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[Operation]:
-    """Return the operations in the frames of a history; an operation without acknowledgement is UNKNOWN.
+    """Return the operations and steps in the frames of a history; one without a reported end is UNKNOWN.
 
     The clocks of client and host have the same rate and an unknown offset, which is estimated from the report with the
     shortest transit time. An operation began at most this transit time before ``begun_ns``.
     """
-    operations: dict[tuple[int, int], Operation] = {}
+    operations: dict[tuple[bool, int, int], Operation] = {}
     offsets: dict[int, int] = {}
     for arrival, frame in frames(chunks, FRAME if stamped else FRAME_1):
         what, code, worker, sequence, index, generation, error, *own = frame
         if stamped:
             offsets[worker] = min(arrival - own[0], offsets.get(worker, arrival - own[0]))
-        key = (worker, sequence)
-        if what == ISSUE:
+        is_step = what in (STEP, STEPPED)
+        key = (is_step, worker, sequence)
+        if what in (ISSUE, STEP):
             begun = own[0] if stamped else None
+            kind = (STEPS if is_step else KINDS)[code]
             operations[key] = Operation(
-                worker, sequence, KINDS[code], index, generation, arrival, None, Ended.UNKNOWN, 0, begun
+                worker, sequence, kind, index, generation, arrival, None, Ended.UNKNOWN, 0, begun
             )
-        elif what == ACKNOWLEDGE:
+        elif what in (ACKNOWLEDGE, STEPPED):
             ended = Ended.FAILED if error else Ended.OK
             operations[key] = operations[key]._replace(ended_ns=arrival, ended=ended, error=error)
         elif what != END:
@@ -292,11 +309,11 @@ def parse(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> list[
     ]
 
 
-def parse_ends(chunks: Sequence[tuple[int, bytes]]) -> dict[int, WorkerEnd]:
+def parse_ends(chunks: Sequence[tuple[int, bytes]], *, stamped: bool = True) -> dict[int, WorkerEnd]:
     """Return the reported ends of the workers in the frames of a history, by the number of the worker."""
     return {
         worker: WorkerEnd(arrival, status)
-        for arrival, (what, _, worker, _, _, _, status, *_) in frames(chunks, FRAME)
+        for arrival, (what, _, worker, _, _, _, status, *_) in frames(chunks, FRAME if stamped else FRAME_1)
         if what == END
     }
 

@@ -275,6 +275,7 @@ class Ledger:
         self._server = server
         self._ack_listener = ack_listener
         self._commands: dict[str, RemoteCommand] = {}
+        self._results: dict[str, Completed] = {}
         self._boots: dict[str, str | None] = {}
         self._receiver: Receiver | None = None
 
@@ -366,11 +367,11 @@ class Ledger:
         """Check that no application has failed."""
         statuses = self._receiver.statuses if self._receiver is not None else {}
         for worker in self.workers:
-            if status := statuses.get(worker.number):
+            if worker.kind == APPLICATION and (status := statuses.get(worker.number)):
                 said = f"the application's run command ended with status {status}"
                 with suppress(DeadlineExceeded):
                     # The writer goes on if it has other workers.
-                    said = self._commands[worker.client].wait(Deadline.after(OUTPUT_S)).stderr.strip() or said
+                    said = self._wait(worker.client, Deadline.after(OUTPUT_S)).stderr.strip() or said
                 raise ApplicationError(f"{worker.client}: {said}")
 
     def is_idle(self) -> bool:
@@ -406,9 +407,16 @@ class Ledger:
 
     def _all_alive(self) -> bool:
         for name, command in self._commands.items():
-            if command.ended:
-                raise RigError(f"{name}: the ledger writer ended too early: {command.wait(Deadline.after(2)).stderr}")
+            # A program of which all workers have ended, each after an error, ends well: the judge sees their errors.
+            if command.ended and not (ended := self._wait(name, Deadline.after(2))).ok:
+                raise RigError(f"{name}: the ledger writer ended too early: {ended.stderr}")
         return True
+
+    def _wait(self, client: str, deadline: Deadline) -> Completed:
+        """Return the result of the writer on a client, whose output can be read only once."""
+        if client not in self._results:
+            self._results[client] = self._commands[client].wait(deadline)
+        return self._results[client]
 
     def stop(self, deadline: Deadline) -> None:
         """Stop the workers after their current operation; skip clients that are down or have rebooted meanwhile.
@@ -423,8 +431,8 @@ class Ledger:
         for command in running.values():
             command.close_input()
         self.require_recorded()
-        for name, command in running.items():
-            ended: Completed = command.wait(deadline)
+        for name in running:
+            ended = self._wait(name, deadline)
             if not ended.ok:
                 raise RigError(f"{name}: the ledger writer failed with status {ended.status}: {ended.stderr}")
             if ended.stderr:

@@ -1,0 +1,67 @@
+"""Fake clients that are this host, for runs of the real ledger without machines."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from raidproof.core.command import Completed
+from raidproof.core.waiting import Deadline
+from raidproof.workload.ledger import WRITER
+
+
+class Client:
+    """A fake client that is this host: its memory is a folder, its commands are processes."""
+
+    def __init__(self, name: str, folder: Path, defect: str = "") -> None:
+        """``defect``: Python code that the ledger's writer executes first, to make calls fail."""
+        self.name = name
+        self.boot_id = "same"
+        self.folder = folder
+        self._defect = defect
+        folder.mkdir()
+
+    def put(self, content: str | bytes, path: str) -> None:
+        data = content if isinstance(content, bytes) else content.encode()
+        if path == WRITER:
+            data = self._defect.encode() + data
+        (self.folder / Path(path).name).write_bytes(data)
+
+    def start_command(self, argv: list[str]) -> "Process":
+        return Process([sys.executable, *(str(self.folder / Path(word).name) for word in argv[1:])])
+
+    def succeed(self, argv: list[str], *, deadline_s: float) -> str:
+        process = self.start_command(argv)
+        return process.wait(Deadline.after(deadline_s)).stdout
+
+
+class Process:
+    """A command of such a client."""
+
+    def __init__(self, argv: list[str]) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    @property
+    def ended(self) -> bool:
+        return self.process.poll() is not None
+
+    def close_input(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.stdin = None
+
+    def wait(self, deadline: Deadline) -> Completed:
+        said, wrong = self.process.communicate(timeout=deadline.remaining_s)
+        return Completed((), self.process.returncode, said, wrong, "client")
+
+
+class Host:
+    """Receive the reports of the clients on this host."""
+
+    def listen(self) -> socket.socket:
+        return socket.create_server(("127.0.0.1", 0))
+
+    def callback_address(self, listener: socket.socket, client: object) -> tuple[str, int]:
+        host, port = listener.getsockname()
+        return host, port

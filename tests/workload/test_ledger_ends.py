@@ -1,0 +1,109 @@
+"""Calls of the ledger's workers that fail, and workers that die: the real writer on this host, with defects."""
+
+from errno import EIO, ENOLCK
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import pytest
+
+from raidproof.core.waiting import Deadline, wait_until
+from raidproof.guest.ledger_writer import STEPS
+from raidproof.machine.machine import Machine
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.completeness import judge_ends
+from raidproof.verdict.contract import Conditions, judge_errors
+from raidproof.workload.history import Ended, History, WorkerSpec
+from raidproof.workload.ledger import Ledger, LedgerSpec
+from tests.workload.local_clients import Client, Host
+
+SYNC = Conditions(export_sync=True)
+KINDS = ("fsync", "msync", "pages", "metadata", "o_append")
+FAILING = """
+import errno, fcntl, os
+def failing(call, applies, code):
+    def planted(*arguments, **more):
+        if applies(*arguments):
+            raise OSError(code, os.strerror(code))
+        return call(*arguments, **more)
+    return planted
+"""
+LOCK = FAILING + "fcntl.lockf = failing(fcntl.lockf, lambda fd, how: how != fcntl.LOCK_UN, errno.ENOLCK)\n"
+UNLOCK = FAILING + "fcntl.lockf = failing(fcntl.lockf, lambda fd, how: how == fcntl.LOCK_UN, errno.EIO)\n"
+FOLDER = FAILING + "os.makedirs = failing(os.makedirs, lambda path: path.endswith('{kind}'), errno.EIO)\n"
+OPEN = FAILING + "os.open = failing(os.open, lambda path, *_: str(path).endswith('o_append'), errno.EIO)\n"
+CLOSE = (
+    FAILING + "os.close = failing(os.close, lambda fd: 'fsync' in os.readlink('/proc/self/fd/%d' % fd), errno.EIO)\n"
+)
+
+
+class Ran(NamedTuple):
+    """A finished run of the ledger."""
+
+    workers: list[WorkerSpec]
+    history: History
+
+    @property
+    def bad(self) -> list[Verdict]:
+        """The verdicts on the errors and the ends of the workers that are not PASS."""
+        found = [judge_errors(self.history, SYNC, None), *judge_ends(self.workers, self.history, SYNC, ())]
+        return [one for one in found if one.outcome is not Outcome.PASS]
+
+
+def ran(tmp_path: Path, defect: str = "", kinds: tuple[str, ...] = KINDS) -> Ran:
+    """Let two clients work; the defect is in the writer of the second client."""
+    (tmp_path / "root").mkdir()
+    clients = [Client("client1", tmp_path / "client1"), Client("client2", tmp_path / "client2", defect)]
+    spec = LedgerSpec(kinds=kinds)
+    ledger = Ledger(spec, cast("list[Machine]", clients), Host(), str(tmp_path / "root"), tmp_path / "history")
+    with ledger.running():
+        ledger.work(0.2)
+        ledger.stop(Deadline.after(30))
+    return Ran(ledger.workers, ledger.history())
+
+
+def test_each_worker_of_a_sound_client_reports_its_steps_and_its_end(tmp_path: Path) -> None:
+    done = ran(tmp_path)
+    assert done.bad == []
+    assert {one.kind for one in done.history.steps} == {*STEPS}
+    assert {one.ended for one in done.history.steps} == {Ended.OK}
+    assert {*done.history.ends} == {one.number for one in done.workers}
+
+
+@pytest.mark.parametrize(
+    ("defect", "kind", "step", "error"),
+    [
+        (LOCK, "o_append", "lock", ENOLCK),
+        (UNLOCK, "o_append", "unlock", EIO),
+        (OPEN, "o_append", "set-up", EIO),
+        (FOLDER.format(kind="pages"), "pages", "set-up", EIO),
+        (FOLDER.format(kind="metadata"), "metadata", "set-up", EIO),
+        (CLOSE, "fsync", "last close", EIO),
+    ],
+)
+def test_a_call_that_fails_outside_the_operations_is_an_error_of_the_client(
+    tmp_path: Path, defect: str, kind: str, step: str, error: int
+) -> None:
+    done = ran(tmp_path, defect, (kind,))
+    failed = [one for one in done.history.steps if one.ended is Ended.FAILED]
+    assert {(one.kind, one.error, done.workers[one.worker].client) for one in failed} == {(step, error, "client2")}
+    assert [(one.outcome, one.checker) for one in done.bad] == [(Outcome.FAIL, "errors told to clients")]
+    assert done.bad[0].reason.endswith(f"for {step}")
+
+
+def test_a_worker_that_a_signal_killed_is_an_error_of_the_client(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    clients = cast("list[Machine]", [Client("client1", tmp_path / "client1")])
+    spec = LedgerSpec(kinds=("msync", "fsync"))
+    ledger = Ledger(spec, clients, Host(), str(tmp_path / "root"), tmp_path / "history")
+    with ledger.running():
+        ledger.work(0.0)
+        # An access beyond the end of a mapped file is the SIGBUS that a page gives which cannot be read.
+        (tmp_path / "root" / ledger.workers[0].path).write_bytes(b"")
+        assert ledger._receiver is not None
+        wait_until(ledger._receiver.done.__len__, Deadline.after(30), "the death of a worker")
+        assert ledger._receiver is not None
+        wait_until(ledger._receiver.done.__len__, Deadline.after(30), "the death of a worker")
+        ledger.stop(Deadline.after(30))
+    done = Ran(ledger.workers, ledger.history())
+    assert [one.outcome for one in done.bad] == [Outcome.FAIL]
+    assert "killed by SIGBUS" in done.bad[0].reason
