@@ -56,6 +56,16 @@ def test_without_a_console_the_ring_buffer_from_a_moment_on() -> None:
     assert said_since(machine(ring=later.partition("\n")[2]), since) == "<2>[   13.000000] BUG: soft lockup\n"
 
 
+def test_a_console_on_which_the_kernel_prints_nothing_is_none(tmp_path: Path) -> None:
+    silent = tmp_path / "1"
+    silent.touch()
+    since = moment(machine(silent, ring=RING))
+    assert since == Moment("a", 12_345_678)
+    later = "<2>[   13.000000] BUG: soft lockup\n"
+    assert said_since(machine(silent, ring=RING + later), since) == later
+    assert said_until_off(machine(silent), since) is None
+
+
 def test_after_a_reboot_all_messages_of_the_new_kernel_are_returned() -> None:
     since = moment(machine(ring=RING))
     assert said_since(machine(ring=RING, boot_id="b"), since) == RING

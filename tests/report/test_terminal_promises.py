@@ -23,3 +23,11 @@ def test_it_is_said_how_much_later_the_clients_reported(run: RunRecord) -> None:
     cycle.observed.replies = RepliesSeen(dated=1490, of=1500, reported_later_ms=later_ms)
     assert "for 1,490 of 1,500 operations" in dated(cycle)
     assert "4.5 ms later (median; least 0.2 ms, greatest 30.0 ms)" in dated(cycle)
+
+
+def test_it_is_said_that_a_capture_dated_nothing(run: RunRecord) -> None:
+    cycle = run.cycles[0].model_copy(deep=True)
+    cycle.observed.replies = RepliesSeen(dated=0, of=9000)
+    assert "dated none of 9,000 operations" in dated(cycle)
+    cycle.observed.replies = RepliesSeen(dated=0, of=0)
+    assert dated(cycle) == ""

@@ -8,9 +8,10 @@ from raidproof.crash.exploration import Budget
 from raidproof.crash.states import CrashState
 from raidproof.record import ControlSpec
 from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.observation import RepliesSeen
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, find, replay, source_of
+from raidproof.run.exploration import explore_cycle, find, replay, source_of, undated
 from tests.crash.stored import OnFakes, store_run
 
 
@@ -92,3 +93,23 @@ def test_states_of_an_attempt_that_was_killed_do_not_count_as_fast(source: OnFak
     record, _ = explore_cycle(source, Options(Budget(50), checkers=1, resume=True))
     assert (record.judged, record.timed) == (50, 30 if killed else 50)
     assert record.states_per_minute == pytest.approx(record.timed / record.seconds * 60)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (RepliesSeen(why_not="no dumpcap"), "no dumpcap"),
+        (RepliesSeen(dated=0, of=9000), "dated 0 of 9,000 operations"),
+        (RepliesSeen(dated=3, of=9000), "dated 3 of 9,000 operations"),
+        (RepliesSeen(dated=4500, of=9000), ""),
+        (RepliesSeen(dated=0, of=0), ""),
+    ],
+)
+def test_an_exploration_says_that_the_capture_dated_few_operations(
+    source: OnFakes, seen: RepliesSeen, said: str
+) -> None:
+    source.cycle.observed.replies = seen
+    source.cycle.files.replies = None if seen.why_not else "replies"
+    found = undated(source)
+    assert len(found) == bool(said)
+    assert all(said in one for one in found)

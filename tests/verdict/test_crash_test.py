@@ -16,10 +16,11 @@ from raidproof.fault import ClientPowerCut, Fault, FaultEffects, KernelPanic, Po
 from raidproof.guest.ledger_writer import BLOCK, block
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec, CrashTestRecord, RunRecord, RunStore
-from raidproof.record.observation import Files, MembersSeen
+from raidproof.record.observation import Files, MembersSeen, RepliesSeen
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import Identity
 from raidproof.storage.filesystem.state import FilesystemCheck, WriteBackState
+from raidproof.verdict import crash_test as module
 from raidproof.verdict.crash_test import conclude, conditions_of, judge_crash_test, judge_run
 from raidproof.workload.history import Ended, History, write_replies
 from tests.crash.conftest import Did, write_log
@@ -264,7 +265,66 @@ def test_a_history_without_the_ends_of_its_workers_proves_nothing(
     path.write_bytes(path.read_bytes()[: path.stat().st_size // share])
     judge_crash_test(cycle, store.path)
     assert Outcome.ERROR in {one.outcome for one in cycle.verdicts if one.checker == "ends of the workers"}
-    assert cycle.outcome in {Outcome.ERROR, Outcome.FAIL}
+    assert cycle.outcome is Outcome.ERROR, [one for one in cycle.verdicts if one.outcome is Outcome.FAIL]
+
+
+def test_a_capture_that_dated_nothing_is_said_and_is_no_failure(store: RunStore, cycle: CrashTestRecord) -> None:
+    for dated, said in ((0, True), (3, False), (9000, False)):
+        cycle.observed.replies = RepliesSeen(dated=dated, of=9000)
+        judge_crash_test(cycle, store.path)
+        assert cycle.outcome is Outcome.PASS
+        assert cycle.reason.endswith("dated none of 9,000 operations") is said
+
+
+def missing(store: RunStore, cycle: CrashTestRecord) -> str:
+    """Return what a crash test is found to lack, which makes it INCONCLUSIVE."""
+    judge_crash_test(cycle, store.path)
+    found = [one for one in cycle.verdicts if one.checker == "observations"]
+    assert [one.outcome for one in found] == [Outcome.INCONCLUSIVE]
+    assert cycle.outcome is Outcome.INCONCLUSIVE
+    return found[0].reason
+
+
+def test_what_no_client_read_has_not_passed(store: RunStore, cycle: CrashTestRecord) -> None:
+    cycle.files.on_client = None
+    assert missing(store, cycle) == "the record lacks the scan of the ledger through a client"
+
+
+@pytest.mark.parametrize("machine", ["server", "client1", "client2"])
+def test_a_machine_whose_kernel_messages_are_missing_has_not_passed(
+    store: RunStore, cycle: CrashTestRecord, machine: str
+) -> None:
+    del cycle.files.consoles[machine]
+    assert missing(store, cycle) == f"the record lacks the kernel messages of {machine}"
+
+
+def test_only_the_server_must_have_said_something(store: RunStore, cycle: CrashTestRecord) -> None:
+    (store.path / cycle.files.consoles["client1"]).write_text("")
+    judge_crash_test(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+    (store.path / cycle.files.consoles["server"]).write_text("\n")
+    assert missing(store, cycle) == "the record lacks a kernel message of server, whose log is empty"
+
+
+def test_a_client_that_did_nothing_has_not_passed(
+    store: RunStore, cycle: CrashTestRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = {worker["number"]: worker["path"] for worker in cycle.workers if worker["client"] == "client2"}
+    whole = module.history_of(cycle, store.path)
+    part = History((one for one in whole.operations if one.worker not in idle), whole.ends)
+    monkeypatch.setattr(module, "history_of", lambda *_: part)
+    shared = next(worker for worker in cycle.workers if worker["path"] == "shared" and worker["number"] in idle)
+
+    def forget(found: dict[str, Any]) -> None:
+        for key, entry in found.items():
+            if key.partition("@")[0] in {*idle.values()} - {"shared"} or key == f"shared@{shared['first']}":
+                found[key] = {"blocks": [0] * len(entry["blocks"]), "names": []} if "blocks" in entry else {}
+
+    for place in ("on_server", "on_client"):
+        change(store, cycle, place, forget)
+    judge_crash_test(cycle, store.path)
+    assert cycle.outcome is Outcome.INCONCLUSIVE
+    assert "0 of metadata on client2" in cycle.reason
 
 
 def test_a_run_without_cycles_has_not_passed(run: RunRecord) -> None:

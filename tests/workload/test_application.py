@@ -574,7 +574,14 @@ def ledger_of(tmp_path: Path, spec: ApplicationSpec, **receiver: Any) -> Ledger:
         ServerPlace(machine("server"), "/srv/raidproof/ledger"),
     )
     made._boots = dict.fromkeys(made.clients, "first")
-    fields: dict[str, Any] = {"done": set(), "failure": None, "refused": None, "statuses": {}, "ended": Counter()}
+    fields: dict[str, Any] = {
+        "done": set(),
+        "failure": None,
+        "refused": None,
+        "statuses": {},
+        "ended": Counter(),
+        "ended_of": Counter(),
+    }
     made._receiver = cast("Receiver", SimpleNamespace(**{**fields, **receiver}))
     return made
 

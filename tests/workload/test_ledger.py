@@ -301,11 +301,38 @@ def test_work_continues_until_each_kind_was_done_often_enough(tmp_path: Path) ->
         receiver.stop()
 
 
+def test_work_continues_until_each_client_has_done_enough_by_each_kind_of_worker(tmp_path: Path) -> None:
+    clients = [cast("Machine", SimpleNamespace(name=name, boot_id="same")) for name in ("client1", "client2")]
+    spec = LedgerSpec(kinds=("fsync", "shared", "metadata", "metadata"))
+    ledger = Ledger(spec, clients, cast("AckListener", None), "/root", tmp_path / "history")
+    enough = {one.number: LEAST for one in ledger.workers}
+
+    def is_enough(*, done: tuple[int, ...] = (), **ended_of: int) -> bool:
+        counts = Counter(enough | {int(name[1:]): count for name, count in ended_of.items()})
+        ended = Counter({kind: 99 for one in ledger.workers for kind in one.kinds})
+        heard = SimpleNamespace(done={*done}, ended=ended, ended_of=counts, failure=None)
+        return ledger._enough(cast("Receiver", heard))
+
+    assert [one.group for one in ledger.workers[4:]] == [
+        ("client2", "fsync"),
+        ("client2", "shared"),
+        ("client2", "metadata"),
+        ("client2", "metadata"),
+    ]
+    assert is_enough()
+    assert not is_enough(_4=LEAST - 1)
+    assert not is_enough(_5=0)
+    assert is_enough(_6=0)
+    assert not is_enough(_6=0, _7=LEAST - 1)
+    assert is_enough(_5=0, done=(5,))
+
+
 def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = cast("Machine", SimpleNamespace(name="client1", boot_id="same"))
     ledger = Ledger(LedgerSpec(kinds=("fsync",)), [client], cast("AckListener", None), "/root", tmp_path / "history")
     ledger._receiver = cast(
-        "Receiver", SimpleNamespace(done=set(), ended=Counter(), failure=None, refused=None, statuses={})
+        "Receiver",
+        SimpleNamespace(done=set(), ended=Counter(), ended_of=Counter(), failure=None, refused=None, statuses={}),
     )
     monkeypatch.setattr("raidproof.workload.ledger.ENOUGH_DEADLINE_S", 0.05)
     ledger.work(0.0)

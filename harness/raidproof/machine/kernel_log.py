@@ -49,8 +49,11 @@ class Moment:
 
 
 def moment(machine: Machine) -> Moment:
-    """Return the current position in a machine's kernel messages."""
-    if machine.consoles:
+    """Return the current position in a machine's kernel messages.
+
+    A kernel that has printed nothing on its console, as that of a user's Vagrant box may be configured, has none.
+    """
+    if any(one.stat().st_size for one in machine.consoles):
         return Moment(len(machine.consoles), machine.console.stat().st_size)
     return Moment(machine.boot_id, max(map(stamp_us, _ring(machine)), default=0))
 
@@ -58,7 +61,8 @@ def moment(machine: Machine) -> Moment:
 def said_since(machine: Machine, since: Moment) -> str:
     """Return a machine's kernel messages since a position.
 
-    For a machine without a console, only messages of the running boot are returned; while the machine is off, none.
+    ``since`` says whether the machine has a console. Without one, only messages of the running boot are returned, and
+    none while the machine is off.
     """
     if isinstance(since.boot, int):
         first, *later = machine.consoles[since.boot - 1 :]

@@ -457,13 +457,18 @@ def new_record(source: Source, options: Options, choices: Chosen, begun: Begun) 
 
 
 def undated(source: Source) -> list[str]:
-    """Return what an exploration cannot prove because the capture of the server's replies failed; else empty."""
+    """Return what an exploration cannot prove if the capture dated fewer than half of the operations; else empty."""
     if application_of(source.cycle) is not None:
         return [f"{UNDATED} (the replies to an application are not captured)"]
     replies = source.cycle.observed.replies
-    if replies is None or replies.why_not is None or source.cycle.files.replies is not None:
+    if replies is None:
         return []
-    return [f"{UNDATED} ({replies.why_not})"]
+    if replies.why_not is not None and source.cycle.files.replies is None:
+        return [f"{UNDATED} ({replies.why_not})"]
+    if replies.dated is None or replies.of is None or 2 * replies.dated >= replies.of:
+        return []
+    dated = f"dated {replies.dated:,} of {replies.of:,} operations"
+    return [f"{UNDATED} (the capture of the server's replies {dated})"]
 
 
 def finish(record: ExplorationRecord, exploration: Exploration, source: Source) -> None:

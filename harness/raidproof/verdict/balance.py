@@ -92,6 +92,8 @@ class Balance:
         self.invented: list[str] = []
         self.damaged: list[str] = []
         self.unchecked: list[str] = []
+        self.parts: dict[int, Balance] = {}
+        """The part of each worker, by its number."""
         self._examples: list[tuple[str, str]] = []
         """Described losses, each with the path of its worker."""
         self._examples_of: Counter[str] = Counter()
@@ -107,8 +109,9 @@ class Balance:
         """Whether nothing is lost, wrong, or not known."""
         return not (self.losses or self.corrupted or self.invented or self.damaged or self.unchecked)
 
-    def add(self, part: "Balance") -> None:
-        """Add the counters and the losses of another worker's part."""
+    def add(self, worker: int, part: "Balance") -> None:
+        """Add the part of a worker, given by its number: its counters and its losses."""
+        self.parts[worker] = part
         for counter, counted in zip(self._counters, part._counters, strict=True):
             for name, count in counted.items():
                 counter[name] += count

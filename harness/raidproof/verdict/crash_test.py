@@ -23,7 +23,7 @@ from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.blame import LOGGED, SYNCED, corrupted_by, judge_flushes, of_lies
 from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.cell import conclude_plan, judge_cells
-from raidproof.verdict.completeness import judge_ends
+from raidproof.verdict.completeness import judge_ends, judge_observations, judge_work, silent_clients, undated
 from raidproof.verdict.contract import (
     Conditions,
     judge_age,
@@ -177,6 +177,7 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     cycle.verdicts += judge_application_runs(workers, history, conditions, cycle.fault_at_ns)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
     cycle.verdicts += judge_ends(workers, history, conditions, cycle.lost_power)
+    cycle.verdicts += judge_observations(cycle, directory)
     cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))
     cycle.verdicts.append(judge_array(cycle.observed.array, conditions, mirrors_of(cycle)))
     cycle.verdicts += causes
@@ -224,7 +225,7 @@ def judge_what_is_left(
             resumed_ns=cycle.resumed_ns,
             restarted_ns=cycle.resumed_ns if cycle.effects.nfsd_restarted else None,
             torn=conditions.torn,
-            disconnected_clients=cycle.lost_power,
+            disconnected_clients={*cycle.lost_power, *silent_clients(workers, history)},
             indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
         )
         evidence = balance.evidence()
@@ -237,6 +238,8 @@ def judge_what_is_left(
             verdicts += judge_calls(evidence.acknowledged, calls, cycle.asked["mount"], stable_writes=stable)
         where = place.replace("_", " the ", 1)
         verdicts += judge_promises(evidence, conditions, where)
+        if place == "on_server":
+            verdicts += judge_work(workers, balance.parts, where)
         verdicts += judge_application_data(evidence, conditions, where)
         verdicts += judge_application_checks(evidence, where)
         verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
@@ -472,7 +475,7 @@ def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outc
             Outcome.INCONCLUSIVE,
             f"the export is async, but all {acknowledged:,} acknowledged operations survived this fault",
         )
-    return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived"
+    return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived{undated(cycle)}"
 
 
 def conclude(record: RunRecord) -> tuple[Outcome, str]:

@@ -82,8 +82,8 @@ def balance_of(
     (docs/findings.md).
 
     ``torn``: the blocks that the cut may have torn while they were being overwritten.
-    ``disconnected_clients``: clients that lost power before all their reports arrived. They may have executed more
-    operations than they reported, so no content of these clients counts as invented.
+    ``disconnected_clients``: clients whose reports are missing: they lost power, for example. They may have executed
+    more operations than they reported, so no content of these clients counts as invented.
     ``indeterminate_errnos``: errors (errno) that leave unknown whether the operation was executed, such as a timeout.
 
     Raises:
@@ -100,7 +100,7 @@ def balance_of(
             part = part_of(worker, history, entry, bounds)
             if kept is not None:
                 kept.keep(worker.number, key, entry, part)
-        balance.add(part)
+        balance.add(worker.number, part)
     appending = [one for one in workers if COMPARISONS.get(one.kind) is compare_records]
     compare_holes([case_of(one, history, found[one.key], bounds) for one in appending], balance)
     return balance

@@ -64,7 +64,7 @@ class WorkerSpec(BaseModel):
     client: str
     """Name of the machine on which the worker runs."""
     kind: str
-    """Kind of worker, from `ledger.WORKER_KINDS`."""
+    """Kind of worker, which decides its operations; from `ledger.WORKER_KINDS`."""
     path: str
     """Path of the worker's file or directory below the ledger's folder."""
     file: int
@@ -87,6 +87,13 @@ class WorkerSpec(BaseModel):
     """Whether the worker runs on the server and uses its file system directly, without NFS."""
     operations: int | None = None
     """Number of operations after which the worker ends; None: the worker continues until it is stopped."""
+    variant: str = ""
+    """The kind in `LedgerSpec.kinds` that requested the worker if it differs from ``kind``: ``shared``, say."""
+
+    @property
+    def group(self) -> tuple[str, str]:
+        """The worker's client, and the requested kind of worker."""
+        return self.client, self.variant or self.kind
 
     @property
     def key(self) -> str:

@@ -40,7 +40,7 @@ ENOUGH_DEADLINE_S = 30.0
 SCAN_DEADLINE_S = 120.0
 """Time limit in seconds for reading back all files of the ledger on one machine."""
 LEAST = 4
-"""Number of operations of each kind that must end before a cut: a verdict needs 3 that could show a loss."""
+"""Number of operations of each kind, and of each client's kind of worker, that must end before a cut: 3 are needed."""
 SO_TIMESTAMPNS = 35
 """Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
 _TIMESPEC = struct.Struct("@qq")
@@ -221,7 +221,7 @@ class LedgerSpec(BaseModel):
             # Workers of one kind begin with different rounds, so that every kind of operation is done soon.
             first = 2 * number % len(rounds)
             more |= {"rounds": (*rounds[first:], *rounds[:first])}
-        return worker.model_copy(update=more)
+        return worker.model_copy(update=more | ({"variant": kind} if "kind" in more else {}))
 
 
 SHARED_FILE = 1 << 16
@@ -344,8 +344,9 @@ class Ledger:
     def work(self, seconds: float) -> None:
         """Let clients work for a time, and then until `LEAST` operations of each kind have ended.
 
-        The second wait ends after `ENOUGH_DEADLINE_S`, because a fault may prevent operations. Kinds with too few
-        operations are not judged.
+        As many operations must have ended of each kind of operation, and of each kind of worker on each client. The
+        second wait ends after `ENOUGH_DEADLINE_S`, because a fault may prevent operations. Too few operations make the
+        crash test INCONCLUSIVE.
 
         Raises:
             RigError: the clients' reports could not be recorded.
@@ -383,10 +384,14 @@ class Ledger:
         )
 
     def _enough(self, receiver: "Receiver") -> bool:
-        """Return whether `LEAST` operations have ended of each kind that a working worker carries out."""
+        """Return whether `LEAST` operations have ended of each kind that a working worker carries out; see `work`."""
         working = [one for one in self.workers if one.number not in receiver.done]
-        ended = receiver.ended
-        return receiver.failure is not None or all(ended[kind] >= LEAST for one in working for kind in one.kinds)
+        ended, of_group = receiver.ended, Counter[tuple[str, str]]()
+        for worker in self.workers:
+            of_group[worker.group] += receiver.ended_of[worker.number]
+        return receiver.failure is not None or all(
+            of_group[one.group] >= LEAST and all(ended[kind] >= LEAST for kind in one.kinds) for one in working
+        )
 
     def heard_since(self, instant_ns: int) -> int | None:
         """Return the arrival of the last report of any client in ns; None if it arrived before ``instant_ns``."""
@@ -489,6 +494,8 @@ class Receiver(threading.Thread):
         self.open_connections = 0
         self.ended: Counter[str] = Counter()
         """Number of operations that were reported to have ended, by kind."""
+        self.ended_of: Counter[int] = Counter()
+        """Number of operations that were reported to have ended, by worker."""
         self.begun_ns: dict[int, int] = {}
         """Arrival in ns of the last report that an operation begins, by worker."""
         self.done: set[int] = set()
@@ -560,6 +567,7 @@ class Receiver(threading.Thread):
         for what, code, worker, _, _, _, status, _ in ledger_writer.FRAME.iter_unpack(data):
             if what == ledger_writer.ACKNOWLEDGE:
                 self.ended[ledger_writer.KINDS[code]] += 1
+                self.ended_of[worker] += 1
             elif what == ledger_writer.ISSUE:
                 self.begun_ns[worker] = arrived_ns
             elif what == ledger_writer.END:
