@@ -15,6 +15,8 @@ from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.kernel_log import findings
 
+BOOT = "[0.0] Linux version 6.12\n"
+
 
 def test_a_checker_is_the_server_alone_with_bare_disks() -> None:
     topology = server_and_clients(clients=2, disks=3, profile="hgst-ultrastar-7k6000")
@@ -114,9 +116,9 @@ def test_what_stays_is_wedged_and_silent_where_the_kernel_tells_nothing(
     tmp_path: Path, left: str, said: str, end: End, silent: bool
 ) -> None:
     console = tmp_path / "console"
-    console.touch()
+    console.write_text(BOOT)
     check = Check(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
-    console.write_text(said)
+    console.write_text(BOOT + said)
     seen = check.seen({"end": End.READ, "said": "", "found": {}, "left": left})
     assert (seen.end, seen.silent, check.wedged) == (end, silent, end is End.WEDGED)
 
@@ -133,10 +135,10 @@ def test_only_a_machine_that_goes_on_and_says_nothing_is_silent(
     lost: Lost, said: str, silent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console, kept = tmp_path / "console", list[object]()
-    console.touch()
+    console.write_text(BOOT)
     monkeypatch.setattr("raidproof.crash.checker.keep_tasks", kept.append)
     check = Check(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
-    console.write_text(said)
+    console.write_text(BOOT + said)
     seen = check.lost(lost)
     assert (seen.end, seen.silent, check.wedged, seen.said) == (End.WEDGED, silent, True, f"switch: {lost}")
     assert bool(kept) is isinstance(lost, Silent), (

@@ -113,7 +113,7 @@ class Rig:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         console = folder / "console"
-        console.touch()
+        console.write_text("[0.0] Linux version 6.12\n")
         rig = self
         self.folder = folder
         self.server = Server(console)
