@@ -1,5 +1,7 @@
 """What each state is judged under: its own cut, its own tears."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import End, Observation
 from tests.crash.conftest import Did, Record
+from tests.crash.made_up import WORKER, MadeUp, told, written
 
 
 class Oracle:
     """Keeps what it was asked."""
+
+    workers = ()
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -50,3 +55,11 @@ def test_a_check_of_the_same_state_elsewhere_does_not_take_the_judgement_that_an
     stats.judge(state, other)
     assert stats.judge(state, mine) is judgement
     assert len(oracle.asked) == 1
+
+
+def test_a_client_without_an_operation_is_idle_in_every_state(tmp_path: Path) -> None:
+    assert MadeUp(tmp_path / "one", written(), told()).explore(40).stats.idle == set()
+    made_up = MadeUp(tmp_path / "two", written(), told())
+    other = WORKER.model_copy(update={"number": 1, "client": "client2", "kind": "o_sync"})
+    made_up.oracle = replace(made_up.oracle, workers=(WORKER, other))
+    assert made_up.explore(40).stats.idle == {("client2", "o_sync")}

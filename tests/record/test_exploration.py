@@ -65,6 +65,12 @@ def test_nothing_broken_passes() -> None:
     assert conclude_exploration(record()) == (Outcome.PASS, "every promise held in 20 crash states (15 different)")
 
 
+def test_a_client_of_which_no_state_could_have_shown_a_loss_has_not_passed() -> None:
+    outcome, reason = conclude_exploration(record(idle=["pages on client2"]))
+    assert outcome is Outcome.INCONCLUSIVE
+    assert reason.endswith("none could have shown a loss of pages on client2")
+
+
 def test_nothing_judged_has_not_passed() -> None:
     assert conclude_exploration(record(judged=0))[0] is Outcome.INCONCLUSIVE
 

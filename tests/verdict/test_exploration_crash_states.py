@@ -88,6 +88,16 @@ def test_what_is_missing_is_named_and_the_earliest_comes_first() -> None:
     assert judged.lost_bytes == 3 * 4096
 
 
+def test_a_state_shows_the_losses_of_the_clients_that_had_worked_by_then() -> None:
+    history = History([*HISTORY.operations, Operation(1, 0, "mkdir", 0, 1, 150, 200, Ended.OK, 0)])
+    seen = Observation(
+        end=End.READ, found={"f@0": {"blocks": [1, 0], "names": ["f"]}, "m": {"d0": [0o40755, 0, 2, None]}}
+    )
+    both = oracle(history, workers=[FILE, NAMES])
+    groups = [both.judge(seen, instant).shown for instant in (100, 101, 201)]
+    assert groups == [set(), {("client1", "fsync")}, {("client1", "fsync"), ("client2", "metadata")}]
+
+
 def test_each_damage_is_shown_by_lines_of_its_own() -> None:
     history = History([*HISTORY.operations, Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.OK, 0)])
     found = {"f@0": {"blocks": [0, 1], "names": ["f", "g"]}, "m": {}}

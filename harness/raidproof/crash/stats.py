@@ -96,6 +96,8 @@ class ExplorationStats:
         """The states in which the check command of an application gave no result; None without any."""
         self.tested: Counter[str] = Counter()
         """Number of operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
+        self.idle = {worker.group for worker in oracle.workers}
+        """Clients and kinds of worker (`WorkerSpec.group`) of which no judged state could have shown a loss."""
         self.ms: dict[str, array[float]] = {}
         """Durations in ms of each stage of the checks."""
         self.cold = ColdRecord()
@@ -218,6 +220,7 @@ class ExplorationStats:
             self._add_to_group(damage, Judged(choice, state, judgement))
         for kind, count in judgement.judged.items():
             self.tested[kind] = max(count, self.tested[kind])
+        self.idle -= judgement.shown
         if judgement.excused:
             self._record_loss(state, judgement)
         elif judgement.undecided:

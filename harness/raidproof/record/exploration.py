@@ -392,6 +392,8 @@ class ExplorationRecord(Strict):
     undecided: UndecidedRecord | None = None
     tested: dict[str, int] = Field(default_factory=dict)
     """The greatest number of operations, by kind, whose loss a judged state could have shown; 0: never executed."""
+    idle: list[str] = Field(default_factory=list)
+    """Kinds of worker on a client (``fsync on client1``) of which no judged state could have shown a loss."""
     acknowledged_s: list[float] = Field(default_factory=list)
     """Times of the acknowledgements, in seconds since the beginning of the write log."""
     span_s: tuple[float, float] = (0.0, 0.0)

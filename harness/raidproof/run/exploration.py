@@ -479,6 +479,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.broken, record.wedged, record.loss, record.cold = stats.broken, stats.wedged, stats.loss, stats.cold
     record.undecided, record.unchecked = stats.undecided, stats.unchecked
     record.tested = dict(sorted(stats.tested.items()))
+    record.idle = sorted(f"{kind} on {client}" for client, kind in stats.idle)
     record.through_nfsd, record.filesystems = stats.through_nfsd, stats.filesystems
     record.notes = [f"A check failed without a diagnosable cause and was repeated: {one}" for one in stats.hung]
     record.redundancy, record.refused, record.silent = stats.redundancy, stats.refused, stats.silent

@@ -99,6 +99,8 @@ class Judgement:
     """Number of operations acknowledged before the cut, by kind of operation."""
     judged: Mapping[str, int] = field(default_factory=dict)
     """Number of acknowledged operations whose loss this state could have shown, by kind of operation."""
+    shown: frozenset[tuple[str, str]] = frozenset()
+    """The client and the kind of worker (`WorkerSpec.group`) of these operations."""
     beside: tuple[Wrong, ...] = ()
     """Damage other than missing operations."""
     examples: tuple[str, ...] = ()
@@ -344,6 +346,7 @@ class Oracle:
             missing=missing,
             by_kind=evidence.acknowledged,
             judged=evidence.judged,
+            shown=frozenset(one.group for one in self.workers if any(balance.parts[one.number].judged.values())),
             beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
             reported=bool(observation.console) or balance.blocks[BlockClass.UNREADABLE] > 0,
@@ -556,6 +559,9 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
             f"too few operations could have shown a loss: {', '.join(few)}; {LEAST_JUDGED} of each kind are needed"
         )
         return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {counted}{early}"
+    if record.idle:
+        idle = f"none could have shown a loss of {', '.join(record.idle)}"
+        return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {idle}{early}"
     if (every := record.all_losses) is not None:
         # A statement about all states needs no second statement about their number.
         seen = f"{all_losses(every)} ({record.distinct:,} different){after_second_cuts(record.second_cuts)}"
