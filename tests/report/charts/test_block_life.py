@@ -13,7 +13,7 @@ def life(requests: list[DiskRequest] | None, replied: float | None = -0.5) -> Bl
         kind="fsync",
         block=3,
         generation=2,
-        found="is missing",
+        found="the block has generation 50",
         written_s=-0.6,
         replied_s=replied,
         reported_s=-0.49,
@@ -50,6 +50,7 @@ def test_only_observed_steps_have_a_time() -> None:
 def test_the_sentence_says_how_far_the_block_came(requests: list[DiskRequest] | None, said: str) -> None:
     assert said in describe(life(requests))
     assert "acknowledged 500 ms before the cut" in describe(life(requests))
+    assert describe(life(requests)).endswith("; after the cut the block has generation 50")
 
 
 def test_replies_that_were_not_captured_are_named() -> None:

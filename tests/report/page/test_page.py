@@ -94,7 +94,7 @@ def shown(browser: Browser, tmp_path: Path) -> Iterator[Open]:
 
 def with_lives(run: RunRecord) -> RunRecord:
     request = DiskRequest(member="disk1", request=7, sector=2048, begun_s=-0.4, ended_s=-0.39)
-    life = BlockLife(client="client1", path="f", kind="fsync", block=3, generation=2, found="is missing",
+    life = BlockLife(client="client1", path="f", kind="fsync", block=3, generation=2, found="the block is missing",
                      written_s=-0.6, replied_s=-0.5, reported_s=-0.49, requests=[request])  # fmt: skip
     run.cycles[1].lives = [life]
     return run

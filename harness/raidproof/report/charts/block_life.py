@@ -71,7 +71,7 @@ def steps(life: BlockLife) -> Iterator[tuple[str, str, float, float | None, str]
         if one.flush_begun_s is not None:
             lied = "lying flush" if one.flush_lied else "flush"
             yield "disk flush", lied, one.flush_begun_s, one.flush_ended_s, f"first flush of {one.member} afterwards"
-    yield "power", "cut", 0.0, None, f"after it the block {life.found}"
+    yield "power", "cut", 0.0, None, f"after it, {life.found}"
 
 
 def request_note(one: DiskRequest) -> str:
@@ -125,7 +125,7 @@ def describe(life: BlockLife) -> str:
             said.append(
                 "a flush of that disk completed before the cut, so that metadata of the file system is missing"
             )
-    return f"{'; '.join(said)}; after the cut the block {life.found}"
+    return f"{'; '.join(said)}; after the cut {life.found}"
 
 
 def before(second: float) -> str:
