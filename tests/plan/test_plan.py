@@ -24,7 +24,10 @@ SHIPPED = sorted((Path(__file__).resolve().parents[2] / "scenarios" / "plans").g
         ({"axes": {"chunk": []}}, r"axes: chunk: write the values"),
         ({"axes": {"chunk": ["64KiB", 65536]}}, r"axes: chunk: the list contains a value twice"),
         ({"axes": {"chunk": ["big"]}}, r"axes: chunk: not a size: 'big'"),
-        ({"axes": {"level": [5, 7]}}, r"axes: level: level: unknown value '7'"),
+        (
+            {"axes": {"level": [5, 7]}},
+            r"axes: level: unknown RAID level '7'; valid: 0, .*, 6; not of md: z1, z2, z3$",
+        ),
         ({"axes": {"export": ["asink"]}}, r"axes: export: value: unknown value 'asink'; did you mean 'async'"),
         ({"axes": {"threads": [True]}}, r"axes: threads: not a whole number: True"),
         ({"axes": {"aligned": [1]}}, r"axes: aligned: neither true nor false: 1"),

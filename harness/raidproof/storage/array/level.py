@@ -9,8 +9,7 @@ from enum import StrEnum
 from math import ceil
 from typing import Any, ClassVar, Self
 
-from raidproof.core.errors import RequestError
-from raidproof.core.layer import one_of
+from raidproof.core.errors import RequestError, nearest
 from raidproof.core.registry import Registry
 
 LEVELS: Registry[type["Level"]] = Registry("level", "raidproof.storage.array", "raidproof.levels")
@@ -231,11 +230,19 @@ def read_level(value: Any) -> str:
     """Return the name of a level from its usual spellings: 5, ``raid5``, ``RAID-5``, ``mirror``.
 
     Raises:
-        RequestError: no level has this name.
+        RequestError: no level has this name; the message has the levels of md, then those that only other kinds of
+            array have.
     """
     word = str(value).lower().removeprefix("raid").strip("- ")
     named = next((name for name, kind in LEVELS.items() if word in kind.spellings), word)
-    return one_of("level", named, LEVELS)
+    if named not in LEVELS:
+        of_md = level_names(lambda kind: kind.of_md())
+        others = [name for name in level_names() if name not in of_md]
+        raise RequestError(
+            f"unknown RAID level {str(value)!r}; {nearest(named, of_md)}"
+            + (f"; not of md: {', '.join(others)}" if others else "")
+        )
+    return named
 
 
 def level_of(number: int) -> type[Level]:
