@@ -21,6 +21,7 @@ PROGRAMS = sorted(path for folder in FOLDERS for path in (HOME / folder).rglob("
 MAX_LINES = 600
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
+TERMINAL = "harness/raidproof/core/terminal.py"
 STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
 PACKAGE = "harness/raidproof/"
 KINDS = "harness/raidproof/storage/filesystem/"
@@ -118,6 +119,14 @@ def kind_outside(path: str, source: str) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: the import of one file system belongs to a file in {KINDS}"
 
 
+def second_screen(path: str, source: str) -> Iterator[str]:
+    if not path.startswith(PACKAGE) or path == TERMINAL:
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Console"):
+            yield f"{path}:{node.lineno}: the console is raidproof.core.terminal.Terminal, which escapes texts"
+
+
 Rule = Callable[[str, str], Iterator[str]]
 BROKEN: list[tuple[Rule, str, str]] = [
     (too_long, "harness/x.py", "pass\n" * (MAX_LINES + 1)),
@@ -133,6 +142,7 @@ BROKEN: list[tuple[Rule, str, str]] = [
     (unknown_host_key, "harness/x.py", "from paramiko import AutoAddPolicy"),
     (second_statistics, "harness/x.py", "import numpy as np"),
     (second_statistics, "harness/x.py", "from scipy.stats import norm"),
+    (second_screen, "harness/raidproof/x.py", "rich.console.Console(stderr=True)"),
     (kind_outside, "harness/raidproof/verdict/x.py", "if spec.type == 'xfs': pass"),
     (kind_outside, "harness/raidproof/verdict/x.py", "LIMITS = {'btrfs': 1}"),
     (kind_outside, "harness/raidproof/verdict/x.py", "from raidproof.storage.filesystem import Ext4Spec"),

@@ -112,9 +112,22 @@ def test_causes_are_one_line() -> None:
     assert cause_of(OSError(errno.ENOSPC, "No space left on device", "/x/image")).startswith(
         "disk full or quota exceeded: /x/image ("
     )
+    # write() and fsync() name no file.
+    cause = cause_of(OSError(errno.ENOSPC, "No space left on device"))
+    assert re.match(r"disk full or quota exceeded: /\S+ has the least free space, \d+ MiB \(remove files", cause)
     assert cause_of(OSError(errno.EADDRINUSE, "Address already in use")) == "Address already in use"
     assert cause_of(PermissionError(errno.EACCES, "Permission denied", "/x")) == "Permission denied: /x"
     assert cause_of(ValueError("odd")) == "internal error: ValueError: odd (--debug shows the traceback)"
+
+
+def test_a_plan_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "p.toml"
+    plan.write_text('title = "\\u001b[2J\\u009b31m"\n[[workload]]\ntool = "fio"\n')
+    assert main(["run", str(plan), "--dry-run"]) == Status.PASS
+    assert main(["demo", "--set", "\x1b[2J=1"]) == Status.BAD_REQUEST
+    printed = capsys.readouterr()
+    assert "\\x1b[2J\\x9b31m" in printed.out
+    assert "\x1b" not in printed.out + printed.err
 
 
 def break_doctor(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

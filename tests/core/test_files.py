@@ -28,6 +28,16 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> Synced:
     return Synced(monkeypatch)
 
 
+def test_an_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space") as caught:
+        write_durably(tmp_path / "file", "content")
+    assert caught.value.filename == str(tmp_path / "file")
+
+
 def test_content_is_durable_before_the_name_and_the_name_before_the_return(tmp_path: Path, synced: Synced) -> None:
     write_durably(tmp_path / "record", "new")
     content, name = synced.paths

@@ -1,10 +1,8 @@
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.report.words import UNKNOWN, count, data, number, plural, printable
+from raidproof.report.words import UNKNOWN, count, data, number, plural
 
 
 @pytest.mark.parametrize(
@@ -35,14 +33,3 @@ def test_counts_are_exact_and_unknown_is_no_zero() -> None:
     assert (count(20047), count(0), count(None)) == ("20,047", "0", UNKNOWN)
     assert (data(82112512), data(4096), data(0), data(None)) == ("78.3 MiB", "4.00 KiB", "0 B", UNKNOWN)
     assert (plural(1, "file"), plural(2, "file")) == ("1 file", "2 files")
-
-
-@given(st.text())
-def test_nothing_is_left_that_a_terminal_obeys(text: str) -> None:
-    said = printable(text)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", said)
-    assert printable(said) == said
-
-
-def test_a_control_character_is_shown() -> None:
-    assert printable("a\x1b[31mb") == "a\\x1b[31mb"

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,6 +66,7 @@ from raidproof.core.errors import (
     RequirementMissing,
     Status,
 )
+from raidproof.core.units import MIB
 from raidproof.core.waiting import unwind_on_signals
 
 if TYPE_CHECKING:
@@ -496,12 +498,29 @@ def cause_of(error: BaseException) -> str:
         case BaseExceptionGroup():
             return "; ".join(cause_of(one) for one in error.exceptions)
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            where = f": {error.filename}" if error.filename else ""
-            return f"disk full or quota exceeded{where} (remove files; ./raidproof doctor prints the required space)"
+            where = error.filename or fullest()
+            return f"disk full or quota exceeded: {where} (remove files; ./raidproof doctor prints the required space)"
         case OSError(strerror=str(reason), filename=name):
             return f"{reason}: {name}" if name else reason
         case _:
             return f"internal error: {type(error).__name__}: {error} (--debug shows the traceback)"
+
+
+def fullest() -> str:
+    """Return the folder with the least free space, of those for results, the cache, labs and the machines' memory."""
+    from raidproof.image import cache  # noqa: PLC0415
+    from raidproof.run.doctor import SHARED_MEMORY, free_bytes  # noqa: PLC0415
+
+    free = {path: free_bytes(path) for path in (Path.cwd(), cache.root(), Path(gettempdir()), SHARED_MEMORY)}
+    least = min(free, key=lambda path: free[path])
+    return f"{least} has the least free space, {free[least] // MIB} MiB"
+
+
+def complain(message: str) -> None:
+    """Print a message on standard error."""
+    from raidproof.core.terminal import printable  # noqa: PLC0415
+
+    print(f"raidproof: {printable(message)}", file=sys.stderr)  # noqa: T201
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -517,10 +536,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # In standalone mode, typer would print an error of the command line in ten lines.
         status = app(args=words or ["--help"], prog_name="raidproof", standalone_mode=False) or Status.PASS
         if status == Status.INTERRUPTED:  # typer returns this status after a KeyboardInterrupt
-            print(f"raidproof: {cause_of(KeyboardInterrupt())}", file=sys.stderr)  # noqa: T201
+            complain(cause_of(KeyboardInterrupt()))
         return int(status)
     except typer.TyperException as error:
-        print(f"raidproof: {error.format_message()}", file=sys.stderr)  # noqa: T201
+        complain(error.format_message())
         return Status.BAD_REQUEST
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -528,5 +547,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if debug:
             raise
-        print(f"raidproof: {cause_of(error)}", file=sys.stderr)  # noqa: T201
+        complain(cause_of(error))
         return status_of(error)

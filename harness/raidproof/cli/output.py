@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 def screen(as_json: bool) -> "Console":
     """Return the console for the texts of a command: standard output, or standard error if the command prints JSON."""
-    from rich.console import Console  # noqa: PLC0415
+    from raidproof.core.terminal import Terminal  # noqa: PLC0415
 
-    return Console(stderr=as_json)
+    return Terminal(stderr=as_json)
 
 
 def say(console: "Console", lines: Iterable[str]) -> None:

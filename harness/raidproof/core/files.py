@@ -24,8 +24,11 @@ def write_durably(path: Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         rename_durably(aside, path)
-    except BaseException:
+    except BaseException as error:
         aside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            # A failed write() or fsync() names no file.
+            error.filename = str(path)
         raise
 
 

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
 from rich.status import Status
 
+from raidproof.core.terminal import Terminal
 from raidproof.core.waiting import tell_long_waits
 
 logger = logging.getLogger("raidproof")
 
 # A duplicate of standard error, so that pytest's capture of file descriptor 2 does not swallow the progress.
 _stream = os.fdopen(os.dup(sys.__stderr__.fileno()), "w", buffering=1) if sys.__stderr__ else sys.stderr
-console = Console(file=_stream, highlight=False)
+console = Terminal(file=_stream, highlight=False)
 _status: Status | None = None
 _step = ""
 """Message of the current step."""
@@ -36,7 +36,7 @@ def redrawn() -> bool:
 def shown_on(stream: TextIO, width: int) -> Iterator[None]:
     """Print all messages as plain lines to a stream during the ``with`` block; a line has ``width`` characters."""
     global console  # noqa: PLW0603  there is one screen
-    before, console = console, Console(file=stream, width=width, highlight=False, force_terminal=False)
+    before, console = console, Terminal(file=stream, width=width, highlight=False, force_terminal=False)
     try:
         yield
     finally:
@@ -46,7 +46,7 @@ def shown_on(stream: TextIO, width: int) -> Iterator[None]:
 def be_silent() -> None:
     """Print no further messages; log files still get them. For processes that share the screen with another one."""
     global console  # noqa: PLW0603  there is one screen
-    console = Console(file=open(os.devnull, "w"), highlight=False)  # noqa: SIM115, PTH123  open until the end
+    console = Terminal(file=open(os.devnull, "w"), highlight=False)  # noqa: SIM115, PTH123  open until the end
 
 
 @contextmanager

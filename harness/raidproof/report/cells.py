@@ -10,12 +10,13 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from raidproof.core.terminal import Terminal, printable
 from raidproof.record.cell import CellRecord
 from raidproof.record.environment import flat
 from raidproof.record.run import RunRecord
 from raidproof.report.configuration import value
 from raidproof.report.table import Cell, Field, Table, say
-from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some, span
+from raidproof.report.words import UNKNOWN, count, data, number, plural, some, span
 from raidproof.report.workers import spread_fields, spreads
 from raidproof.verdict.cell import safety_in
 
@@ -404,6 +405,6 @@ def deviation(figure: PublishedFigure) -> str:
 def figure_text(figures: Sequence[PublishedFigure], width: int = 120) -> str:
     """Return the table of published figures as plain text, at most ``width`` characters wide."""
     file = io.StringIO()
-    console = Console(file=file, width=width, force_terminal=False, color_system=None)
+    console = Terminal(file=file, width=width, force_terminal=False, color_system=None)
     console.print(figure_table(figures).drawn(width))
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from raidproof.core.terminal import printable
 from raidproof.record.comparison import (
     BASE,
     ERROR_RATE,
@@ -27,7 +28,7 @@ from raidproof.report.charts import Chart, Figures, sides
 from raidproof.report.known import tell_known
 from raidproof.report.matching import tell_matching
 from raidproof.report.table import Cell, Field, Table, say, say_end
-from raidproof.report.words import UNKNOWN, count, number, plural, printable, span
+from raidproof.report.words import UNKNOWN, count, number, plural, span
 from raidproof.report.workers import spreads
 from raidproof.storage.filesystem import FILESYSTEMS
 

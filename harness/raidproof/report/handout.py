@@ -7,10 +7,10 @@ from markupsafe import Markup
 
 from raidproof.core.errors import RequestError
 from raidproof.core.files import write_durably
+from raidproof.core.terminal import printable
 from raidproof.record.lesson import LessonRecord
 from raidproof.report import lesson as words
 from raidproof.report.html import templates
-from raidproof.report.words import printable
 
 HANDOUT = "handout.html"
 """Default name of a handout, in the directory of the lesson's run."""

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import ValidationError
 
+from raidproof.core.terminal import printable
 from raidproof.record.comparison import ComparisonRecord
 from raidproof.record.environment import flat
 from raidproof.record.exploration import ExplorationRecord
@@ -227,7 +228,7 @@ def readable(content: Any) -> Any:
     if content is None:
         return words.UNKNOWN
     # Markup is already escaped by the template engine.
-    return words.printable(content) if isinstance(content, str) and not isinstance(content, Markup) else content
+    return printable(content) if isinstance(content, str) and not isinstance(content, Markup) else content
 
 
 def moment(when: datetime | None) -> str:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Properties, Property, Skipped, TestCase, TestSuite
 
+from raidproof.core.terminal import printable
 from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.terminal import blames, losses
-from raidproof.report.words import printable
 from raidproof.verdict.cell import by_safety, safety_in
 from raidproof.verdict.controls import blind
 from raidproof.verdict.crash_states import outcome_of

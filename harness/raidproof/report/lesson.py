@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from raidproof.core.terminal import printable
 from raidproof.record.lesson import (
     ActionRecord,
     ClassRecord,
@@ -21,7 +22,7 @@ from raidproof.record.lesson import (
     TextRecord,
     ValueRecord,
 )
-from raidproof.report.words import UNKNOWN, number, printable
+from raidproof.report.words import UNKNOWN, number
 
 LETTERS = "abcdefgh"
 """The letters of choices."""

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from raidproof.core.terminal import printable
 from raidproof.record.outcome import Outcome
 from raidproof.report.looks import colour_of
-from raidproof.report.words import printable
 from raidproof.verdict.cell import SafetyWord
 
 R = TypeVar("R")

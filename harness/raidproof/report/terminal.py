@@ -9,6 +9,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from raidproof.core.terminal import printable
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 from raidproof.record.suite import SuiteRecord
@@ -18,7 +19,7 @@ from raidproof.report.columns import columns as all_columns
 from raidproof.report.configuration import caveats
 from raidproof.report.known import tell_known
 from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
-from raidproof.report.words import UNKNOWN, count, data, number, plural, printable, some
+from raidproof.report.words import UNKNOWN, count, data, number, plural, some
 from raidproof.report.workers import tell_workers
 from raidproof.report.write_hole import show_holes
 from raidproof.verdict.cell import by_safety, losing, loss_in, safety_in

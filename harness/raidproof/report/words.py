@@ -1,15 +1,11 @@
 """Formatting of values for reports: three significant digits, exact counts, and `-` for unknown values."""
 
-import re
 from collections.abc import Sequence
 
 from raidproof.core.units import GIB, KIB, MIB
 
 UNKNOWN = "-"
 """Text for a value that is not known."""
-# Characters that a terminal interprets or XML 1.0 forbids: control characters except tab and newline, surrogates,
-# noncharacters.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def number(value: float | None) -> str:
@@ -42,11 +38,6 @@ def data(size_bytes: int | None) -> str:
 def plural(value: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun; ``one``: the singular, ``many``: the plural if it does not end with s."""
     return f"{value:,} {one if value == 1 else many or one + 's'}"
-
-
-def printable(text: str) -> str:
-    """Return the text with characters escaped that a terminal interprets or XML forbids."""
-    return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def span(ends: tuple[float, float] | None) -> str:

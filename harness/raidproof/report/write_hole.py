@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
+from raidproof.core.terminal import printable
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
 from raidproof.record.write_hole import HoleRecord
 from raidproof.report.table import Cell, Field, Table, say
-from raidproof.report.words import UNKNOWN, count, number, printable
+from raidproof.report.words import UNKNOWN, count, number
 
 TITLE = "Write hole"
 

@@ -35,6 +35,7 @@ from raidproof.core.command import (
     run,
 )
 from raidproof.core.errors import RaidproofError, RequirementMissing
+from raidproof.core.terminal import Terminal
 from raidproof.core.units import GIB, MIB
 from raidproof.image import cache
 
@@ -406,7 +407,7 @@ def conclusion(checks: Iterable[HostCheck]) -> str:
 
 def show(checks: list[HostCheck], *, json: bool = False, console: Console | None = None) -> None:
     """Print checks on standard output: a table on a terminal, else lines, or JSON."""
-    console = console or Console(highlight=False)
+    console = console or Terminal(highlight=False)
     if json:
         console.print(json_format.dumps([asdict(check) for check in checks], indent=1), markup=False, soft_wrap=True)
         return

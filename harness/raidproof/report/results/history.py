@@ -9,13 +9,14 @@ from rich.text import Text
 
 from raidproof.core.errors import RequestError
 from raidproof.core.files import write_durably
+from raidproof.core.terminal import printable
 from raidproof.monitor.bottleneck import Limit
 from raidproof.report.cells import measure
 from raidproof.report.charts import Chart, Figures, drawing
 from raidproof.report.charts.history import level_rows, percent, run_rows, specification
 from raidproof.report.html import templates
 from raidproof.report.table import Cell, Field, Table, say
-from raidproof.report.words import UNKNOWN, number, plural, printable, span
+from raidproof.report.words import UNKNOWN, number, plural, span
 from raidproof.verdict.change.change_point import LEVEL, least_values
 from raidproof.verdict.change.history import CellHistory, HistoryPoint, LevelChange, Order, name_of_plan
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from raidproof.core.terminal import printable
 from raidproof.record.cell import CellRecord
 from raidproof.record.comparison import BASE, NEW, ComparisonRecord, Pair, SideCell, SideCut
 from raidproof.record.outcome import Outcome
@@ -13,7 +14,7 @@ from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report import comparison, write_hole
 from raidproof.report.cells import Ranking, expected_value, of_expected, rankings
 from raidproof.report.terminal import happening, note
-from raidproof.report.words import UNKNOWN, count, number, printable, some, span
+from raidproof.report.words import UNKNOWN, count, number, some, span
 from raidproof.report.write_hole import Row, hole_rows
 from raidproof.verdict.cell import by_safety, safety_in
 from raidproof.verdict.controls import blind
