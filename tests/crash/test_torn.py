@@ -1,16 +1,10 @@
 """A torn request excuses the blocks that it carries, and no other."""
 
 from raidproof.crash.states import CrashState, Survivor
-from raidproof.crash.torn import Torn, carried
+from raidproof.crash.torn import Torn
 from raidproof.disk.writelog import Kind
 from raidproof.guest.ledger_writer import BLOCK, block
 from tests.crash.conftest import Did, Record
-
-
-def test_the_blocks_of_a_request_are_found_wherever_they_begin() -> None:
-    data = bytes(1000) + block(3, 0, 1, 7) + block(4, 5 * BLOCK, 2, 7) + block(9, 0, 1, 7)[:20]
-    assert list(carried(data)) == [(3, 0), (4, 5 * BLOCK)]
-    assert list(carried(bytes(BLOCK))) == []
 
 
 def test_only_what_is_there_in_part_is_torn(record: Record) -> None:

@@ -66,6 +66,13 @@ def test_a_lie_covers_what_had_reached_that_disk_by_then(log: Log) -> None:
     assert not lost.explains(did(1), FILE)
 
 
+def test_a_lie_covers_a_block_at_any_block_of_a_file_system_with_small_blocks(log: Log) -> None:
+    data = bytes(1024) + block(FILE.file, 0, 1, 7)[:2048]
+    log.add(Kind.WRITE, 0, 0, data)
+    log.add(Kind.FLUSH, 0, LIED)
+    assert log.lost().explains(did(0), FILE)
+
+
 def test_what_a_lie_has_made_durable_all_the_same_it_does_not_explain(log: Log) -> None:
     kept, left = log.write(0, place=0), log.write(0, place=1)
     log.add(Kind.FLUSH, 0, LIED, pack_kept([kept]))

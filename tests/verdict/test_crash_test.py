@@ -381,6 +381,12 @@ def test_a_file_system_may_leave_a_part_of_an_interrupted_write(cycle: CrashTest
     assert conditions_of(cycle).torn is torn
 
 
+@pytest.mark.parametrize(("size", "torn"), [(512, True), (1024, True), (4096, False), (65536, False)])
+def test_small_blocks_of_a_file_system_are_written_one_by_one(cycle: CrashTestRecord, size: int, torn: bool) -> None:
+    cycle.asked = {**cycle.asked, "filesystem": {"type": "ext4", "block_size": size}}
+    assert conditions_of(cycle).torn is torn
+
+
 @pytest.mark.parametrize(
     ("asked", "caveat"),
     [

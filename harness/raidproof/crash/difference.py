@@ -5,11 +5,11 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from raidproof.crash.states import CrashState, Recording, Survivor
-from raidproof.crash.torn import carried
 from raidproof.disk.writelog import Flag, Kind, Record
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.record.failure import DifferenceRecord, DifferingRequest, Gap, MissingRecord, WriteRecord
 from raidproof.verdict.exploration import Damage, Judgement, Missing
+from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_REQUESTS = 8
 """Limit of requests of a difference: each may need one more check."""
@@ -90,7 +90,8 @@ def _lied(record: Record) -> bool:
 
 def broken_by(recording: Recording, missing: Sequence[Missing], requests: Iterable[int]) -> Missing | None:
     """Return the first missing operation whose blocks one of the requests holds; without one, the first."""
-    held = {block for number in requests for block in carried(bytes(recording.request(number).data))}
+    written = (one for number in requests for one in blocks_in(recording.request(number).data))
+    held = {(one.file, one.offset) for one in written}
 
     def blocks(one: Missing) -> Iterator[tuple[int, int]]:
         span = one.worker.span

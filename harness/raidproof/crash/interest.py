@@ -7,8 +7,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from raidproof.crash.states import Caches, Recording
-from raidproof.crash.torn import carried
 from raidproof.disk.writelog import Flag, Kind
+from raidproof.workload.ledger_blocks import blocks_in
 
 AT_RISK = 8
 """Factor if an operation was acknowledged after the completion of a request that is still not durable."""
@@ -63,6 +63,6 @@ class Interest:
     def _is_metadata(self, number: int) -> bool:
         if number not in self._metadata:
             record = self.recording.request(number)
-            content = record.kind is Kind.WRITE and next(carried(bytes(record.data)), None) is not None
+            content = record.kind is Kind.WRITE and next(blocks_in(record.data), None) is not None
             self._metadata[number] = record.kind is Kind.WRITE and not content
         return self._metadata[number]

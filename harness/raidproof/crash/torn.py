@@ -1,9 +1,7 @@
 """Blocks of the ledger in the requests of which only a part survived a power cut."""
 
-from collections.abc import Iterator
-
 from raidproof.crash.states import CrashState, Recording
-from raidproof.guest.ledger_writer import HEADER, MAGIC
+from raidproof.workload.ledger_blocks import blocks_in
 
 
 class Torn:
@@ -24,15 +22,6 @@ class Torn:
 
     def _carried(self, request: int) -> frozenset[tuple[int, int]]:
         if request not in self._known:
-            self._known[request] = frozenset(carried(bytes(self._recording.request(request).data)))
+            data = self._recording.request(request).data
+            self._known[request] = frozenset((one.file, one.offset) for one in blocks_in(data))
         return self._known[request]
-
-
-def carried(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield (file number, offset) of each ledger block whose header is in the data of a request."""
-    at = data.find(MAGIC)
-    while at >= 0:
-        if at + HEADER.size <= len(data):
-            _, file, offset, _, _ = HEADER.unpack_from(data, at)
-            yield file, offset
-        at = data.find(MAGIC, at + 1)

@@ -18,13 +18,14 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
-from raidproof.guest.ledger_writer import APPLICATION, BLOCK, HEADER, KINDS, MAGIC, METADATA, TREES
+from raidproof.guest.ledger_writer import APPLICATION, BLOCK, KINDS, METADATA, TREES
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.contract import Conditions
 from raidproof.verdict.ledger import balance_of
 from raidproof.workload.history import History, Operation, WorkerSpec
+from raidproof.workload.ledger_blocks import blocks_in
 
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
 """Kinds of log records that change the content of a disk."""
@@ -141,11 +142,8 @@ class Lies:
         found: dict[Block, list[tuple[int, int]]] = defaultdict(list)
         for number, record in enumerate(self.records):
             if record.kind is Kind.WRITE and not record.flags & Flag.ZEROES:
-                data = record.data
-                for at in range(-record.offset % BLOCK, len(data) - BLOCK + 1, BLOCK):
-                    if data[at : at + len(MAGIC)] == MAGIC:
-                        _, file, position, generation, _ = HEADER.unpack_from(data, at)
-                        found[file, position].append((number, generation))
+                for file, position, generation in blocks_in(record.data):
+                    found[file, position].append((number, generation))
         return dict(found)
 
 

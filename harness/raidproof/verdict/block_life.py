@@ -1,15 +1,16 @@
 """The lives of a few lost blocks of a crash test, from the history of the ledger and the write log."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
-from raidproof.guest.ledger_writer import BLOCK, HEADER, MAGIC
+from raidproof.guest.ledger_writer import BLOCK
 from raidproof.record.block_life import BlockLife, DiskRequest
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import OF_BLOCKS, Block
+from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_LIVES = 3
 """Greatest number of lost blocks of a crash test whose lives are stored."""
@@ -94,21 +95,12 @@ def carried_by(path: Path, wanted: set[Block]) -> Carried | None:
         elif record.kind is Kind.WRITE:
             if record.flags & Flag.NO_DATA:
                 return None
-            for block, generation in blocks_in(record):
-                if block in wanted:
-                    requests[block].append((record, generation))
+            if record.flags & Flag.ZEROES:
+                continue
+            for file, offset, generation in blocks_in(record.data):
+                if (file, offset) in wanted:
+                    requests[file, offset].append((record, generation))
     return Carried(requests, flushes, [member.serial for member in log.members])
-
-
-def blocks_in(record: Record) -> Iterator[tuple[Block, int]]:
-    """Yield each block of the ledger in a write request, with its generation."""
-    if record.flags & Flag.ZEROES:
-        return
-    data = record.data
-    for at in range(-record.offset % BLOCK, len(data) - BLOCK + 1, BLOCK):
-        if data[at : at + len(MAGIC)] == MAGIC:
-            _, file, position, generation, _ = HEADER.unpack_from(data, at)
-            yield (file, position), generation
 
 
 def life_of(loss: Loss, carried: Carried | None, fault_ns: int) -> BlockLife:

@@ -419,9 +419,15 @@ def fsync_caveat(cycle: CrashTestRecord) -> str:
 
 
 def tears_writes(cycle: CrashTestRecord) -> bool:
-    """Return whether the file system may leave a part of a write that the cut interrupted."""
-    kinds, name = dict(FILESYSTEMS.items()), cycle.asked.get("filesystem", {}).get("type")
-    return name in kinds and kinds[name].tears_writes
+    """Return whether the file system may leave a part of a write that the cut interrupted.
+
+    Blocks of a file system that are smaller than the ledger's are written by several requests, or lie in several pages
+    of a RAID: a cut between them leaves a part of the new content, and a part of the old one.
+    """
+    asked = cycle.asked.get("filesystem", {})
+    kinds, name = dict(FILESYSTEMS.items()), asked.get("type")
+    small = isinstance(size := asked.get("block_size"), int) and size < BLOCK
+    return small or (name in kinds and kinds[name].tears_writes)
 
 
 def exactly_once(cycle: CrashTestRecord) -> bool:

@@ -14,7 +14,6 @@ from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, Recording, Survivor
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, Record
-from raidproof.guest.ledger_writer import HEADER, MAGIC
 from raidproof.record.crash_page import (
     Area,
     CrashPage,
@@ -32,6 +31,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.storage.array.striping import Assembled
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.exploration import Judgement, Oracle
+from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_HELD = 4
 """Number of ledger blocks of one request that the page names."""
@@ -226,13 +226,8 @@ class _Builder:
 
     def _held(self, record: Record) -> Iterator[HeldBlock]:
         files = {worker.file: index for index, worker in reversed([*enumerate(self.explored.oracle.workers)])}
-        data = bytes(record.data)
-        at = data.find(MAGIC)
-        while at >= 0:
-            if at + HEADER.size <= len(data):
-                _, file, offset, generation, _ = HEADER.unpack_from(data, at)
-                yield HeldBlock(file=files.get(file), offset=offset, generation=generation)
-            at = data.find(MAGIC, at + 1)
+        for one in blocks_in(record.data):
+            yield HeldBlock(file=files.get(one.file), offset=one.offset, generation=one.generation)
 
     def _events(self) -> Iterator[PageEvent]:
         for number in range(self.span.first, self.span.last):
