@@ -1,86 +1,21 @@
 """The judgement of advice on records that were never measured."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.core.waiting import wall_clock
-from raidproof.fault import FaultEffects
-from raidproof.plan.free_axes import free_of
-from raidproof.plan.plan import read_plan
-from raidproof.record.advice import AdviceRecord, Configuration, FreeAxisRecord, Picked, PickedBy, RungRecord
-from raidproof.record.cell import CellRecord, PlanRecord, Repetition
+from raidproof.record.advice import Configuration, Picked, PickedBy, RatioRecord, RungRecord
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import ControlSpec, CrashTestRecord, Evidence, RunRecord
-from raidproof.run.plan_runner import new_record
+from raidproof.record.run import ControlSpec
 from raidproof.storage.deployment import Work
-from raidproof.verdict.advice import Point, cell_with, front, judge_advice, recommended
+from raidproof.verdict.advice import Point, cell_with, front, leader, recommended, rivals
+from tests.verdict.searched import AXES, BEST, CURRENT, Measured
 
-AXES = {"chunk": ["512KiB", "64KiB"], "wsize": ["64KiB", "1MiB"], "export": ["sync", "async"]}
-CURRENT = "chunk=512KiB wsize=64KiB export=sync"
-BEST = "chunk=64KiB wsize=1MiB export=sync"
-
-
-class Measured:
-    """A run whose cells have given speeds, and whose power cuts lost a given number of operations."""
-
-    def __init__(self) -> None:
-        plan = read_plan(
-            {
-                "hardware": {"disks": {"count": 4, "size": "1GiB"}},
-                "axes": AXES,
-                "workload": [{"tool": "dd"}],
-                "fixed": {"level": 5},
-            },
-            source="here.toml",
-        )
-        self.cells = {cell.name: cell for cell in free_of(plan).matrix.cells}
-        self.run = RunRecord(
-            run="a-run",
-            started=wall_clock(),
-            command=[],
-            plan=PlanRecord(path="here.toml", text="", seed=1, repeats=0),
-        )
-        self.advice = AdviceRecord(
-            run="a-run", plan="here", digest="", command=[], started=wall_clock(), budget_s=60, seed=1, workload="dd",
-            current=CURRENT, candidates=8,
-            axes=[
-                FreeAxisRecord(name="chunk", values=AXES["chunk"], assumed=False, work=Work.ARRAY),
-                FreeAxisRecord(name="wsize", values=AXES["wsize"], assumed=False, work=Work.REMOUNT),
-                FreeAxisRecord(name="export", values=AXES["export"], assumed=False, work=Work.IN_PLACE),
-            ],
-        )  # fmt: skip
-
-    def measure(self, name: str, *values: float, unit: str = "write_mb_s", **other: float) -> CellRecord:
-        cell = new_record(self.cells[name])
-        cell.unit = unit
-        cell.repeats = [
-            Repetition(round=number, value=value, values={unit: value, **other}, limit="disks")
-            for number, value in enumerate(values, 1)
-        ]
-        self.run.cells.append(cell)
-        return cell
-
-    def cut(self, name: str, lost: int = 0, outcome: Outcome = Outcome.PASS, **other: Any) -> CrashTestRecord:
-        cell = next(one for one in self.run.cells if one.name == name)
-        made = CrashTestRecord(
-            name=f"cut-{len(self.run.cycles)}", title=name, asked=cell.asked, cache_mode="volatile", fault="power-cut",
-            effects=FaultEffects(server_memory_lost=True), seed=1, outcome=outcome, reason="so", loss_window_s=0.5,
-            on_server=Evidence(
-                acknowledged={"fsync": 100}, judged={"fsync": 100}, lost={"fsync": lost} if lost else {}
-            ),
-            **other,
-        )  # fmt: skip
-        self.run.cycles.append(made)
-        cell.cycle = made.name
-        return made
-
-    def judge(self) -> AdviceRecord:
-        judge_advice(self.advice, self.run)
-        return self.advice
+LIGHT = "chunk=512KiB wsize=1MiB export=sync"
+LAST = {CURRENT: (50.0, 51.0, 49.0, 50.0), BEST: (100.0, 103.0, 98.0, 100.0)}
+"""The speeds of a last comparison, in which one configuration is twice as fast."""
 
 
 @pytest.fixture
@@ -88,6 +23,7 @@ def measured() -> Measured:
     made = Measured()
     made.measure(CURRENT, 50.0, 51.0, 49.0)
     made.measure(BEST, 100.0, 101.0, 99.0)
+    made.compare(LAST)
     made.cut(CURRENT)
     return made
 
@@ -191,11 +127,11 @@ def test_a_single_repetition_is_too_few() -> None:
 
 
 def test_the_cost_of_each_change_is_that_of_the_cell_without_it(measured: Measured) -> None:
-    without = "chunk=512KiB wsize=1MiB export=sync"
-    measured.measure(without, 90.0, 91.0, 89.0)
+    measured.measure(LIGHT, 90.0, 91.0, 89.0)
+    measured.compare({**LAST, LIGHT: (90.0, 90.0, 91.0, 89.0)})
     measured.cut(BEST)
     chunk, wsize = measured.judge().left_out
-    assert (chunk.axis, chunk.cell, chunk.current) == ("chunk", without, "512KiB")
+    assert (chunk.axis, chunk.cell, chunk.current) == ("chunk", LIGHT, "512KiB")
     assert chunk.ratio is not None
     assert chunk.ratio.ratio == pytest.approx(0.9, rel=0.01)
     assert chunk.ratio.high is not None
@@ -203,14 +139,13 @@ def test_the_cost_of_each_change_is_that_of_the_cell_without_it(measured: Measur
     assert (wsize.axis, wsize.cell, wsize.ratio) == ("wsize", "", None)
 
 
-def test_the_rounds_of_the_search_do_not_count_if_there_are_last_rounds(measured: Measured) -> None:
+def test_the_rounds_of_the_search_do_not_count_if_there_are_last_rounds() -> None:
     # In the search, the best one was fast by chance.
-    best, current = measured.run.cells[1], measured.run.cells[0]
-    for cell, values in ((best, (60.0, 60.0)), (current, (50.0, 50.0))):
-        cell.repeats += [
-            Repetition(round=number, value=value, limit="disks") for number, value in zip((4, 5), values, strict=True)
-        ]
-    measured.advice.rungs = [RungRecord(round=number, picked=[], final=number > 3) for number in range(1, 6)]
+    measured = Measured()
+    measured.measure(CURRENT, 50.0, 50.0, 50.0)
+    measured.measure(BEST, 100.0, 101.0, 99.0)
+    measured.compare({CURRENT: (50.0, 50.0), BEST: (60.0, 60.0)})
+    measured.cut(CURRENT)
     measured.cut(BEST)
     chosen = measured.judge().chosen
     assert chosen is not None
@@ -219,12 +154,93 @@ def test_the_rounds_of_the_search_do_not_count_if_there_are_last_rounds(measured
     assert chosen.against_current.ratio == pytest.approx(1.2)
 
 
-def test_of_equally_fast_ones_the_one_with_the_lightest_work_is_recommended(measured: Measured) -> None:
-    light = "chunk=512KiB wsize=1MiB export=sync"
-    measured.measure(light, 98.0, 99.0, 98.5)
+@pytest.mark.parametrize("last", [{}, {CURRENT: (50.0,), BEST: (100.0,)}])
+def test_the_rounds_of_the_search_show_no_gain(last: Mapping[str, tuple[float, ...]]) -> None:
+    measured = Measured()
+    measured.measure(CURRENT, 50.0, 50.1, 49.9, 50.0)
+    measured.measure(BEST, 100.0, 101.0, 99.0, 100.0)
+    if last:
+        measured.compare(last)
+    measured.cut(CURRENT)
     measured.cut(BEST)
-    measured.cut(light)
-    assert measured.judge().recommended == light
+    found = measured.judge()
+    assert (found.recommended, found.leader, found.lines[0].cell) == (CURRENT, BEST, CURRENT)
+    fast = next(one for one in found.configurations if one.name == BEST)
+    assert fast.why_not == "not shown to be faster than the current configuration"
+    assert fast.against_current is not None
+    assert fast.against_current.ratio == pytest.approx(2.0, rel=0.01)
+    assert fast.against_current.low is None
+
+
+def test_a_faster_median_is_not_recommended_if_the_last_comparison_does_not_show_it(measured: Measured) -> None:
+    measured.compare({CURRENT: (50.0, 51.0, 49.0, 50.0), BEST: (49.0, 51.5, 50.0, 52.0)})
+    measured.advice.rungs = [one for one in measured.advice.rungs if not one.final or one.round > 7]
+    measured.cut(BEST)
+    found = measured.judge()
+    assert (found.recommended, found.outcome) == (CURRENT, Outcome.PASS)
+    assert "keep the current configuration" in found.reason
+
+
+def test_the_interval_is_wider_if_more_configurations_are_compared(measured: Measured) -> None:
+    def width() -> float:
+        gain = next(one for one in measured.judge().configurations if one.name == BEST).against_current
+        assert gain is not None
+        assert gain.low is not None
+        assert gain.high is not None
+        return gain.high - gain.low
+
+    measured.cut(BEST)
+    one = width()
+    unsafe, other = "chunk=64KiB wsize=1MiB export=async", LIGHT
+    final = [rung for rung in measured.advice.rungs if rung.final]
+    for rung in final:
+        rung.picked.append(Picked(name=unsafe, by=PickedBy.UNSAFE))
+    assert width() == one
+    for rung in final:
+        rung.picked.append(Picked(name=other, by=PickedBy.WITHOUT))
+    assert width() > 1.2 * one
+
+
+def test_a_server_that_loses_data_gets_a_safe_configuration_that_is_slower() -> None:
+    measured = Measured()
+    measured.measure(CURRENT, 100.0, 101.0, 99.0)
+    measured.measure(BEST, 60.0, 61.0, 59.0)
+    measured.cut(CURRENT, 3, Outcome.FAIL)
+    measured.cut(BEST)
+    assert measured.judge().recommended == BEST
+    measured.compare({CURRENT: (100.0, 101.0), BEST: (60.0, 60.0)})
+    found = measured.judge()
+    assert (found.recommended, found.outcome) == (BEST, Outcome.PASS)
+    assert found.reason.endswith("the current configuration loses data")
+
+
+def test_without_a_value_of_the_current_configuration_no_gain_is_shown(measured: Measured) -> None:
+    measured.cut(BEST)
+    for one in measured.run.cells[0].repeats:
+        one.regime = {"cache": "client's memory", "accepted": False, "reason": "it fits"}
+    found = measured.judge()
+    assert (found.recommended, found.outcome) == (None, Outcome.INCONCLUSIVE)
+
+
+def test_of_equally_fast_ones_the_one_with_the_lightest_work_is_recommended(measured: Measured) -> None:
+    measured.measure(LIGHT, 98.0, 99.0, 98.5)
+    measured.compare({**LAST, LIGHT: (99.0, 100.0, 98.0, 100.0)})
+    measured.cut(BEST)
+    assert measured.judge().recommended == BEST
+    assert rivals(measured.advice, measured.run, BEST) == [LIGHT]
+    measured.cut(LIGHT)
+    assert measured.judge().recommended == LIGHT
+
+
+def test_a_configuration_is_no_rival_if_it_is_not_shown_to_be_faster_than_the_current_one(measured: Measured) -> None:
+    measured.measure(LIGHT, 98.0, 99.0, 98.5)
+    measured.cut(BEST)
+    measured.compare({**LAST, LIGHT: (49.0, 230.0, 50.0, 240.0)})
+    measured.judge()
+    assert rivals(measured.advice, measured.run, BEST) == []
+    measured.compare({**LAST, LIGHT: (80.0, 81.0, 79.0, 80.0)})
+    measured.judge()
+    assert rivals(measured.advice, measured.run, BEST) == []
 
 
 def test_latency_and_loss_are_in_the_configuration() -> None:
@@ -239,6 +255,7 @@ def test_a_smaller_duration_is_faster() -> None:
     measured = Measured()
     measured.measure(CURRENT, 5.0, 5.1, unit="create_ms")
     measured.measure(BEST, 2.0, 2.1, unit="create_ms")
+    measured.compare({CURRENT: (5.0, 5.1, 5.05, 5.0), BEST: (2.0, 2.1, 2.05, 2.0)})
     measured.cut(CURRENT)
     measured.cut(BEST)
     found = measured.judge()
@@ -251,7 +268,7 @@ def test_a_smaller_duration_is_faster() -> None:
 def test_each_line_names_the_run_and_the_cell(measured: Measured) -> None:
     measured.cut(BEST)
     found = measured.judge()
-    assert {(one.run, one.cell, one.repetitions, one.cycle) for one in found.lines} == {("a-run", BEST, 3, "cut-1")}
+    assert {(one.run, one.cell, one.repetitions, one.cycle) for one in found.lines} == {("a-run", BEST, 7, "cut-1")}
     works = {one.line.work for one in found.lines}
     assert {Work.ARRAY, Work.FILESYSTEM, Work.REMOUNT} <= works
 
@@ -303,23 +320,36 @@ def test_a_slower_point_is_on_the_front_if_it_loses_less() -> None:
     assert front([Point(100, None, 0.0), Point(50, 1.0, 0.0)]) == [True, False]
 
 
-def of(name: str, median: float, changes: Mapping[str, str], why_not: str | None = None) -> Configuration:
+def of(name: str, speed: float, changes: Mapping[str, str], why_not: str | None = None) -> Configuration:
     return Configuration(
-        name=name, settings={}, changes=dict(changes), median=median, repetitions=3, safety="SAFE", why_not=why_not
-    )
+        name=name, settings={}, changes=dict(changes), median=speed, repetitions=3, safety="SAFE", why_not=why_not,
+        against_current=RatioRecord(ratio=speed / 50, low=speed / 51, high=speed / 49, rounds=8) if changes else None,
+    )  # fmt: skip
 
 
 WORK = {"chunk": Work.ARRAY, "wsize": Work.REMOUNT, "threads": Work.IN_PLACE}
 
 
-def test_what_has_a_reason_against_it_is_never_recommended() -> None:
-    assert recommended([of("a", 100, {}, "loses data")], WORK) is None
-    assert recommended([of("a", 100, {}, "loses data"), of("b", 10, {})], WORK) == of("b", 10, {})
+@pytest.mark.parametrize("choose", [leader, recommended])
+def test_what_has_a_reason_against_it_is_never_chosen(
+    choose: Callable[[Sequence[Configuration], Mapping[str, Work]], Configuration | None],
+) -> None:
+    assert choose([of("a", 100, {}, "loses data")], WORK) is None
+    assert choose([of("a", 100, {}, "loses data"), of("b", 10, {})], WORK) == of("b", 10, {})
 
 
-def test_lighter_work_does_not_outweigh_a_clear_gain() -> None:
+@pytest.mark.parametrize("choose", [leader, recommended])
+def test_lighter_work_does_not_outweigh_a_clear_gain(
+    choose: Callable[[Sequence[Configuration], Mapping[str, Work]], Configuration | None],
+) -> None:
     heavy, light = of("heavy", 100, {"chunk": "64KiB"}), of("light", 90, {"threads": "16"})
-    assert recommended([heavy, light], WORK) is heavy
-    assert recommended([heavy, of("near", 98, {"threads": "16", "wsize": "1MiB"})], WORK) == of(
-        "near", 98, {"threads": "16", "wsize": "1MiB"}
-    )
+    assert choose([heavy, light], WORK) is heavy
+    near = of("near", 98, {"threads": "16", "wsize": "1MiB"})
+    assert choose([heavy, near], WORK) is near
+
+
+def test_the_fastest_is_that_of_the_last_comparison() -> None:
+    lucky, steady = of("lucky", 100, {"chunk": "64KiB"}), of("steady", 90, {"wsize": "1MiB"})
+    lucky.against_current = RatioRecord(ratio=1.2, low=1.1, high=1.3, rounds=8)
+    assert leader([lucky, steady], WORK) is lucky
+    assert recommended([lucky, steady], WORK) is steady

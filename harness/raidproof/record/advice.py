@@ -114,10 +114,15 @@ class RatioRecord(Strict):
 
     ratio: float
     low: float | None = None
-    """Lower limit of the 95 % interval; None with fewer than two rounds."""
+    """Lower limit of the 95 % interval; None with fewer than two rounds of the last comparison."""
     high: float | None = None
     rounds: int
-    """Number of rounds in which both were measured."""
+    """Number of rounds from which the ratio is."""
+
+    @property
+    def is_above_one(self) -> bool:
+        """Whether the whole interval is above 1."""
+        return self.low is not None and self.low > 1
 
 
 class Configuration(Strict):
@@ -137,7 +142,10 @@ class Configuration(Strict):
     """The greatest repetition, in the same unit; None in records of older versions."""
     repetitions: int
     against_current: RatioRecord | None = None
-    """Speed divided by that of the current configuration; above 1 is faster."""
+    """Speed divided by that of the current configuration; above 1 is faster.
+
+    The 95 % holds for the intervals of all configurations of the last comparison at once.
+    """
     latency_ms: float | None = None
     """Median of the 99th percentile of the latency, in ms; None if the workload does not report it."""
     safety: str
@@ -219,6 +227,8 @@ class AdviceRecord(Strict):
     model: ModelRecord | None = None
     configurations: list[Configuration] = Field(default_factory=list)
     """The configurations whose power was cut, the fastest first."""
+    leader: str | None = None
+    """Name of the safe cell with the best speed in all rounds, which the last comparison tests; None without one."""
     recommended: str | None = None
     """Name of the recommended cell; None if none can be recommended."""
     left_out: list[LeftOut] = Field(default_factory=list)
@@ -231,6 +241,17 @@ class AdviceRecord(Strict):
     def final_rounds(self) -> list[int]:
         """The numbers of the rounds of the last comparison."""
         return [rung.round for rung in self.rungs if rung.final]
+
+    @property
+    def compared(self) -> list[str]:
+        """The names of the configurations that the last comparison may show to be faster than the current one."""
+        picked = [one for rung in self.rungs if rung.final for one in rung.picked if one.by is not PickedBy.UNSAFE]
+        return list(dict.fromkeys(one.name for one in picked if one.name != self.current))
+
+    @property
+    def comparisons(self) -> int:
+        """The number of these configurations."""
+        return len(self.compared)
 
     @property
     def chosen(self) -> Configuration | None:

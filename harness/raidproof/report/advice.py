@@ -34,7 +34,9 @@ LIMITS = (
     "The power of a configuration without one of the changes is cut only if it is about as fast as the recommended "
     "one.",
     "The fastest configuration was chosen from many noisy values, so that its values in the search are too high by "
-    "chance. The ratios and intervals therefore use only the rounds of the last comparison, if there are two or more.",
+    "chance. The intervals therefore use only the rounds of the last comparison; without two of them there is no "
+    "interval. A change is recommended only if its interval against the current configuration is wholly above 1; the "
+    "95 % holds for all configurations of the last comparison at once. A smaller gain may exist and not be shown.",
 )
 """What the answer cannot prove."""
 

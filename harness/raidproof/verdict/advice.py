@@ -19,10 +19,14 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.storage.deployment import HEAVIEST_LAST, Work, deployed, lines_of
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.cell import SafetyWord, judge_cells, safety_in
+from raidproof.verdict.cell import SafetyWord, judge_cells, safety_in, why_not_of_the_hardware
 
 LEAST_REPETITIONS = 2
-"""Least number of repetitions of a recommended configuration."""
+"""Least number of repetitions of a recommended configuration, and of rounds of an interval."""
+CONFIDENCE = 0.95
+"""Probability with which an interval has the true ratio; with which all those against the current one have theirs."""
+AS_GOOD = 0.99
+"""Least ratio to the tested configuration with which another one may take its place."""
 P99 = ("write_p99_ms", "read_p99_ms")
 """Names of a workload's 99th percentiles of the latency; the greatest counts."""
 
@@ -63,7 +67,11 @@ def judge_advice(record: AdviceRecord, run: RunRecord) -> None:
     record.unit = next((cell.unit for cell in run.cells if cell.unit), "")
     record.model = judge_model(record, cells)
     record.configurations = _configurations(record, run)
-    chosen = recommended(record.configurations, {axis.name: axis.work for axis in record.axes})
+    work = {axis.name: axis.work for axis in record.axes}
+    promising = leader(record.configurations, work)
+    record.leader = None if promising is None else promising.name
+    _require_proof(record, cells.get(record.current))
+    chosen = recommended(record.configurations, work)
     record.recommended = None if chosen is None else chosen.name
     record.left_out = [] if chosen is None else _left_out(record, chosen, cells)
     record.lines = [] if chosen is None else _lines(record, chosen, cells)
@@ -80,22 +88,31 @@ def speeds(cell: CellRecord) -> dict[int, float]:
     return {one.round: speed_of(cell, one.value) for one in cell.repeats if one.value}
 
 
-def ratio(base: CellRecord, new: CellRecord, final: Collection[int] = ()) -> RatioRecord | None:
+def ratio(
+    base: CellRecord, new: CellRecord, final: Collection[int] | None = None, comparisons: int = 1
+) -> RatioRecord | None:
     """Return the speed of a cell divided by that of another, from the rounds in which both were measured.
 
-    ``final``: the rounds of the last comparison. If at least two of them have both cells, only these count: in the
-    rounds of the search, a configuration was chosen because its values were high, also by chance.
+    ``final``: the rounds of the last comparison; None: all rounds count. In the rounds of the search, a configuration
+    was chosen because its values were high, also by chance. If fewer than two of the last rounds have both cells, the
+    ratio is that of all rounds, without an interval.
+
+    ``comparisons``: the number of ratios whose intervals hold all at once with `CONFIDENCE` (Bonferroni).
     """
     from raidproof.verdict.change import statistics  # noqa: PLC0415  numpy and scipy take half a second
 
     before, after = speeds(base), speeds(new)
-    rounds = sorted(before.keys() & after.keys())
-    if len(unbiased := [one for one in rounds if one in final]) >= LEAST_REPETITIONS:
-        rounds = unbiased
-    found = statistics.paired_ratio([before[one] for one in rounds], [after[one] for one in rounds])
+    shared = sorted(before.keys() & after.keys())
+    rounds = shared if final is None else [one for one in shared if one in final]
+    limited = len(rounds) >= LEAST_REPETITIONS
+    if not limited:
+        rounds = shared
+    confidence = 1 - (1 - CONFIDENCE) / max(1, comparisons)
+    found = statistics.paired_ratio([before[one] for one in rounds], [after[one] for one in rounds], confidence)
     if found is None:
         return None
-    return RatioRecord(ratio=found.estimate, low=found.low, high=found.high, rounds=found.rounds)
+    low, high = (found.low, found.high) if limited else (None, None)
+    return RatioRecord(ratio=found.estimate, low=low, high=high, rounds=found.rounds)
 
 
 def judge_model(record: AdviceRecord, cells: Mapping[str, CellRecord]) -> ModelRecord:
@@ -161,7 +178,9 @@ def _configuration(record: AdviceRecord, run: RunRecord, cell: CellRecord) -> Co
         least=None if cell.spread is None else cell.spread[0],
         greatest=None if cell.spread is None else cell.spread[1],
         repetitions=len(cell.measured),
-        against_current=None if current is None or current is cell else ratio(current, cell, record.final_rounds),
+        against_current=None
+        if current is None or current is cell
+        else ratio(current, cell, record.final_rounds, record.comparisons),
         latency_ms=latency_of(cell),
         safety=safety.word.value,
         lost=safety.lost if safety.lost is not None else cell.lost_operations,
@@ -187,7 +206,7 @@ def latency_of(cell: CellRecord) -> float | None:
 
 
 def _why_not(cell: CellRecord, word: SafetyWord, safety: str) -> str | None:
-    """Return why a configuration cannot be recommended; None if it can."""
+    """Return why a configuration cannot be recommended, whatever its speed; None if it can."""
     if word is not SafetyWord.SAFE:
         return safety
     if cell.why_not is not None:
@@ -197,24 +216,88 @@ def _why_not(cell: CellRecord, word: SafetyWord, safety: str) -> str | None:
     return None
 
 
-def recommended(configurations: Sequence[Configuration], work: Mapping[str, Work]) -> Configuration | None:
-    """Return the configuration to recommend; None if none is shown to be safe.
+def needs_proof(record: AdviceRecord) -> bool:
+    """Return whether only what is shown to be faster can be recommended: the current configuration loses no data."""
+    current = next((one for one in record.configurations if one.name == record.current), None)
+    return current is None or current.safety != SafetyWord.LOSES_DATA.value
 
-    It is the fastest safe configuration; or one that is at most `MARGIN` slower by its median, with lighter work on
-    the server or fewer changes. ``configurations``: the fastest first; ``work``: by name of the axis.
+
+def _require_proof(record: AdviceRecord, current: CellRecord | None) -> None:
+    """Add the reason against each change that is not shown to be faster, unless the current one loses data."""
+    if not needs_proof(record):
+        return
+    measured = current is not None and why_not_of_the_hardware(current) is None
+    for one in record.configurations:
+        if one.name == record.current or one.why_not is not None:
+            continue
+        if not measured:
+            one.why_not = "no value of the current configuration measures the requested hardware"
+        elif one.against_current is None or not one.against_current.is_above_one:
+            one.why_not = "not shown to be faster than the current configuration"
+
+
+def leader(configurations: Sequence[Configuration], work: Mapping[str, Work]) -> Configuration | None:
+    """Return the safe configuration that the last comparison is to test, by the medians of all rounds; None without.
+
+    It is the fastest one, or one that is at most `MARGIN` slower and a lighter change. ``configurations``: without the
+    reasons against changes that are not shown to be faster. ``work``: by name of the axis.
     """
-    safe = [one for one in configurations if one.why_not is None and one.median]
-    if not safe:
-        return None
-    fastest = safe[0].median or 0.0
+    safe = {one.name: one.median for one in configurations if one.why_not is None and one.median}
+    fastest = next((one.median for one in configurations if one.name in safe), None) or 1.0
+    # The fastest is the first one, and the greater of both ratios holds for both directions of the unit.
+    pace = {name: min(value / fastest, fastest / value) for name, value in safe.items()}
+    return _lightest([one for one in configurations if one.name in safe], pace, work)
 
-    def burden(one: Configuration) -> tuple[int, int]:
+
+def recommended(configurations: Sequence[Configuration], work: Mapping[str, Work]) -> Configuration | None:
+    """Return the configuration to recommend; None if none can be.
+
+    It is the change that is the fastest in the last comparison, or one that is at most `MARGIN` slower and lighter.
+    Without a change that can be recommended, it is the current configuration.
+    """
+    usable = [one for one in configurations if one.why_not is None and one.median]
+    changed = [one for one in usable if one.changes]
+    if not changed:
+        return next(iter(usable), None)
+    ratios = {one.name: one.against_current for one in changed}
+    pace = {name: found.ratio for name, found in ratios.items() if found is not None and found.low is not None}
+    if not pace:  # the current configuration loses data, and no other one was compared with it
+        return leader(changed, work)
+    return _lightest([one for one in changed if one.name in pace], pace, work)
+
+
+def _lightest(
+    pool: Sequence[Configuration], pace: Mapping[str, float], work: Mapping[str, Work]
+) -> Configuration | None:
+    """Return the lightest change among those that are at most `MARGIN` slower than the fastest; None of none.
+
+    ``pace``: a number by name that is proportional to the speed.
+    """
+
+    def burden(one: Configuration) -> tuple[int, int, float]:
         kinds = [HEAVIEST_LAST.index(work[name]) for name in one.changes]
-        return (max(kinds, default=0), len(kinds))
+        return (max(kinds, default=0), len(kinds), -pace[one.name])
 
-    # The ratio of the medians holds for both directions of the unit.
-    near = [one for one in safe if max((one.median or 0.0) / fastest, fastest / (one.median or 1e-9)) <= 1 + MARGIN]
-    return min(near, key=burden)
+    near = [one for one in pool if pace[one.name] * (1 + MARGIN) >= max(pace.values())]
+    return min(near, key=burden, default=None)
+
+
+def rivals(record: AdviceRecord, run: RunRecord, tested: str) -> list[str]:
+    """Return the names of the configurations that the last comparison shows to be as good as the tested one.
+
+    Each is shown to be faster than the current configuration, unless this one loses data.
+    """
+    cells = {cell.name: cell for cell in run.cells}
+    found = []
+    for name in record.compared:
+        if not _has_value(cells, name) or not _has_value(cells, record.current) or name == tested:
+            continue
+        gain = ratio(cells[record.current], cells[name], record.final_rounds, record.comparisons)
+        beside = ratio(cells[tested], cells[name], record.final_rounds)
+        shown = gain is not None and (gain.is_above_one or not needs_proof(record))
+        if shown and beside is not None and beside.low is not None and beside.ratio >= AS_GOOD:
+            found.append(name)
+    return found
 
 
 def _left_out(record: AdviceRecord, chosen: Configuration, cells: Mapping[str, CellRecord]) -> list[LeftOut]:
@@ -268,12 +351,25 @@ def conclude(record: AdviceRecord, run: RunRecord) -> tuple[Outcome, str]:
     chosen = record.chosen
     if chosen is None:
         return _without_answer(record, run)
-    gain = chosen.against_current
     if not chosen.changes:
-        return Outcome.PASS, "no change is recommended: no safe configuration was clearly faster than the current one"
+        why = (
+            "in the last comparison, no safe configuration is shown to be faster"
+            if record.comparisons
+            else "no safe configuration was compared with it in the last comparison"
+        )
+        return Outcome.PASS, f"no change is recommended, keep the current configuration: {why}"
     changes = ", ".join(f"{name}={value}" for name, value in chosen.changes.items())
-    faster = "" if gain is None else f"; {gain.ratio:.2f} times the speed of the current configuration"
-    return Outcome.PASS, f"recommended: {changes}{faster}"
+    return Outcome.PASS, f"recommended: {changes}{_gain(record, chosen)}"
+
+
+def _gain(record: AdviceRecord, chosen: Configuration) -> str:
+    """Return the gain of the recommended configuration as text that continues a sentence."""
+    gain = chosen.against_current
+    loses = "" if needs_proof(record) else "; the current configuration loses data"
+    if gain is None:
+        return loses
+    limits = "" if gain.low is None or gain.high is None else f" ({gain.low:.2f} to {gain.high:.2f})"
+    return f"; {gain.ratio:.2f} times the speed of the current configuration{limits}{loses}"
 
 
 def _without_answer(record: AdviceRecord, run: RunRecord) -> tuple[Outcome, str]:

@@ -47,14 +47,14 @@ from raidproof.run.plan_runner import PlanRunner, record_of, require_same
 from raidproof.run.repetition import expectation
 from raidproof.run.run import Run, command_line
 from raidproof.storage.tuning import TuningSpec
-from raidproof.verdict.advice import judge_advice, speeds
+from raidproof.verdict.advice import judge_advice, rivals, speeds
 from raidproof.verdict.cell import SafetyWord, judge_cells, safety_of_cell
 
 WHAT = "advise"
 """End of the names of the runs."""
-FINAL_ROUNDS = 4
-"""Rounds of the comparison after the power cuts."""
-LEAST_FINAL_ROUNDS = 2
+FINAL_ROUNDS = 8
+"""Rounds of the comparison after the power cuts: only these rounds can show that a configuration is faster."""
+LEAST_FINAL_ROUNDS = 4
 """Rounds of this comparison for which the power cuts of further finalists leave time."""
 FINALISTS_WITHIN = 0.2
 """Greatest difference of the logarithms of the speeds of the fastest configuration and another finalist."""
@@ -300,27 +300,30 @@ class Advisor:
         return sorted(safe, key=lambda name: -scores[name])
 
     def _compare(self) -> None:
-        """Compare the recommended configuration with those that lack one of its changes, in rounds of their own.
+        """Compare the fastest safe configuration with those that lack one of its changes, in rounds of their own.
 
-        One of the latter that is as fast is lighter: its power is cut, and the comparison goes on with it.
+        If another one is shown to be as good, its power is cut, and the comparison goes on with the recommended one.
+        If no configuration is shown to be faster than the current one, the comparison ends: more rounds for the best
+        of several equal ones would show a gain that is not there.
         """
+        judge_advice(self.record, self.run_record)
+        tested = self.record.leader
         for _ in range(MOST_STEPS):
-            judge_advice(self.record, self.run_record)
-            if self.record.recommended is None:
+            if tested is None:
                 return
-            chosen = self.cells[self.record.recommended]
-            self._final_rounds(chosen)
+            self._final_rounds(self.cells[tested])
             judge_advice(self.record, self.run_record)
-            lighter = [one.cell for one in self.record.left_out if one.ratio is not None and one.ratio.ratio >= 0.99]
-            for name in lighter:
+            for name in rivals(self.record, self.run_record, tested):
                 self._cut(name)
             judge_advice(self.record, self.run_record)
-            if self.record.recommended == chosen.name:
+            chosen = self.record.chosen
+            if chosen is None or not chosen.changes or chosen.name == tested:
                 return
+            tested = chosen.name
 
     def _final_rounds(self, chosen: Cell) -> None:
         """Measure the chosen configuration, its neighbours and the current one in rounds of their own."""
-        picked = self._last(chosen)
+        picked = self._affordable(self._last(chosen))
         made = [rung for rung in self.record.rungs if rung.final and set(picked) <= set(rung.names)]
         if len(made) < FINAL_ROUNDS:
             self.runner.renew_lab()
@@ -338,15 +341,28 @@ class Advisor:
             if cell.name in self.runner.records and self.runner.records[cell.name].measured:
                 self._cut(cell.name)
 
+    def _affordable(self, picked: Mapping[str, PickedBy]) -> dict[str, PickedBy]:
+        """Return as many configurations as the time allows to measure in all rounds, but the first two at least.
+
+        Few rounds of many configurations would not show that any of them is faster.
+        """
+        most = int(self.left_s / (FINAL_ROUNDS * self._repetition_s()))
+        return dict(list(picked.items())[: max(2, most)])
+
     def _last(self, chosen: Cell) -> dict[str, PickedBy]:
-        """Return the configurations of the last comparison, each with the reason."""
-        picked = {chosen.name: PickedBy.RESULTS, self.record.current: PickedBy.CURRENT}
-        without = [self.free.with_current(chosen, axis) for axis in self.free.changes(chosen)]
-        picked = {**{cell.name: PickedBy.WITHOUT for cell in without if cell is not None}, **picked}
-        picked |= {cell.name: PickedBy.UNSAFE for cell in self._unsafe(chosen) if cell.name not in picked}
+        """Return the configurations of the last comparison, each with the reason, the most important ones first."""
         safe, scores = self._safe(), self.search.scores(self.results())
-        near = [name for name in safe if scores[name] >= scores[safe[0]] - NEAR]
-        return dict.fromkeys(near, PickedBy.RESULTS) | picked
+        without = [self.free.with_current(chosen, axis) for axis in self.free.changes(chosen)]
+        picked = {self.record.current: PickedBy.CURRENT}
+        for names, by in (
+            ([chosen.name], PickedBy.RESULTS),
+            ([cell.name for cell in self._unsafe(chosen)], PickedBy.UNSAFE),
+            ([cell.name for cell in without if cell is not None], PickedBy.WITHOUT),
+            ([name for name in safe if scores[name] >= scores[safe[0]] - NEAR], PickedBy.RESULTS),
+        ):
+            for name in names:
+                picked.setdefault(name, by)
+        return picked
 
     def _unsafe(self, chosen: Cell) -> list[Cell]:
         """Return the candidate with an async export, else like the chosen one, if the axis ``export`` is varied."""
