@@ -12,6 +12,7 @@ from raidproof.cluster.plans import LONGEST_ROUND_S, OnWorkers, distinct, job_of
 from raidproof.cluster.round_pool import RoundPool
 from raidproof.cluster.round_process import end, environment, made_in_process
 from raidproof.cluster.rounds import ALONE, Made, PlanJob, Request, RoundRequest
+from raidproof.cluster.spec import ClusterSpec
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.plan.cell import Cell, Matrix, matrix_of
@@ -52,6 +53,23 @@ def test_a_usual_plan_is_made_by_workers() -> None:
 def test_software_of_this_host_is_refused(platform: Platform, said: str) -> None:
     with pytest.raises(RequestError, match=said):
         movable(tiny(), platform)
+
+
+def test_workers_on_this_host_have_its_files(tmp_path: Path) -> None:
+    platform = Platform(server=SoftwareSpec(kernel="/boot/vmlinuz"), clients=SoftwareSpec(packages=("a.deb",)))
+    profiles = Path(sys.modules["raidproof"].__file__ or "").parent / "disk" / "profiles"
+    mine = tmp_path / "mine.toml"
+    mine.write_text((profiles / "hdd-7200-sata.toml").read_text())
+    matrix = plan_with(hardware={"disks": {"count": 4, "profile": str(mine)}})
+    topology = matrix.plan.hardware.topology(platform)
+    require_movable(matrix, [topology], files=False)
+    with pytest.raises(RequestError, match="is a file of this host"):
+        require_movable(matrix, [topology], files=True)
+
+
+@pytest.mark.parametrize(("cluster", "here"), [("local:2", True), ("tls://scheduler:8786", False)])
+def test_only_a_local_cluster_has_this_hosts_files(cluster: str, here: bool) -> None:
+    assert ClusterSpec.read(cluster).on_this_host is here
 
 
 def test_a_disk_profile_of_this_host_is_refused(tmp_path: Path) -> None:

@@ -88,12 +88,7 @@ def digest_of(content: bytes) -> str:
 
 
 def campaign_of(source: Source, software: str, shared: Path | None = None) -> Campaign:
-    """Return the campaign for the exploration of a crash test; with ``shared``, write its files into this folder.
-
-    Raises:
-        RequestError: the machines of the run have software that is a file of this host.
-    """
-    require_portable(source.topology)
+    """Return the campaign for the exploration of a crash test; with ``shared``, write its files into this folder."""
     kept = source.cycle.files
     names = [REPORT, recorded(source.cycle), kept.history, kept.replies, kept.application]
     files = {name: (source.store.path / name).read_bytes() for name in names if name is not None}

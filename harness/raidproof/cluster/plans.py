@@ -44,7 +44,7 @@ def run_plan_on(
         RigError: no worker is left, workers refused a round, or the scheduler is lost.
     """
     topology = matrix.plan.hardware.topology(platform or matrix.plan.run.platform)
-    require_movable(matrix, [topology])
+    require_movable(matrix, [topology], files=not spec.on_this_host)
     with connected(spec) as client:
         return run_plan(
             matrix,
@@ -66,14 +66,17 @@ def run_ab_on(
         RequirementMissing: this host cannot run a lab, or Dask is not installed.
         RigError: no worker is left, workers refused a round, or the scheduler is lost.
     """
-    require_movable(matrix, [matrix.plan.hardware.topology(platform) for platform in (base, new)])
+    topologies = [matrix.plan.hardware.topology(platform) for platform in (base, new)]
+    require_movable(matrix, topologies, files=not spec.on_this_host)
     with connected(spec) as client:
         carry_out = partial(_carry_out_comparison, client, spec.wait_s)
         return run_ab(matrix, path, results, base=base, new=new, carry_out=carry_out, **options)
 
 
-def require_movable(matrix: Matrix, topologies: Sequence[Topology]) -> None:
+def require_movable(matrix: Matrix, topologies: Sequence[Topology], *, files: bool = True) -> None:
     """Verify that workers can make the rounds of a plan, for each of these labs.
+
+    ``files``: whether the plan must do without files of this host, because workers run on other hosts.
 
     Raises:
         RequestError: the plan needs a file or machines of this host, or a round takes longer than `LONGEST_ROUND_S`.
@@ -82,6 +85,8 @@ def require_movable(matrix: Matrix, topologies: Sequence[Topology]) -> None:
     for topology in topologies:
         if topology.provider == hosts.NAME:
             raise RequestError("provider hosts has the machines of one inventory, not of workers", remedy=remedy)
+        if not files:
+            continue
         require_portable(topology)
         if profile := next((one.profile for one in topology.disks if one.profile and is_file(one.profile)), None):
             raise RequestError(
@@ -89,9 +94,9 @@ def require_movable(matrix: Matrix, topologies: Sequence[Topology]) -> None:
                 remedy="use a profile of raidproof, or run the plan without --cluster",
             )
     for cell in matrix.cells:
-        if files := getattr(cell.workload, "files", ()):
+        if files and (named := getattr(cell.workload, "files", ())):
             raise RequestError(
-                f"workload {cell.workload_name}: {files[0]} is a file of this host, which the workers of a cluster "
+                f"workload {cell.workload_name}: {named[0]} is a file of this host, which the workers of a cluster "
                 "do not have",
                 remedy=remedy,
             )

@@ -41,6 +41,11 @@ class ClusterSpec(BaseModel):
     arguments: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the class of the kind (`KINDS`), for example ``hosts`` or ``queue``."""
 
+    @property
+    def on_this_host(self) -> bool:
+        """Whether all workers run on this host, and so have its files."""
+        return self.kind == LOCAL
+
     @classmethod
     def read(cls, text: str) -> Self:
         """Return the cluster that the value of ``--cluster`` names: ``local:4``, an address, or a TOML file.
