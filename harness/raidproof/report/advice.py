@@ -60,7 +60,7 @@ def render(record: AdviceRecord) -> str:
     chart = front.chart_of(record, figures)
     return page.render(
         chart=chart,
-        caption=front.caption(record),
+        caption="" if chart is None else front.caption(figures),
         figures=figures,
         script=None if chart is None else drawing.script(),
         advice=record,

@@ -16,6 +16,7 @@ from raidproof.report import html
 from raidproof.report.results.history import render_history
 from raidproof.verdict.cell import SafetyWord, safety_in
 from raidproof.verdict.change.history import histories
+from tests.report.test_exploration import exploration
 from tests.stored_runs import SYNC, run_with
 
 CONTRAST = """() => {
@@ -50,6 +51,25 @@ CONTRAST = """() => {
 }"""
 """JavaScript that returns the least contrast of a text with its background (WCAG 2), and this text."""
 LEAST_CONTRAST = 4.5
+COVERED = """() => {
+  const found = [];
+  for (const chart of document.querySelectorAll(".chart")) {
+    const room = chart.getBoundingClientRect();
+    const texts = [...chart.querySelectorAll("svg text")]
+      .filter((one) => one.textContent.trim() && Number(getComputedStyle(one).opacity) > 0)
+      .map((one) => [one.textContent, one.getBoundingClientRect()]);
+    texts.forEach(([text, box], place) => {
+      if (box.left < room.left - 1 || box.right > room.right + 1) found.push(`${chart.id}: ${text} is cut off`);
+      for (const [other, near] of texts.slice(0, place)) {
+        const across = Math.min(box.right, near.right) - Math.max(box.left, near.left);
+        const down = Math.min(box.bottom, near.bottom) - Math.max(box.top, near.top);
+        if (across > 1 && down > 3) found.push(`${chart.id}: ${text} covers ${other}`);
+      }
+    });
+  }
+  return found;
+}"""
+"""JavaScript that returns the texts of charts that are cut off, or cover each other."""
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +226,35 @@ def test_the_controls_can_be_reached_by_keyboard(shown: Open, plan_run: RunRecor
         tab.keyboard.press("Tab")
         reached.add(tab.evaluate("document.activeElement.tagName"))
     assert {"A", "SUMMARY", "INPUT", "SELECT"} <= reached
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_no_text_of_a_chart_is_cut_off_or_covered(
+    shown: Open, plan_run: RunRecord, run: RunRecord, width: int
+) -> None:
+    for cycle in run.cycles[2:]:
+        cycle.loss_window_s, cycle.throughput = run.cycles[0].loss_window_s, run.cycles[0].throughput
+    for text in (html.render(plan_run), html.render(with_lives(run)), html.render_exploration(exploration())):
+        tab = shown(text, width=width)
+        open_all(tab)
+        assert tab.evaluate(COVERED) == []
+
+
+def test_without_a_loss_the_first_chart_has_a_bar_for_each_speed(shown: Open, run: RunRecord) -> None:
+    for cycle in run.cycles:
+        cycle.loss_window_s = 0.0
+    tab = shown(html.render(run))
+    measured = [one.throughput.sequential_write_mb_s for one in run.cycles]
+    speeds = [one for one in measured if one is not None]
+    bars = tab.locator("#tradeoff-0 .mark-rect path").all()
+    lengths = [box["width"] for bar in bars if (box := bar.bounding_box())]
+    assert len(lengths) == len(speeds)
+    assert max(lengths) / min(lengths) == pytest.approx(max(speeds) / min(speeds), rel=0.02)
+    assert "No acknowledged work was lost" in tab.locator("figure:has(#tradeoff-0) figcaption").inner_text()
+
+
+def test_a_table_that_continues_beyond_its_edge_has_a_shadow_there(shown: Open, run: RunRecord) -> None:
+    tab = shown(html.render(run), width=420)
+    attached = tab.evaluate("getComputedStyle(document.querySelector('#table .scroll')).backgroundAttachment")
+    # Covers, which move with the content, lie on shadows, which do not.
+    assert attached.split(", ")[:4] == ["local", "local", "scroll", "scroll"]

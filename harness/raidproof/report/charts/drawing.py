@@ -79,7 +79,7 @@ CONFIG: dict[str, Any] = {
     "legend": {
         "labelColor": INK,
         "titleColor": SOFT,
-        "labelFontSize": 12,
+        "labelFontSize": {"expr": "width < 280 ? 10.5 : 12"},
         "titleFontSize": 12,
         "titleFontWeight": "normal",
         "orient": "bottom",

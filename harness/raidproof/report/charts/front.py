@@ -53,10 +53,9 @@ def row_of(place: int, one: Configuration, unit: str, *, recommended: bool) -> R
     }
 
 
-def caption(record: AdviceRecord) -> str:
-    """Return the caption of the chart."""
-    drawn = sum(one.median is not None and one.lost_s is not None for one in record.configurations)
-    return (
-        f"Speed of {plural(drawn, 'configuration')} against acknowledged work lost at the power cut. Vertical lines: "
-        "least to greatest repetition. The fast ones without a loss are at the top left. Dashed ring: recommended."
+def caption(figures: Figures) -> str:
+    """Return the caption of the chart in these figures."""
+    rows = figures.data["points"]
+    return f"Speed of {plural(len(rows), 'configuration')} against acknowledged work lost at the power cut. " + (
+        tradeoff.caption(rows)
     )

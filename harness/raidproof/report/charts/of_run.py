@@ -48,6 +48,8 @@ class RunCharts:
     figures: Figures = field(default_factory=Figures)
     tradeoffs: dict[int, Chart] = field(default_factory=dict)
     """By workload; 0: the crash tests of a run without a plan."""
+    captions: dict[int, str] = field(default_factory=dict)
+    """Of the charts of `tradeoffs`, by the same number."""
     missing: dict[int, str] = field(default_factory=dict)
     """Configurations without a point in the chart of the same number, with the reasons, as text."""
     recommended: dict[int, Recommendation] = field(default_factory=dict)
@@ -83,6 +85,7 @@ def draw_crash_tests(charts: RunCharts, record: RunRecord) -> None:
         charts.figures.hold("points", found.rows)
         charts.figures.specifications["tradeoff-0"] = tradeoff.specification(found.rows, "sequential write [MB/s]")
         charts.tradeoffs[0] = chart_of(found, 0, "Sequential write speed against acknowledged work lost")
+        charts.captions[0] = tradeoff.caption(found.rows)
     charts.missing[0] = not_drawn(found)
 
 
@@ -108,6 +111,7 @@ def draw_cells(charts: RunCharts, record: RunRecord) -> None:
             figures.specifications[f"tradeoff-{place}"] = tradeoff.specification(found.rows, measured)
             title = f"{ranking.title} against acknowledged work lost at the power cut"
             charts.tradeoffs[place] = chart_of(found, place, title)
+            charts.captions[place] = tradeoff.caption(found.rows)
         rows = medians.rows_of(record, ranking, numbers)
         repeats += rows
         draw_medians(charts, ranking, len(rows))

@@ -13,7 +13,7 @@ LEAST_SPAN_S = 0.001
 """Least length of the time axis in seconds."""
 ENDS = {
     "every promise held": (BLUE, "circle"),
-    "every promise held; same disk contents as a checked state": (SKY, "triangle-up"),
+    "held: same contents as a checked state": (SKY, "triangle-up"),
     "a promise is broken": (ORANGE, "cross"),
 }
 """Results of states, with colour and shape."""
@@ -85,7 +85,7 @@ def judged(record: ExplorationRecord) -> Specification:
         .encode(
             x=alt.X(
                 "at:Q",
-                title="instant of the power cut, seconds since the write log began",
+                title="power cut [s since the write log began]",
                 scale=alt.Scale(domain=list(limits(record)), nice=False),
             ),
             y=alt.Y(

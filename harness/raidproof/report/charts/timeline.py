@@ -12,7 +12,7 @@ MOST_BARS = 200
 """Greatest number of bars; of more bins, several share a bar."""
 STATUS = {
     "acknowledged and survived": BLUE,
-    "after the last durable point: some or all lost": ORANGE,
+    "acknowledged; some or all lost": ORANGE,
     "after the fault": GREEN,
 }
 """Meaning and colour of the bars."""

@@ -8,7 +8,7 @@ from typing import Any
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.cells import Ranking
-from raidproof.report.charts.drawing import INK, SAFETY, finished, library, spread_scale
+from raidproof.report.charts.drawing import INK, NAMES, SAFETY, finished, library, spread_scale
 from raidproof.report.charts.figure import Row, Specification
 from raidproof.report.columns.crash_test import export, sequential_write
 from raidproof.report.words import number, plural
@@ -16,6 +16,10 @@ from raidproof.verdict.cell import safety_in
 
 MOST_NAMES = 12
 """Greatest number of points with names beside them; of more points, only the numbers are shown."""
+APART = "apart_"
+"""Begin of the names of the layers whose texts the page's script moves, so that none covers another."""
+STEP = 40
+"""Height in pixels of a bar with its name above it."""
 MOST_NUMBERS = 60
 """Greatest number of points with numbers beside them."""
 
@@ -119,8 +123,59 @@ def row_of(place: int, name: str, link: str, cycle: CrashTestRecord) -> dict[str
     }
 
 
+def lossless(rows: Sequence[Row]) -> bool:
+    """Return whether no point has a loss: its chart would have all points on one vertical line."""
+    return all(row["lost_s"] == 0 for row in rows)
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Return sentences about the marks of the chart of these points."""
+    if lossless(rows):
+        return "No acknowledged work was lost. Bars: median. Lines: least to greatest measurement."
+    ring = " Dashed ring: recommended." if any(row["kind"] == "recommended" for row in rows) else ""
+    return (
+        f"Vertical lines: least to greatest measurement. A fast configuration without a loss is at the top left.{ring}"
+    )
+
+
 def specification(rows: Sequence[Row], speed: str) -> Specification:
-    """Return the specification of the chart; ``speed``: title of the vertical axis.
+    """Return the specification of the chart: points, or bars if no point has a loss; ``speed``: title of its axis."""
+    return speeds(speed) if lossless(rows) else scatter(rows, speed)
+
+
+def speeds(speed: str) -> Specification:
+    """Return the specification of the speeds as bars; ``speed``: title of the axis."""
+    alt = library()
+    words, colours = list(SAFETY), [one[0] for one in SAFETY.values()]
+    value = "format(datum.speed, ',.3~r')"
+    base = alt.Chart(alt.NamedData("points")).transform_calculate(
+        label=f"datum.number + ' ' + datum.name + ': ' + {value} + (datum.kind ? ', ' + datum.kind : '')"
+    )
+    name = alt.Y("label:N", sort=alt.EncodingSortField(field="number", op="min"), axis=alt.Axis(**NAMES))
+    x = alt.X("speed:Q", title=speed, scale=alt.Scale(zero=True, nice=True))
+    tooltip = [
+        alt.Tooltip("name:N", title="configuration"),
+        alt.Tooltip("speed:Q", title="median", format=",.4~r"),
+        alt.Tooltip("low:Q", title="least", format=",.4~r"),
+        alt.Tooltip("high:Q", title="greatest", format=",.4~r"),
+        alt.Tooltip("acknowledged:Q", title="operations acknowledged", format=","),
+        alt.Tooltip("safety:N"),
+    ]
+    bars = base.mark_bar(height=12, opacity=0.55).encode(
+        x=x,
+        y=name,
+        color=alt.Color("safety:N", title=None, scale=alt.Scale(domain=words, range=colours)),
+        href="link:N",
+        tooltip=tooltip,
+        description=alt.Description("name:N"),
+    )
+    ranges = base.mark_rule(strokeWidth=2, stroke=INK).encode(y=name, x=alt.X("low:Q"), x2="high:Q")
+    chart = alt.layer(bars, ranges).add_params(alt.param(name="points", value=0))
+    return finished(chart, {"step": STEP})
+
+
+def scatter(rows: Sequence[Row], speed: str) -> Specification:
+    """Return the specification of speed against loss; ``speed``: title of the vertical axis.
 
     Each chart of a page has the same axes if it draws the same measure.
     """
@@ -168,8 +223,15 @@ def specification(rows: Sequence[Row], speed: str) -> Specification:
     # A label in the right half of the chart stands left of its point.
     labels = [
         base.transform_filter(f"(datum.lost_s > {max([*losses, 0.0]) / 4}) == {str(left).lower()}")
-        .mark_text(align="right" if left else "left", baseline="middle", dx=-11 if left else 11, dy=-10)
+        .mark_text(
+            align="right" if left else "left",
+            baseline="middle",
+            dx=-11 if left else 11,
+            dy=-10,
+            limit=alt.ExprRef("width - 20"),
+        )
         .encode(x=x, y=y, text="label:N")
+        .properties(name=f"{APART}{'left' if left else 'right'}")
         for left in (False, True)
     ]
     chart = alt.layer(ranges, rings, points, *labels).add_params(alt.param(name="points", value=0))

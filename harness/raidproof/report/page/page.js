@@ -48,6 +48,31 @@
       && (!element.dataset.filtered || row.name === undefined || passes(row.name, row.safety)));
   };
 
+  // Names of points: inside of the drawing, each below those that it would cover.
+  const moveApart = (element) => {
+    const frame = element.querySelector(".role-frame .background");
+    const named = find("[class*=' apart_'] text", element).filter((one) => one.textContent.trim());
+    if (!frame || !named.length) return;
+    const room = frame.getBoundingClientRect();
+    const placed = [];
+    const covers = (one, other) => one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+    const boxes = new Map(named.map((one) => [one, one.getBoundingClientRect()]));
+    named.sort((one, other) => boxes.get(one).top - boxes.get(other).top);
+    for (const text of named) {
+      const { left, right, top, width, height } = boxes.get(text);
+      const x = Math.max(room.left + 2, Math.min(left, room.right - 2 - width));
+      const box = { left: x, right: x + width, top, bottom: top + height };
+      for (let other; (other = placed.find((one) => covers(box, one)));) {
+        box.top = other.bottom;
+        box.bottom = box.top + height;
+      }
+      placed.push(box);
+      if (x !== left || box.top !== top) {
+        text.setAttribute("transform", `translate(${x - left}, ${box.top - top}) ${text.getAttribute("transform") || ""}`);
+      }
+    }
+  };
+
   const draw = async (element) => {
     if (!content || !element.clientWidth) return;
     const width = element.clientWidth;
@@ -62,6 +87,7 @@
     if (views[element.id]) views[element.id].finalize();
     const options = { actions: false, renderer: "svg", mode: "vega-lite", defaultStyle: false, tooltip: { theme: "page" }, logLevel: 1 };
     const drawn = await vegaEmbed(element, spec, options);
+    moveApart(element);
     views[element.id] = drawn.view;
     element.dataset.drawn = width;
     find(":scope > details.values[open]", element.parentElement).forEach(tabulate);
