@@ -146,11 +146,13 @@ def as_recorded(_lab: object, _spec: CrashTestSpec, record: CrashTestRecord, _ru
     before = RunStore(RECORDED).load().cycles[0]
     console = Path(_run, "console.log")
     console.write_text(f"{WORDS}\n")
+    calm = Path(_run, "calm.log")
+    calm.write_text("[0.0] Linux version 6.12\n")
     seen = before.model_dump(exclude={"name", "title", "fault", "effects", "verdicts", "outcome", "reason"})
     for field in seen:
         setattr(record, field, getattr(before, field))
     paths = {what: str(RECORDED / str(getattr(before.files, what))) for what in ("history", "on_server", "on_client")}
-    record.files = Files(**paths, consoles={"server": str(console)})
+    record.files = Files(**paths, consoles={"server": str(console), "client1": str(calm), "client2": str(calm)})
 
 
 def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:

@@ -66,7 +66,6 @@ from raidproof.core.errors import (
     RequirementMissing,
     Status,
 )
-from raidproof.core.units import MIB
 from raidproof.core.waiting import unwind_on_signals
 
 if TYPE_CHECKING:
@@ -508,6 +507,7 @@ def cause_of(error: BaseException) -> str:
 
 def fullest() -> str:
     """Return the folder with the least free space, of those for results, the cache, labs and the machines' memory."""
+    from raidproof.core.units import MIB  # noqa: PLC0415
     from raidproof.image import cache  # noqa: PLC0415
     from raidproof.run.doctor import SHARED_MEMORY, free_bytes  # noqa: PLC0415
 
