@@ -6,7 +6,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.layer import power_of_two
 from raidproof.core.units import KIB
 from raidproof.existing.fact import Fact, LeftOut, default, read
-from raidproof.existing.given import shortened
+from raidproof.existing.given import plain, shortened
 from raidproof.existing.md import MdArray
 from raidproof.existing.reports import Reports
 from raidproof.plan.table import Value
@@ -133,6 +133,9 @@ def _left_out(array: MdArray) -> tuple[LeftOut, ...]:
         found.append((f"metadata {shortened(array.metadata)}", "plans create arrays with metadata 1.2"))
     if array.bitmap == "external":
         found.append(("bitmap in a file", "plans create an internal bitmap"))
+    if array.bitmap_chunk is not None:
+        found.append((f"bitmap chunk {array.bitmap_chunk}", "the chunk is chosen for the lab's smaller disks"))
     if array.degraded:
         found.append((f"{array.degraded} missing or rebuilding member(s)", "plans create arrays with all members"))
+    found += [(plain(one), "plans do not re-create it") for one in dict.fromkeys(array.others)]
     return tuple(LeftOut(what=what, source=array.source, why=why) for what, why in found)

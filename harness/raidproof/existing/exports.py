@@ -31,6 +31,15 @@ PAIRS = {
 """Options that set a field of `Client`: the name of the field and its value."""
 
 
+_BSD = "BSD and macOS"
+_LINUX_ONLY = "only servers with Linux can be imported; their exports(5) has lines PATH HOST(OPTIONS)"
+_FOREIGN = {
+    **dict.fromkeys(("maproot", "mapall", "alldirs", "network", "mask", "webnfs", "public", "quiet", "index"), _BSD),
+    **dict.fromkeys(("access", "root", "anon", "vers", "exname"), "AIX"),
+}
+"""Options after ``-`` that only the exports files of other systems have, by name; the system for messages."""
+
+
 class Client(BaseModel):
     """The options of an export for one client pattern, after defaults and inheritance; the last option counts."""
 
@@ -117,6 +126,10 @@ def _without_comment(line: str) -> str:
 
 def _entry(file: Given, line: _Line) -> Exported | None:
     path, rest = _path(file, line)
+    if path == "V4:":
+        file.refuse(line.number, "V4: is a line of the exports file of BSD, not of Linux", _LINUX_ONLY)
+    if path == "share":
+        file.refuse(line.number, "share is a line of dfstab(5) of Solaris, not of exports(5) of Linux", _LINUX_ONLY)
     if not path.startswith("/"):
         file.refuse(line.number, f"an exported path begins with /, not {shortened(path)!r}")
     defaults: tuple[str, ...] = ()
@@ -124,6 +137,7 @@ def _entry(file: Given, line: _Line) -> Exported | None:
     before = ""
     for word in rest.split():
         if word.startswith("-"):
+            _refuse_foreign(file, line, word[1:])
             defaults = _options(file, line, word[1:])
             continue
         found = _CLIENT.fullmatch(word)
@@ -132,10 +146,26 @@ def _entry(file: Given, line: _Line) -> Exported | None:
                 line.number, f"not HOST(OPTIONS): {shortened(word)!r}", "close the parenthesis without a space"
             )
         own = _options(file, line, found["options"] or "")
+        if found["host"].startswith("/"):
+            file.refuse(line.number, f"several directories in a line, as {_BSD} have them", _LINUX_ONLY)
         split = before if not found["host"] and before else None
         clients.append(_client(found["host"] or EVERYBODY, (*defaults, *own), split))
         before = found["host"] if found["options"] is None else ""
     return Exported(path=path, source=line.source, clients=tuple(clients) or (_client(EVERYBODY, defaults, None),))
+
+
+def _refuse_foreign(file: Given, line: _Line, text: str) -> None:
+    """Refuse an option that is of another system, whose exports file has another syntax."""
+    for option in text.split(","):
+        name, equals, _ = option.partition("=")
+        # Of AIX, ``-rw=HOST:HOST``; Linux has rw without hosts.
+        system = "AIX" if name in {"rw", "ro"} and equals else _FOREIGN.get(name)
+        if system is not None:
+            file.refuse(
+                line.number,
+                f"-{shortened(option)} is an option of the exports file of {system}, not of Linux",
+                _LINUX_ONLY,
+            )
 
 
 def _path(file: Given, line: _Line) -> tuple[str, str]:

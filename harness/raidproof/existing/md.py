@@ -2,22 +2,64 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.units import KIB, MIB
 from raidproof.existing.given import Given, shortened
+from raidproof.storage.array.level import LEVELS
 
 Policy = Literal["none", "resync", "bitmap", "journal", "ppl"]
 _HEADING = re.compile(r"^(/dev/\S+):\s*$")
 _FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z /-]*?) : (.*)$")
 _ROW = re.compile(r"^\s+(?:\d+|-)\s+\d+\s+\d+\s+(?P<slot>\d+|-)\s+(?P<state>[^/]*?)\s*(?P<path>/dev/\S+)?\s*$")
 _COPIES = re.compile(r"\b(near|far|offset)=(\d{1,3})\b")
-_MDSTAT = re.compile(r"^(?P<name>md\S*) : (?P<state>\S+)(?: \([^)]*\))*(?P<rest>.*)$")
+_MDSTAT = re.compile(r"^(?P<name>md\S*) : (?P<state>\S+)(?P<flags>(?: \([^)]*\))*)(?P<rest>.*)$")
 _MDSTAT_MEMBER = re.compile(r"^(?P<name>[^\[\s]+)\[(?P<slot>\d+)\](?P<flags>(?:\([A-Z]\))*)$")
-_ALGORITHMS = {0: "left-asymmetric", 1: "right-asymmetric", 2: "left-symmetric", 3: "right-symmetric"}
-"""The kernel's numbers of the layouts of RAID5 and RAID6 in /proc/mdstat (drivers/md/raid5.h)."""
+_MDSTAT_ACTION = re.compile(r"\b(resync|recovery|reshape|check|repair)\s*=\s*([\w.]+%?)")
+_MDSTAT_KNOWN = re.compile(
+    r"\[[=>.]+\]|\b(?:resync|recovery|reshape|check|repair)\s*=\s*[\w.]+%?|\(\d+/\d+\)|\bfinish=\S+|\bspeed=\S+"
+    r"|\b\d+ blocks\b|\bsuper \S{1,20}|\blevel \d+,|\b\d{1,9}[kK] chunks?\b,?|\balgorithm \d{1,3}(?!\S)"
+    r"|\b\d{1,3} (?:near|far|offset)-copies\b|\[\d{1,4}/\d{1,4}\] \[[U_]+\]"
+    r"|\bbitmap: \d+/\d+ pages \[\d+KB\], \d+[KM]?B chunk(?:, file: \S+)?|(?<= )PPL(?!\S)"
+)
+"""The words of an array's lines in /proc/mdstat from which a field of `MdArray` comes, or that are only of the state
+at the time of reading: sizes, the rate of a resync."""
+_DETAIL_READ = frozenset(
+    [
+        *("Raid Level", "Raid Devices", "Intent Bitmap", "Chunk Size", "Layout", "Consistency Policy", "Version"),
+        "Container",
+    ]
+)
+_DETAIL_STATE = frozenset(
+    [
+        *("Creation Time", "Array Size", "Used Dev Size", "Total Devices", "Persistence", "Update Time", "Name"),
+        *("Active Devices", "Working Devices", "Failed Devices", "Spare Devices", "Events", "Preferred Minor"),
+        *("UUID", "Member Arrays", "Number Major Minor RaidDevice State", "Number Major Minor RaidDevice"),
+    ]
+)
+"""Fields of mdadm --detail whose values are in other fields, or which identify the array."""
+_EXAMINE_READ = frozenset(
+    [
+        *("Raid Level", "Raid Devices", "Layout", "Chunk Size", "Version", "Feature Map", "Name", "Device Role"),
+        *("Array UUID", "UUID"),
+    ]
+)
+_EXAMINE_STATE = frozenset(
+    [
+        *("Magic", "Creation Time", "Array Size", "Used Dev Size", "Avail Dev Size", "Total Devices", "Data Offset"),
+        *("Super Offset", "Unused Space", "Device UUID", "Update Time", "Bad Block Log", "Checksum", "Events"),
+        *("State", "Array State", "Preferred Minor", "Active Devices", "Working Devices", "Failed Devices"),
+        *("Spare Devices", "Internal Bitmap", "Recovery Offset", "Journal"),
+    ]
+)
+"""As `_DETAIL_STATE`, for mdadm --examine."""
+_FLAG = re.compile(r"\([A-Z]\)")
+_ROLES: Mapping[str, Literal["faulty", "journal", "spare"]] = {"(F)": "faulty", "(J)": "journal", "(S)": "spare"}
+_QUIET_STATES = frozenset({"clean", "active", "active-idle"})
+_ROW_WORDS = frozenset({"active", "sync", "spare", "rebuilding", "faulty", "journal", "removed", "set-A", "set-B"})
+"""States of a device from which its role comes. The copies of a RAID10 (``set-A``) follow from its layout."""
 FEATURES = {0x1: "bitmap", 0x200: "journal", 0x400: "ppl", 0x800: "ppl"}
 """Bits of the feature map in a superblock, as mdadm --examine prints it, by consistency policy."""
 
@@ -49,9 +91,13 @@ class MdArray(BaseModel):
     """Name of the layout in mdadm: ``left-symmetric``, ``n2``."""
     policy: Policy | None = None
     bitmap: Literal["none", "internal", "external"] | None = None
+    bitmap_chunk: str | None = None
+    """What one bit of the bitmap covers, as the kernel writes it: ``65536KB``."""
     metadata: str | None = None
     degraded: int | None = None
     members: tuple[Member, ...] = ()
+    others: tuple[str, ...] = ()
+    """What else the text has about the array, in its words: ``sdb1(W)``, ``reshape = 12.6%``, unknown fields."""
     container: str | None = None
     """The container of external metadata (IMSM, DDF) that the array belongs to."""
 
@@ -104,6 +150,9 @@ def _detailed(file: Given, begin: int, path: str, lines: list[tuple[int, str]]) 
     level = fields.word("Raid Level")
     devices = fields.count("Raid Devices") if level != "container" else 0
     bitmap = _bitmap(fields.get("Intent Bitmap"))
+    others = list(_other_lines(lines, _DETAIL_READ, _DETAIL_STATE))
+    if (policy := fields.get("Consistency Policy")) not in {None, "unknown", *get_args(Policy)}:
+        others.append(f"Consistency Policy : {policy}")
     working = sum(member.role == "active" and member.slot is not None for member in members)
     rebuilding = sum("rebuilding" in line for _, line in lines if _ROW.match(line))
     return MdArray(
@@ -118,8 +167,26 @@ def _detailed(file: Given, begin: int, path: str, lines: list[tuple[int, str]]) 
         metadata=fields.get("Version"),
         degraded=max(0, devices - working) + rebuilding if members else None,
         members=tuple(members),
+        others=tuple(others),
         container=fields.get("Container"),
     )
+
+
+def _other_lines(lines: list[tuple[int, str]], read: frozenset[str], state: frozenset[str]) -> Iterator[str]:
+    """Yield what mdadm's lines about an array have beyond the fields ``read`` and ``state`` and the known devices."""
+    for _, line in lines:
+        row, field = _ROW.match(line), _FIELD.match(line)
+        words = " ".join(line.split())
+        if row:
+            unknown = [word for word in row["state"].split() if word not in _ROW_WORDS]
+            if unknown:
+                yield f"{row['path'] or row['slot']}: {' '.join(unknown)}"
+        elif field and field[1] == "State":
+            unknown = [word for word in re.split(r",\s*", field[2].strip()) if word not in _QUIET_STATES]
+            if unknown:
+                yield f"State : {', '.join(unknown)}"
+        elif words and words not in state and not (field and field[1] in read | state):
+            yield words
 
 
 class _Fields:
@@ -239,33 +306,39 @@ def _from_mdstat(file: Given, number: int, begun: re.Match[str], below: str) -> 
         for one in map(_MDSTAT_MEMBER.match, words)
         if one
     ]
+    others = [*re.findall(r"\([^)]*\)", begun["flags"]), *(word for word in words if not _MDSTAT_MEMBER.match(word))]
+    for one in filter(None, map(_MDSTAT_MEMBER.match, words)):
+        others += [f"{one['name']}{flag}" for flag in _FLAG.findall(one["flags"]) if flag not in _ROLES]
+    others += [f"{action} = {progress}" for action, progress in _MDSTAT_ACTION.findall(below)]
     # mdstat numbers devices by descriptor, not by slot; for an array without replaced members these are equal.
     shape = re.search(r"\[(\d{1,4})/(\d{1,4})\] \[[U_]+\]", below)
     if level not in {"raid0", "linear"} and shape is None:
         file.refuse(number, "the line with the number of members, such as [4/4] [UUUU], is missing")
     devices = int(shape[1]) if shape else sum(one.role == "active" for one in members)
-    bitmap: Literal["none", "internal"] = "internal" if "bitmap:" in below else "none"
+    bitmap: Literal["none", "internal", "external"] = "internal" if "bitmap:" in below else "none"
+    if re.search(r"\bbitmap:[^:]* chunk, file: ", below):
+        bitmap = "external"
+    layout, unknown = _mdstat_layout(level, devices, below)
+    others += unknown + _MDSTAT_KNOWN.sub(" ", below).split()
     return MdArray(
         name=begun["name"],
         source=file.at(number),
         level=level,
         raid_devices=devices,
         chunk_size=_mdstat_chunk(below),
-        layout=_mdstat_layout(level, below),
+        layout=layout,
         policy=_policy(None, bitmap, members, level) if " PPL" not in below else "ppl",
         bitmap=bitmap,
+        bitmap_chunk=next(iter(re.findall(r"\bbitmap: [^:,]*, (\d+[KM]?B) chunk", below)), None),
         metadata=next(iter(re.findall(r"\bsuper (\S{1,20})", below)), "0.90"),
         degraded=devices - int(shape[2]) if shape else 0,
         members=tuple(members),
+        others=tuple(others),
     )
 
 
 def _flagged(flags: str) -> Literal["active", "spare", "faulty", "journal"]:
-    if "(F)" in flags:
-        return "faulty"
-    if "(J)" in flags:
-        return "journal"
-    return "spare" if "(S)" in flags else "active"
+    return next((role for flag, role in _ROLES.items() if flag in flags), "active")
 
 
 def _mdstat_chunk(below: str) -> int | None:
@@ -274,12 +347,19 @@ def _mdstat_chunk(below: str) -> int | None:
     return int(found[1]) * KIB if found else None
 
 
-def _mdstat_layout(level: str, below: str) -> str | None:
+def _mdstat_layout(level: str, devices: int, below: str) -> tuple[str | None, list[str]]:
+    """Return the name of the layout, and the words about it that name no layout of mdadm."""
     if level == "raid10":
-        found = re.search(r"\b(\d{1,3}) (near|far|offset)-copies", below)
-        return f"{found[2][0]}{found[1]}" if found else None
-    algorithm = re.search(r"\balgorithm (\d{1,3})\b", below)
-    return _ALGORITHMS.get(int(algorithm[1])) if algorithm else None
+        copies = re.findall(r"\b(\d{1,3}) ((?:near|far|offset)-copies)\b", below)
+        # The kernel prints two kinds for a layout that mdadm cannot create.
+        name = f"{copies[-1][1][0]}{copies[-1][0]}" if copies else None
+        return name, [" ".join(one) for one in copies[:-1]]
+    found = re.search(r"\balgorithm (\d{1,3})(?!\S)", below)
+    kind = next((one for _, one in LEVELS.items() if one.kernel_name == level), None)
+    if found is None or kind is None:
+        return None, []
+    names = [name for name, number in kind.layouts(devices).items() if number == int(found[1])]
+    return (names[0], []) if names else (None, [found[0]])
 
 
 def parse_examine(file: Given) -> tuple[MdArray, ...]:
@@ -289,16 +369,18 @@ def parse_examine(file: Given) -> tuple[MdArray, ...]:
         RequestError: the text has no superblock, or a value is missing or malformed.
     """
     blocks: dict[str, list[tuple[int, str, _Fields]]] = {}
+    texts: dict[str, list[tuple[int, str]]] = {}
     for number, path, lines in _parts(file):
         fields = _fields(file, number, lines)
         if (uuid := fields.get("Array UUID") or fields.get("UUID")) is not None and fields.get("Raid Level"):
             blocks.setdefault(uuid, []).append((number, path, fields))
+            texts.setdefault(uuid, []).extend(lines)
     if not blocks:
         file.refuse(1, "has no superblock of an array", "give the output of: mdadm --examine /dev/sd?1")
-    return tuple(_examined(file, found) for found in blocks.values())
+    return tuple(_examined(file, found, texts[uuid]) for uuid, found in blocks.items())
 
 
-def _examined(file: Given, found: list[tuple[int, str, _Fields]]) -> MdArray:
+def _examined(file: Given, found: list[tuple[int, str, _Fields]], lines: list[tuple[int, str]]) -> MdArray:
     number, _, fields = found[0]
     level = fields.word("Raid Level")
     members = []
@@ -323,4 +405,5 @@ def _examined(file: Given, found: list[tuple[int, str, _Fields]]) -> MdArray:
         bitmap="internal" if bits & 0x1 else "none",
         metadata=fields.get("Version"),
         members=tuple(members),
+        others=tuple(dict.fromkeys(_other_lines(lines, _EXAMINE_READ, _EXAMINE_STATE))),
     )

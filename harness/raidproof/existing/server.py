@@ -10,7 +10,7 @@ from raidproof.existing.array_facts import ArrayFacts, array_facts
 from raidproof.existing.below import Below, below
 from raidproof.existing.client_facts import ClientFacts, client_facts
 from raidproof.existing.drives import Drive, drives_of
-from raidproof.existing.exports import Client, Exported, chosen
+from raidproof.existing.exports import EVERYBODY, Client, Exported, chosen
 from raidproof.existing.fact import Fact, LeftOut, default, read
 from raidproof.existing.filesystem_facts import FilesystemFacts, filesystem_facts
 from raidproof.existing.reports import Reports
@@ -43,7 +43,6 @@ _SILENT_OPTIONS = frozenset(
         "hide",
         "nocrossmnt",
         "secure",
-        "insecure",
         "no_all_squash",
         "secure_locks",
         "acl",
@@ -131,6 +130,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
             *array.left_out,
             *stored.left_out,
             *_export_left_out(exported, client),
+            *_earlier_left_out(reports, exported),
             *mounted.left_out,
             *_between_left_out(reports, layers),
             *_caches_left_out(drives),
@@ -199,17 +199,24 @@ def _export_left_out(exported: Exported | None, client: Client | None) -> tuple[
         squash = "all_squash" if client.names("all_squash") else "root_squash"
         why = "plans export with no_root_squash, as their workloads run as root"
         found.append(LeftOut(what=f"export option {squash}", source=exported.source, why=why))
-    others = [one for one in exported.clients if one is not client and one.rw]
-    if any(one.sync != client.sync or one.wdelay != client.wdelay for one in others):
-        hosts = ", ".join(one.host for one in others)
-        found.append(
-            LeftOut(
-                what=f"other options for {hosts}",
-                source=exported.source,
-                why=f"the options for {client.host} are taken",
-            )
-        )
+    others = [one for one in exported.clients if one is not client]
+    for one in others:
+        if one.options != client.options:
+            what = f"options for {one.host}: {','.join(one.options) or 'none'}"
+            found.append(LeftOut(what=what, source=exported.source, why=f"the options for {client.host} are taken"))
+    if hosts := [one.host for one in (client, *others) if one.host != EVERYBODY]:
+        why = "the lab exports to its own clients"
+        found.append(LeftOut(what=f"clients {', '.join(hosts)}", source=exported.source, why=why))
     return tuple(found)
+
+
+def _earlier_left_out(reports: Reports, exported: Exported | None) -> tuple[LeftOut, ...]:
+    """Return the other entries of the same directory."""
+    if exported is None:
+        return ()
+    others = [one for one in reports.exports or () if one.path == exported.path and one is not exported]
+    why = f"of several entries of a directory, the last one counts ({exported.source})"
+    return tuple(LeftOut(what=f"another entry of {exported.path}", source=one.source, why=why) for one in others)
 
 
 def _server_settings(reports: Reports) -> dict[str, Fact[Value]]:
