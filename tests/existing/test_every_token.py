@@ -40,7 +40,9 @@ def left_out(server: ExistingServer) -> list[str]:
     algorithm=st.integers(0, 30),
     copies=st.sampled_from(["2 near-copies", "2 far-copies", "3 offset-copies", "2 near-copies 2 far-copies"]),
     working=st.sampled_from([3, 4]),
-    bitmap=st.sampled_from(["", "bitmap: 3/59 pages [12KB], 64KB chunk", "bitmap: 0/1 pages [0KB], 8KB chunk, file: /b"]),
+    bitmap=st.sampled_from(
+        ["", "bitmap: 3/59 pages [12KB], 64KB chunk", "bitmap: 0/1 pages [0KB], 8KB chunk, file: /b"]
+    ),
     action=st.sampled_from(["", "reshape = 12.6%", "resync=PENDING", "recovery = 1.0%", "check=DELAYED"]),
     metadata=st.sampled_from(["1.2", "1.0", "external:imsm"]),
     words=WORDS,
