@@ -17,9 +17,9 @@ from raidproof.workload.ledger import AckListener
 
 AGENT = "/run/raidproof/lock_agent.py"
 """Path of the lock agent (guest/lock_agent.py) in the client."""
-START_DEADLINE_S = 20.0
+START_DEADLINE_S = 120.0
 """Seconds within which the lock agent must connect to the host."""
-ANSWER_DEADLINE_S = 60.0
+ANSWER_DEADLINE_S = 300.0
 """Default time limit in seconds for the answer to a request."""
 CHUNK = 1 << 16
 
