@@ -1,6 +1,7 @@
 """Real namespaces without machines: what survives the end of a process of the lab."""
 
 import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -22,6 +23,17 @@ REFUSAL = try_namespaces(root=os.geteuid() == 0)
 pytestmark = pytest.mark.skipif(REFUSAL is not None, reason=f"no namespaces here: {REFUSAL}")
 needs_tap = pytest.mark.skipif(bool(tun_check().remedy), reason=f"/dev/net/tun: {tun_check().reason}")
 
+SLOW_TO_END = """
+import fcntl, os, sys, time
+holder = os.fork() == 0
+if holder:
+    memory = bytearray(400 << 20)  # the host frees it before it closes the files
+    held = open(sys.argv[1], "w")
+    fcntl.lockf(held, fcntl.LOCK_EX)
+    print("locked", flush=True)
+time.sleep(1000)
+"""
+"""A program whose child locks a file and takes tens of milliseconds to end, like a helper of a UML kernel."""
 OWNER = """
 import sys
 from pathlib import Path
@@ -67,13 +79,22 @@ def test_what_is_spawned_writes_to_its_file_and_ends(namespace: Namespace, tmp_p
         process.require_running()
 
 
+def test_nothing_that_a_killed_program_started_holds_a_lock(namespace: Namespace, tmp_path: Path) -> None:
+    locked, said = tmp_path / "disk", tmp_path / "said"
+    process = namespace.spawn([sys.executable, "-c", SLOW_TO_END, str(locked)], output=said)
+    soon(lambda: "locked" in said.read_text(), "the lock")
+    process.kill()
+    with locked.open("r+") as disk:
+        fcntl.lockf(disk, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_killing_takes_what_it_started_along(namespace: Namespace, tmp_path: Path) -> None:
     word = f"{tmp_path}/marker"
     process = namespace.spawn(["sh", "-c", "sh -c 'sleep 1000' $0 & wait", word], output=tmp_path / "out")
     soon(lambda: len(processes_naming(word)) == 2, "both processes")
     process.kill()
     assert process.status == -signal.SIGKILL
-    soon(lambda: not processes_naming(word), "their end")
+    assert not processes_naming(word)
 
 
 def test_closing_ends_everything(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from typing import Any
 
 from pyroute2 import IPRoute
 
+from raidproof.core.waiting import Deadline, wait_until
+
 MAX_PACKET = 1 << 16
 """Greatest length of a request or reply in bytes."""
 END_DEADLINE_S = 10.0
@@ -58,16 +60,25 @@ class Keeper:
         return {"pid": process.pid}
 
     def kill(self, _: Sequence[int], pid: int, number: int) -> dict[str, Any]:
-        """Send a signal to the process group of a program that `spawn` started, and reap it after SIGKILL."""
-        process = self.processes[pid]
-        if process.poll() is None:
+        """Send a signal to the process group of a program that `spawn` started; after SIGKILL, wait for its end.
+
+        The helper processes of a UML kernel are in its process group, outlive the kernel for milliseconds, and keep
+        its files locked until they have ended. A kernel that boots before that panics.
+        """
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, number)
         if number == signal.SIGKILL:
-            process.wait()
-            # The helper processes of a UML kernel are in its process group, and can outlive the kernel.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
-        return {"status": process.poll()}
+            deadline = Deadline.after(END_DEADLINE_S)
+            wait_until(lambda: self._gone(pid), deadline, f"the end of process group {pid}", interval_s=0.001)
+        return {"status": self.processes[pid].poll()}
+
+    def _gone(self, group: int) -> bool:
+        self.reap()
+        try:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            return True
+        return False
 
     def poll(self, _: Sequence[int], pid: int) -> dict[str, Any]:
         """Return the exit status of a program, or None while it runs."""
