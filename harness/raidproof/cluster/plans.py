@@ -286,7 +286,7 @@ def take_cuts(runner: PlanRunner, request: CutRequest, result: SideResult) -> in
         runner.forecast.dropped(CUT, key)
         runner.forecast.dropped(EXPLORATION, key)
         if cell.cycle is None:
-            say(f"{cell.name}: no power cut is made, because a control did not give its known result")
+            say(f"{cell.name}: no power cut is made, because a control did not show what it had to show")
     store.read_explorations(record)
     store.save(record)
     return sum(cycle.control is None for cycle in result.cycles)

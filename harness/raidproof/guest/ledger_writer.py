@@ -206,15 +206,8 @@ class Worker:
 
     def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
         """Report that an operation begins, call ``action``, and queue the report of the end; return its success."""
-        code, failure = KINDS.index(kind), 0
-        fields = (code, self.number, self.sequence, index, generation)
-        self.pending += FRAME.pack(ISSUE, *fields, 0, monotonic_ns())
-        self.send()
-        try:
-            action()
-        except OSError as error:
-            failure = self.fail(error)
-        self.pending = FRAME.pack(ACKNOWLEDGE, *fields, failure, monotonic_ns())
+        fields = (KINDS.index(kind), self.number, self.sequence, index, generation)
+        failure, _ = self.call(ISSUE, ACKNOWLEDGE, fields, action)
         self.sequence += 1
         if self.quiet_s:
             # The next operation may be another worker's, which would not send this worker's queued report.
@@ -222,21 +215,28 @@ class Worker:
             self.stop.wait(self.quiet_s)
         return not failure
 
-    def step(self, kind: str, call: Callable[[], object]) -> bool:
-        """Report a step as `do` reports an operation; return whether ``call`` succeeded, and did not return False."""
-        fields = (STEPS.index(kind), self.number, self.steps, 0, 0)
-        self.pending += FRAME.pack(STEP, *fields, 0, monotonic_ns())
-        self.send()
-        failure, result = 0, None
-        try:
-            result = call()
-        except OSError as error:
-            failure = self.fail(error)
-        self.pending = FRAME.pack(STEPPED, *fields, failure, monotonic_ns())
+    def step(self, kind: str, action: Callable[[], object]) -> bool:
+        """Report a step as `do` reports an operation; return whether it succeeded, and did not return False."""
+        failure, result = self.call(STEP, STEPPED, (STEPS.index(kind), self.number, self.steps, 0, 0), action)
         self.steps += 1
         if self.quiet_s:
             self.send()
         return not failure and result is not False
+
+    def call(self, begin: int, end: int, fields: tuple[int, ...], action: Callable[[], object]) -> tuple[int, object]:
+        """Send the report ``begin``, call ``action``, and queue the report ``end``; return errno and result.
+
+        ``fields``: the fields of both frames after the type. The errno is 0 if the call succeeded.
+        """
+        self.pending += FRAME.pack(begin, *fields, 0, monotonic_ns())
+        self.send()
+        failure, result = 0, None
+        try:
+            result = action()
+        except OSError as error:
+            failure = self.fail(error)
+        self.pending = FRAME.pack(end, *fields, failure, monotonic_ns())
+        return failure, result
 
     def fail(self, error: OSError) -> int:
         """Return the errno of a failed call, after a pause; an error that is not tolerated ends the worker."""

@@ -68,6 +68,11 @@ class RepliesSeen(Strict):
     writes: dict[str, int] = Field(default_factory=dict)
     """Number of WRITE calls by requested stability."""
 
+    @property
+    def none_dated(self) -> bool:
+        """Whether the capture dated none of the operations, although there were some."""
+        return self.dated == 0 and bool(self.of)
+
 
 class ArraySeen(Strict):
     """The result of a scrub, and md's state of the array at the end of the crash test, by md device."""

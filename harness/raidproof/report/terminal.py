@@ -118,7 +118,7 @@ def stability(cycle: CrashTestRecord) -> str:
 def dated(cycle: CrashTestRecord) -> str:
     """Return a sentence on the operations whose time is that of the server's reply; empty without captured packets."""
     replies = cycle.observed.replies
-    if replies is not None and replies.dated == 0 and replies.of:
+    if replies is not None and replies.none_dated:
         return (
             f" The capture of the server's replies dated none of {replies.of:,} operations: the time of"
             " acknowledgement is that of the client's report, which arrives later."

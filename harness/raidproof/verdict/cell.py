@@ -208,8 +208,7 @@ def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
     NOT SHOWN takes the place of SAFE if a control raises a doubt.
     """
     found = safety_of(part) if isinstance(part, CrashTestRecord) else safety_of_cell(record, part)
-    why = doubt(record)
-    return not_shown(why) if why and found.word is SafetyWord.SAFE else found
+    return not_shown(why) if found.word is SafetyWord.SAFE and (why := doubt(record)) else found
 
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
@@ -242,8 +241,9 @@ def judge_cells(record: RunRecord) -> None:
     from raidproof.verdict.ranking import rank  # noqa: PLC0415  numpy and scipy take half a second
 
     cycles = {cycle.name: cycle for cycle in record.cycles}
+    unseen = blind(record)
     for cell in record.cells:
-        judge_cell(cell, cycles.get(cell.cycle or ""), blind(record))
+        judge_cell(cell, cycles.get(cell.cycle or ""), unseen)
     # Values of different workloads are not comparable.
     for workload in {cell.compared_with for cell in record.cells}:
         rank([cell for cell in record.cells if cell.compared_with == workload])

@@ -78,7 +78,7 @@ def judge_work(workers: Sequence[WorkerSpec], parts: Mapping[int, Balance], wher
     """Return an INCONCLUSIVE verdict if too few operations of some kind of worker on a client could show a loss.
 
     ``parts``: the comparison of each worker's operations with the scan, by the number of the worker. A lost operation
-    needs no minimum. The minimum is smaller if the ledger's settings do not let so many operations show a loss.
+    needs no minimum. If the ledger's settings let fewer operations show a loss, this number is the minimum.
     """
     shown, most, lost = Counter[tuple[str, str]](), Counter[tuple[str, str]](), set[tuple[str, str]]()
     for worker in workers:
@@ -126,6 +126,6 @@ def undated(cycle: CrashTestRecord) -> str:
     This is no failure: the times of the clients' reports are later, so that fewer operations count as acknowledged.
     """
     replies = cycle.observed.replies
-    if replies is None or replies.dated != 0 or not replies.of:
+    if replies is None or not replies.none_dated:
         return ""
     return f"; the capture of the server's replies dated none of {replies.of:,} operations"

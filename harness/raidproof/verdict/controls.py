@@ -8,7 +8,7 @@ the system under test, and a FAIL like that of any other crash test.
 from collections.abc import Sequence
 
 from raidproof.core.blame import Blame, Culprit, blamed_as, text_of
-from raidproof.record.outcome import Outcome, Verdict, worst
+from raidproof.record.outcome import Outcome, Verdict, worst_of
 from raidproof.record.run import ControlSpec, CrashTestRecord, RunRecord
 from raidproof.verdict.crash_states import outcome_of
 
@@ -25,13 +25,10 @@ def conclude_control(
     explained by no lie of a disk, although others are. ``bad``: the verdicts other than PASS.
     """
     if not control.expects_loss:
-        if bad and (lost or any(one.outcome is not Outcome.INCONCLUSIVE for one in bad)):
+        if bad:
             return _against(bad)
         if lost:
             return Outcome.FAIL, f"control: expected no failure, but {lost:,} operations lost; blamed on {blame}"
-        if bad:
-            # Some check gave no result: the control neither shows its expected result nor contradicts it.
-            return Outcome.INCONCLUSIVE, f"control: {bad[0].checker}: {bad[0].reason}"
         return Outcome.PASS, f"control behaved: all {acknowledged:,} acknowledged operations survived"
     if beside := [one for one in bad if one.of_the_stack]:
         return _against(beside)
@@ -74,11 +71,9 @@ def conclude_control_explored(
 
 
 def _against(bad: Sequence[Verdict]) -> tuple[Outcome, str]:
-    """Return the worst of several verdicts on the system under test as the outcome of a control."""
-    outcome = worst(one.outcome for one in bad)
-    first = next(one for one in bad if one.outcome is outcome)
-    blame = f"; blamed on {first.blame}" if first.blame else ""
-    return outcome, f"control: {first.checker}: {first.reason}{blame}"
+    """Return the worst of several verdicts as the outcome of a control."""
+    outcome, reason = worst_of(bad)
+    return outcome, f"control: {reason}"
 
 
 def _by_another(control: ControlSpec, what: str, blame: Blame | None) -> tuple[Outcome, str]:

@@ -15,7 +15,7 @@ from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.guest.ledger_writer import BLOCK
 from raidproof.monitor.capture import read_exchanges
 from raidproof.record.observation import ReadBack
-from raidproof.record.outcome import Outcome, Verdict, and_errors, worst
+from raidproof.record.outcome import Outcome, Verdict, and_errors, worst, worst_of
 from raidproof.record.run import BIN_MS, CrashTestRecord, RunRecord, Timeline
 from raidproof.storage.array.level import level_names
 from raidproof.storage.filesystem import FILESYSTEMS, AnyFilesystem, FilesystemSpec
@@ -467,10 +467,7 @@ def conclude_cycle(cycle: CrashTestRecord, conditions: Conditions) -> tuple[Outc
     if cycle.control is not None:
         return conclude_control(cycle.control, lost, acknowledged, conditions.blame, conditions.beyond_lies, bad)
     if bad:
-        outcome = worst(verdict.outcome for verdict in bad)
-        first = next(one for one in bad if one.outcome is outcome)
-        blame = f"; blamed on {first.blame}" if first.blame else ""
-        return outcome, f"{first.checker}: {first.reason}{blame}"
+        return worst_of(bad)
     if lost:
         return (
             Outcome.PASS,

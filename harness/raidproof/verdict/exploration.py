@@ -565,7 +565,7 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
     if (every := record.all_losses) is not None:
         # A statement about all states needs no second statement about their number.
         seen = f"{all_losses(every)} ({record.distinct:,} different){after_second_cuts(record.second_cuts)}"
-    # Whoever interrupts an exploration has not asked for a statement about the states that were checked until then.
+    # The states that the user's interruption left out could have shown a failure.
     outcome = Outcome.INCONCLUSIVE if record.stopped_by is StoppedBy.USER else Outcome.PASS
     return outcome, f"every promise held in {seen}{left_out(record)}{early}"
 

@@ -49,6 +49,7 @@ from raidproof.run.run import Run, command_line
 from raidproof.storage.tuning import TuningSpec
 from raidproof.verdict.advice import judge_advice, rivals, speeds
 from raidproof.verdict.cell import SafetyWord, judge_cells, safety_of_cell
+from raidproof.verdict.controls import blind
 
 WHAT = "advise"
 """End of the names of the runs."""
@@ -283,7 +284,7 @@ class Advisor:
             self._cut_s = (now_ns() - begun) / 1e9
         judge_cells(self.run_record)
         self.save()
-        return all(one.outcome is not Outcome.INVALID for one in self.run_record.cycles if one.control is not None)
+        return blind(self.run_record) is None
 
     def _is_cut(self, name: str) -> bool:
         made = {one.name for one in self.run_record.cycles if one.outcome is not Outcome.ERROR}

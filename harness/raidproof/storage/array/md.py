@@ -381,11 +381,8 @@ class MdArray(Array):
         return state
 
     def _assemble(self, md: Md, *, dirty: bool) -> None:
-        """Assemble an md device from the members whose superblocks can be read, as udev does at the boot of a server.
-
-        mdadm aborts if one of the members that it is given cannot be read.
-        """
-        there = parse_examine(self.machine.run(examine_command(md.inputs)).stdout)
+        """Assemble an md device from the members that can be read, as udev does at boot: mdadm aborts at any other."""
+        there = self._superblocks(md.inputs)
         assembled = self.machine.run(assemble_command(md.only(there) if there else md, starts_dirty=dirty))
         if not assembled.ok and not self.machine.run(run_command(md)).ok:
             raise CommandFailed(assembled)
@@ -438,9 +435,11 @@ class MdArray(Array):
         """
         paths = [path for md in self.spec.devices for path in md.inputs if online or serial_of(path) != path]
         self.spec.member_layer.open_readable(self.machine, self.spec.layered)
-        # mdadm ends with status 1 if a device has no superblock. A verdict judges that, so the status is ignored.
-        examined = self.machine.run(examine_command(paths)).stdout
-        return {serial_of(path): one for path, one in parse_examine(examined).items()}
+        return {serial_of(path): one for path, one in self._superblocks(paths).items()}
+
+    def _superblocks(self, paths: Sequence[str]) -> dict[str, Identity]:
+        # mdadm ends with status 1 if a device has no superblock. The callers judge that, so the status is ignored.
+        return parse_examine(self.machine.run(examine_command(paths)).stdout)
 
     def bitmaps(self) -> dict[str, Bitmap]:
         """Read the write-intent bitmap on each disk of the array, by serial. The array may be offline."""
