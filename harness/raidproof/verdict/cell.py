@@ -16,6 +16,7 @@ from raidproof.record.outcome import Outcome, and_errors, worst
 from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
 from raidproof.verdict.controls import blind, doubt
 from raidproof.verdict.crash_states import BEGIN, explorations_of, explored_of, outcome_of
+from raidproof.verdict.slow_motion import advice_for
 
 PROVES_NOTHING = {
     Outcome.ERROR: "the rig failed",
@@ -244,6 +245,10 @@ def judge_cells(record: RunRecord) -> None:
     unseen = blind(record)
     for cell in record.cells:
         judge_cell(cell, cycles.get(cell.cycle or ""), unseen)
+    if (advice := slow_motion_advice(record)) is not None:
+        for cell in record.cells:
+            if cell.limit in PROCESSORS and cell.why_not == why_not_of_the_hardware(cell):
+                cell.why_not = f"{cell.why_not}; {advice}"
     # Values of different workloads are not comparable.
     for workload in {cell.compared_with for cell in record.cells}:
         rank([cell for cell in record.cells if cell.compared_with == workload])
@@ -268,6 +273,11 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, unseen: CrashTes
     cell.flag = "; ".join(flags(cell)) or None
     cell.why_not = why_no_rank(cell, cycle)
     cell.rankable = cell.why_not is None
+
+
+def slow_motion_advice(record: RunRecord) -> str | None:
+    """Return what to do so that no processor of the simulation limits a cell of a run; None if none did."""
+    return advice_for(record, [cell for cell in record.cells if cell.limit in PROCESSORS])
 
 
 def spreads_of(cell: CellRecord) -> tuple[float | None, float | None]:
@@ -435,9 +445,13 @@ def conclude_without_rank(record: RunRecord, controls: Sequence[CrashTestRecord]
         and all(safety_of_cell(record, cell).word is SafetyWord.SAFE for cell in contenders)
     )
     if not passed:
-        return Outcome.INCONCLUSIVE, "no cell has a rank; the table gives the reason for each cell"
+        advice = slow_motion_advice(record)
+        said = "; the table gives the reason for each cell" if advice is None else f": {advice}"
+        return Outcome.INCONCLUSIVE, f"no cell has a rank{said}"
     kept = "every promise that holds by design was kept, and the controls behaved"
-    return Outcome.PASS, f"{kept}; no speed is ranked: {' and '.join(limits)} was the limit"
+    advice = slow_motion_advice(record)
+    then = "" if advice is None else f" ({advice})"
+    return Outcome.PASS, f"{kept}; no speed is ranked: {' and '.join(limits)} was the limit{then}"
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:
