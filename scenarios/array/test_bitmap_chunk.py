@@ -30,3 +30,16 @@ def test_bitmap_chunk_is_as_requested_and_unsupported_sizes_are_refused(lab: Lab
     assert array.state().top.bitmap_chunk == least
     assert {one.region_size for one in array.bitmaps().values()} == {least}
     array.deactivate()
+
+
+def test_a_bit_of_the_bitmap_of_a_small_array_covers_some_per_cent(lab: Lab) -> None:
+    asked = stack_of("5").array
+    assert isinstance(asked, MdSpec)
+    array = MdArray(asked, lab.server)
+    array.create()
+    chunk = array.state().top.bitmap_chunk
+    assert chunk is not None
+    assert 0.02 <= chunk / DISK_SIZE <= 0.04
+    # The superblock of the bitmap on each member has it, too.
+    assert {one.region_size for one in array.bitmaps().values()} == {chunk}
+    array.deactivate()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from raidproof.core.errors import RequestError
 from raidproof.core.units import GIB, KIB, MIB
 from raidproof.storage.array import LEVELS, Geometry, MdSpec, assemble_command, capacity
-from raidproof.storage.array.superblock import LEAST_CHUNK, least_chunk
+from raidproof.storage.array.superblock import LEAST_CHUNK, USUAL_CHUNK, least_chunk
 
 
 def disks(count: int) -> tuple[str, ...]:
@@ -256,6 +256,32 @@ def test_least_chunk_is_a_power_of_two_and_its_bits_have_room(synced: int, membe
     assert chunk >= LEAST_CHUNK
     assert chunk.bit_count() == 1
     assert synced // chunk // 8 <= 128 * KIB + MIB // chunk
+
+
+@given(st.sampled_from(["1", "5", "6", "10", "1+0", "0+1"]), st.integers(16 * MIB, 64 * GIB))
+def test_a_bit_of_the_bitmap_covers_some_per_cent_of_a_small_array(level: str, size: int) -> None:
+    spec = MdSpec.model_validate({"level": level, "members": disks(4)})
+    sized = spec.for_members_of(size)
+    synced, member = spec.raid.synced(size)
+    chunk = sized.bitmap_chunk
+    if chunk is None:
+        # mdadm's default does.
+        assert USUAL_CHUNK / synced <= 0.04
+        return
+    assert 0.02 <= chunk / synced <= 0.04
+    assert chunk >= least_chunk(synced, member)
+    sized.refuse_size(size)
+    for_bitmap = [words for words in sized.create_commands() if "--bitmap=internal" in words]
+    assert all(f"--bitmap-chunk={chunk // KIB}K" in words for words in for_bitmap)
+    assert for_bitmap
+
+
+@pytest.mark.parametrize(
+    "changes", [{"bitmap_chunk": "1MiB"}, {"bitmap": "none"}, {"consistency_policy": "ppl"}, {"level": "0"}]
+)
+def test_a_requested_chunk_and_an_array_without_bitmap_stay_as_they_are(changes: dict[str, str]) -> None:
+    spec = MdSpec.model_validate({"level": "5", "members": disks(4)} | changes)
+    assert spec.for_members_of(192 * MIB) == spec
 
 
 def test_a_stripe_is_never_assumed_clean() -> None:

@@ -1,6 +1,6 @@
 """Arrays of Linux md through mdadm: the request, and the array of a machine."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -16,9 +16,9 @@ from raidproof.storage.array.level import LEVELS, listed
 from raidproof.storage.array.mdadm import (
     Md,
     assemble_command,
-    bitmap_command,
     check_command,
     create_commands,
+    new_bitmap_commands,
     readwrite_command,
     repair_command,
     run_command,
@@ -46,6 +46,7 @@ from raidproof.storage.array.superblock import (
     examine_bitmap_command,
     least_chunk,
     parse_bitmaps,
+    small_chunk,
     superblock_of,
 )
 from raidproof.storage.array.upkeep import Upkeep, at_full_speed
@@ -87,7 +88,7 @@ class MdSpec(ArraySpec):
     bitmap_chunk: Size | None = None
     """Bytes that one bit of the bitmap covers: of each member, or for RAID10 of the array.
 
-    None leaves the choice to mdadm: 64 MiB, or more on large members.
+    None leaves the choice to mdadm (64 MiB, or more on large members), but on small members requests `small_chunk`.
     """
     consistency_policy: Literal["resync", "bitmap", "journal", "ppl"] | None = None
     """How md keeps copies and parity consistent after a crash (md(4)); None requests the default, see `policy`."""
@@ -179,6 +180,11 @@ class MdSpec(ArraySpec):
                 f"mdadm has room for chunks of {format_size(least)} or more"
             )
 
+    def for_members_of(self, size: int) -> Self:
+        """Return the request with the bitmap's chunk for members of ``size`` bytes, if none is requested."""
+        chosen = self.policy == "bitmap" and self.bitmap_chunk is None
+        return self.model_copy(update={"bitmap_chunk": small_chunk(*self.raid.synced(size))} if chosen else {})
+
     @property
     def layout_name(self) -> str | None:
         """The name of the layout in mdadm; None for the level's default layout."""
@@ -225,7 +231,8 @@ class MdSpec(ArraySpec):
         """Return the mdadm commands that change the bitmap of an array; None if more than the bitmap differs."""
         if self._without_bitmap() != before._without_bitmap():
             return None
-        return [command for pair in zip(self.devices, before.devices, strict=True) for command in _new_bitmap(*pair)]
+        pairs = zip(self.devices, before.devices, strict=True)
+        return [command for pair in pairs for command in new_bitmap_commands(*pair)]
 
     def _without_bitmap(self) -> Self:
         policy = None if self.policy in {"bitmap", "resync"} else self.consistency_policy
@@ -331,15 +338,6 @@ class MdSpec(ArraySpec):
         )
 
 
-def _new_bitmap(md: Md, before: Md) -> Iterator[list[str]]:
-    command = bitmap_command(md)
-    if command is None or command == bitmap_command(before):
-        return
-    if before.consistency_policy == "bitmap" and md.consistency_policy == "bitmap":
-        yield ["mdadm", "--grow", md.device, "--bitmap=none"]
-    yield command
-
-
 class MdArray(Array):
     """The md array of one machine, with the commands that create, assemble, check, stop and erase it."""
 
@@ -353,6 +351,9 @@ class MdArray(Array):
         """
         self._require_kernel()
         self.spec.member_layer.create(self.machine, self.spec.layered)
+        paths = map(self.spec.member_layer.path, self.spec.members)
+        sizes = self.machine.succeed(["blockdev", "--getsize64", *paths])
+        self.spec = self.spec.for_members_of(min(map(int, sizes.split())))
         for command in self.spec.create_commands():
             self.machine.succeed(command)
         self.require_effective()

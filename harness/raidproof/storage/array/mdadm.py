@@ -1,6 +1,6 @@
 """A requested md device, and the commands of mdadm that create, assemble, stop and maintain it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 from raidproof.core.layer import HOMEHOST
@@ -101,6 +101,16 @@ def bitmap_command(md: Md) -> list[str] | None:
     """
     words = [word for word in create_command(md) if word.startswith("--bitmap")]
     return ["mdadm", "--grow", md.device, *words] if words else None
+
+
+def new_bitmap_commands(md: Md, before: Md) -> Iterator[list[str]]:
+    """Yield the commands that change the bitmap of an existing md device from that of ``before``, if they differ."""
+    command = bitmap_command(md)
+    if command is None or command == bitmap_command(before):
+        return
+    if before.consistency_policy == "bitmap" and md.consistency_policy == "bitmap":
+        yield ["mdadm", "--grow", md.device, "--bitmap=none"]
+    yield command
 
 
 def assemble_command(md: Md, *, starts_dirty: bool = False, without: Collection[str] = ()) -> list[str]:

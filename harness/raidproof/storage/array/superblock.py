@@ -39,6 +39,10 @@ two (``md_bitmap_read_sb`` in drivers/md/md-bitmap.c).
 """
 LARGEST_CHUNK = GIB
 """Largest bitmap chunk in bytes: mdadm stores the number of bytes as an int (``struct shape`` in mdadm.h)."""
+USUAL_CHUNK = 64 * MIB
+"""mdadm's default chunk of the bitmap in bytes on all but large members (``add_internal_bitmap1`` in its super1.c)."""
+MOST_OF_BIT = 25
+"""Least number of bits that cover an array of small disks."""
 HEADER = 256
 """Bytes of the bitmap's header, ``bitmap_super_s`` in drivers/md/md-bitmap.h. The bits follow the header."""
 _LEAST_OFFSET = MIB
@@ -196,6 +200,18 @@ def least_chunk(synced: int, member: int) -> int:
     while max(0, synced - _LEAST_OFFSET) // chunk + 1 > bits:
         chunk *= 2
     return chunk
+
+
+def small_chunk(synced: int, member: int) -> int | None:
+    """Return the bitmap chunk in bytes with which one bit covers 2 to 4 % of a small array; None for large arrays.
+
+    ``synced`` and ``member``: as for `least_chunk`. With mdadm's default of 64 MiB, one bit would cover all of a small
+    array, and no crash would show a bitmap that lacks a mark.
+    """
+    chunk = LEAST_CHUNK
+    while chunk * 2 * MOST_OF_BIT <= synced:
+        chunk *= 2
+    return max(chunk, least_chunk(synced, member)) if chunk < USUAL_CHUNK else None
 
 
 def by_device(text: str, heading: str) -> dict[str, str]:
