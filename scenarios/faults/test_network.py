@@ -2,7 +2,16 @@
 
 import pytest
 
-from raidproof.fault import ClientNetworkCut, Fault, LeaseExpiry, MissedGrace, NetworkCut, NfsdRestart
+from raidproof.fault import (
+    ClientNetworkCut,
+    Fault,
+    KernelPanic,
+    LeaseExpiry,
+    MissedGrace,
+    NetworkCut,
+    NfsdRestart,
+    PowerCut,
+)
 from raidproof.namespace.network import Way
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.mount import MountSpec
@@ -33,6 +42,13 @@ def test_soft_mount_reports_errors_of_a_silent_server(cycle: CrashTestRunner, ve
     told = next(one.reason for one in ended.record.verdicts if one.checker == "errors told to clients")
     assert "EIO" in told or "ETIMEDOUT" in told
     assert ended.went_on("client1")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fault", [PowerCut(), KernelPanic()])
+def test_soft_mount_may_report_errors_of_a_server_that_is_off(cycle: CrashTestRunner, fault: Fault) -> None:
+    mount = MountSpec.model_validate({"vers": "3", "recovery": "soft", "timeo_s": 0.3, "retrans": 1})
+    cycle(stack_of(mount=mount), fault=fault).must_keep_every_promise()
 
 
 @pytest.mark.exhaustive

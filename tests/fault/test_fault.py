@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from errno import EIO, ETIMEDOUT
 from pathlib import Path
 from typing import ClassVar
 from unittest.mock import MagicMock
@@ -169,6 +170,16 @@ print(type(fault).__module__, fault.seed, fault.effects(stack_of()).kernel_messa
 
 SOFT = stack_of(mount=MountSpec(recovery="soft"))
 ARGUMENTS = {"serial": "disk1", "offset": 0, "other": "disk2", "holding": b"x"}
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS))
+def test_a_soft_mount_may_report_errors_of_each_fault_that_takes_the_server_away(name: str) -> None:
+    kind = FAULTS[name]
+    fields = getattr(kind, "__dataclass_fields__", {})
+    fault = kind(**{word: value for word, value in ARGUMENTS.items() if word in fields})
+    soft, hard = fault.effects(SOFT), fault.effects(stack_of())
+    assert not soft.server_away or {EIO, ETIMEDOUT} <= soft.errors
+    assert not hard.server_away or not hard.errors
 
 
 @pytest.mark.parametrize("name", sorted(EFFECTS))

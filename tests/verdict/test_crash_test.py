@@ -80,6 +80,47 @@ def test_a_lost_block_turns_pass_into_fail(store: RunStore, cycle: CrashTestReco
     assert place.replace("_", " the ") in cycle.reason
 
 
+def test_what_a_client_began_after_the_server_was_off_is_not_on_its_disks(
+    store: RunStore, cycle: CrashTestRecord
+) -> None:
+    assert cycle.fault_at_ns is not None
+    assert (cycle.seen_ns, cycle.served_until_ns) == (cycle.resumed_ns, cycle.resumed_ns)  # an older record
+    cycle.fault_ended_ns = cycle.fault_at_ns + 1
+    assert (cycle.seen_ns, cycle.served_until_ns) == (cycle.fault_ended_ns, cycle.fault_ended_ns)
+    judge_crash_test(cycle, store.path)
+    assert cycle.outcome is Outcome.PASS
+    # Had the server been off since then, no client could have written what the scan found.
+    cycle.fault_ended_ns = 1
+    judge_crash_test(cycle, store.path)
+    assert any(one.checker.startswith("nothing invented") for one in cycle.verdicts if one.outcome is Outcome.FAIL)
+
+
+def test_a_fault_that_leaves_the_server_on_has_no_instant_that_its_scan_shows(cycle: CrashTestRecord) -> None:
+    cycle.recovery.assemble_s, cycle.fault_ended_ns = None, 5
+    assert (cycle.seen_ns, cycle.served_until_ns) == (None, cycle.resumed_ns)
+
+
+@pytest.mark.parametrize(("vers", "possible"), [("3", False), ("4.0", True), ("4.2", True)])
+def test_only_nfsv4_has_delegations(cycle: CrashTestRecord, vers: str, possible: bool) -> None:
+    for mount in (cycle.asked["mount"], *cycle.effective.get("mounts", {}).values()):
+        mount["vers"] = vers
+    cycle.asked["export"]["delegations"] = True
+    assert conditions_of(cycle).delegations is possible
+    cycle.asked["export"]["delegations"] = False
+    assert not conditions_of(cycle).delegations
+
+
+@pytest.mark.parametrize(
+    ("asked", "shows"),
+    [({"type": "xfs"}, False), ({"type": "ext4", "data": "writeback"}, True), ({"type": "of another version"}, True)],
+)
+def test_old_data_may_be_seen_where_the_file_system_says_so(
+    cycle: CrashTestRecord, asked: dict[str, Any], shows: bool
+) -> None:
+    cycle.asked = {**cycle.asked, "filesystem": asked}
+    assert conditions_of(cycle).shows_old_data is shows
+
+
 def test_the_same_loss_under_an_async_export_is_measured(store: RunStore, cycle: CrashTestRecord) -> None:
     cycle.asked["export"]["sync"] = False
     change(store, cycle, "on_server", lose_a_block)

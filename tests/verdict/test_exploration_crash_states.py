@@ -13,7 +13,7 @@ from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault.array import WRITE_HOLE
-from raidproof.guest.ledger_writer import ABSENT, GARBAGE, MISPLACED, UNREADABLE
+from raidproof.guest.ledger_writer import ABSENT, MISPLACED, UNREADABLE, torn
 from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
@@ -122,15 +122,15 @@ def test_generations_are_one_kind_of_damage() -> None:
 
 
 def test_a_torn_overwrite_is_excused_in_torn_states_alone() -> None:
-    assert not oracle().judge(read(GARBAGE, 1), 299, torn=True).broken
-    assert oracle().judge(read(GARBAGE, 1), 299).broken
+    assert not oracle().judge(read(torn(1, 2), 1), 299, torn=True).broken
+    assert oracle().judge(read(torn(1, 2), 1), 299).broken
 
 
 def test_a_file_system_that_tears_writes_does_so_in_each_state() -> None:
     tearing = oracle(torn=True)
-    assert not tearing.judge(read(GARBAGE, 1), 299).broken
-    assert not tearing.judge(read(GARBAGE, 1), 299, torn=True, torn_blocks=frozenset()).broken
-    assert tearing.judge(read(GARBAGE, 1), 1000).broken
+    assert not tearing.judge(read(torn(1, 2), 1), 299).broken
+    assert not tearing.judge(read(torn(1, 2), 1), 299, torn=True, torn_blocks=frozenset()).broken
+    assert tearing.judge(read(torn(1, 2), 1), 1000).broken
 
 
 def test_garbage_where_nothing_had_been_told_is_damage_too() -> None:
@@ -227,7 +227,7 @@ def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
     [
         (read(2, 1), False, False),
         (read(0, 1), True, True),
-        (read(GARBAGE, 1), True, True),
+        (read(torn(1, 2), 1), True, True),
         (read(UNREADABLE, 1), True, False),
         (read(0, 1, console=("I/O error: Buffer I/O error on dev md0",)), True, False),
         (read(2, 1, rows=Rows(differ=1, unmarked=1)), True, False),

@@ -13,13 +13,24 @@ from raidproof.guest.ledger_writer import (
     METADATA,
     MISPLACED,
     OLD,
+    TORN,
     UNREADABLE,
     WRITTEN,
     signed,
+    torn,
 )
 from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.balance import EXAMPLES_EACH, Balance, KeptParts
-from raidproof.verdict.ledger import ANY_GENERATION, Bounds, Torn, balance_of, build_evidence, classify
+from raidproof.verdict.ledger import (
+    ANY_GENERATION,
+    Bounds,
+    Torn,
+    balance_of,
+    build_evidence,
+    classify,
+    description_of,
+    of_older_version,
+)
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="client1", kind="fsync", path="f", file=0, blocks=4)
@@ -65,8 +76,33 @@ def test_class_of_a_block(state: int, required: int, issued: int, kind: BlockCla
 
 
 def test_only_a_disk_that_tears_excuses_a_torn_overwrite() -> None:
-    assert classify(GARBAGE, 1, 2, torn=True) is BlockClass.UNSYNCED_LOST
-    assert classify(GARBAGE, 2, 2, torn=True) is BlockClass.GARBAGE
+    assert classify(torn(1, 2), 1, 2, torn=True) is BlockClass.UNSYNCED_LOST
+    assert classify(torn(1, 2), 2, 2, torn=True) is BlockClass.TORN
+    assert classify(torn(1, 2), 1, 2) is BlockClass.TORN
+
+
+def test_a_torn_block_has_parts_of_the_interrupted_overwrite_and_of_the_content_before_it() -> None:
+    assert classify(torn(0, 1), 0, 1, torn=True) is BlockClass.UNSYNCED_LOST
+    assert classify(torn(0, 2), 1, 2, torn=True) is BlockClass.TORN  # a part of the acknowledged generation is gone
+    assert classify(torn(1, 9), 1, 2, torn=True) is BlockClass.TORN  # no client wrote generation 9
+    assert classify(GARBAGE, 1, 2, torn=True) is BlockClass.GARBAGE
+    assert description_of(torn(1, 9)) == "the block is torn; its parts have the generations 1 to 9"
+
+
+def test_a_scan_of_an_older_version_does_not_tell_torn_blocks_from_garbage() -> None:
+    found = of_older_version({"f@0": {"blocks": [1, GARBAGE], "names": ["f"]}, "m": {"d0": ["blocks"]}})
+    assert found == {"f@0": {"blocks": [1, TORN], "names": ["f"]}, "m": {"d0": ["blocks"]}}
+    assert classify(TORN, 1, 2, torn=True) is BlockClass.UNSYNCED_LOST
+    assert classify(TORN, 2, 2, torn=True) is BlockClass.TORN
+
+
+def test_old_data_of_the_disk_is_no_damage_where_the_file_system_may_show_it() -> None:
+    half = [done("fsync", 0), done("fsync", 1, ended=Ended.UNKNOWN)]
+    found = {"blocks": [1, OLD, 0, 0]}
+    assert weighed(half, found).blocks[BlockClass.OLD] == 1
+    shown = weighed(half, found, shows_old_data=True)
+    assert (shown.blocks.get(BlockClass.OLD), shown.broken_blocks) == (None, 0)
+    assert weighed(half, {"blocks": [OLD, 0, 0, 0]}, shows_old_data=True).lost_total == 1
 
 
 @given(st.integers(-3, 9), st.integers(0, 5), st.integers(0, 5))
@@ -244,17 +280,17 @@ def test_an_operation_of_many_blocks_is_lost_with_any_of_them() -> None:
 
 def test_only_a_torn_block_is_excused_and_only_while_it_is_overwritten() -> None:
     first, again = done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)
-    torn = [GARBAGE, 1, 1, 0, 0, 0]
-    assert pages(torn, first, again, torn={(0, 0)}).lost_total == 0
-    assert pages(torn, first, again, torn={(0, BLOCK), (1, 0)}).lost == {"pages": 1}
-    assert pages(torn, first, torn={(0, 0)}).lost == {"pages": 1}
-    assert pages(torn, first, again, torn=True).lost_total == 0
-    assert pages(torn, first, again).lost == {"pages": 1}
+    blocks = [torn(1, 2), 1, 1, 0, 0, 0]
+    assert pages(blocks, first, again, torn={(0, 0)}).lost_total == 0
+    assert pages(blocks, first, again, torn={(0, BLOCK), (1, 0)}).lost == {"pages": 1}
+    assert pages(blocks, first, torn={(0, 0)}).lost == {"pages": 1}
+    assert pages(blocks, first, again, torn=True).lost_total == 0
+    assert pages(blocks, first, again).lost == {"pages": 1}
 
 
 def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None:
     worker = PAGES.model_copy(update={"shift": 1000})
-    found = {"p": {"blocks": [GARBAGE, 1, 1, 0, 0, 0], "names": ["f0"]}}
+    found = {"p": {"blocks": [torn(1, 2), 1, 1, 0, 0, 0], "names": ["f0"]}}
     both = History([done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)])
     assert build_evidence([worker], both, found, torn=frozenset()).lost_total == 0
     assert build_evidence([worker], both, found).lost_total == 1
@@ -264,7 +300,7 @@ def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None
 def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
     cut = 10**12
     later = done("fsync", 0, 2, ended=Ended.UNKNOWN)._replace(issued_ns=cut + 2 * 10**7)
-    found = {"blocks": [GARBAGE, 0, 0, 0]}
+    found = {"blocks": [torn(1, 2), 0, 0, 0]}
     for begun_ns, lost in ((cut + 2 * 10**7, 1), (cut - 1, 0), (None, 0)):
         operations = [done("fsync", 0), later._replace(begun_ns=begun_ns)]
         assert weighed(operations, found, seen_ns=cut, torn=True).lost_total == lost
@@ -379,7 +415,11 @@ def test_kept_parts_change_no_balance(states: list[Any], order: list[int]) -> No
 
 @pytest.mark.parametrize(
     ("state", "bounds"),
-    [(GARBAGE, {"torn": True}), (GARBAGE, {"torn": {(0, 0)}}), (9, {"disconnected_clients": ("client1",)})],
+    [
+        (torn(1, 2), {"torn": True}),
+        (torn(1, 2), {"torn": {(0, 0)}}),
+        (9, {"disconnected_clients": ("client1",)}),
+    ],
 )
 def test_a_part_is_not_kept_for_other_bounds(state: int, bounds: Any) -> None:
     """The first comparison finds no damage, because its bounds allow the state; the second one must find it."""

@@ -1,17 +1,24 @@
 """Cases in which something is wrong and an easy excuse is at hand."""
 
 from dataclasses import replace
-from errno import EEXIST, EIO, ENOSPC
+from errno import EEXIST, EIO, ENOENT, ENOSPC
 from typing import Any
 
 import pytest
 
-from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OTHER_CONTENT, UNREADABLE
+from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE, torn
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import Evidence
-from raidproof.verdict.contract import Conditions, judge_blocks, judge_errors, judge_nothing_invented, judge_promises
+from raidproof.verdict.contract import (
+    RECONNECT_NS,
+    Conditions,
+    judge_blocks,
+    judge_errors,
+    judge_nothing_invented,
+    judge_promises,
+)
 from raidproof.verdict.ledger import build_evidence
-from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+from raidproof.workload.history import LEAST_DELAY_NS, Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
 NAMES = WorkerSpec(number=0, client="c1", kind="metadata", path="m", file=0)
@@ -147,12 +154,70 @@ def test_who_gave_up_waiting_may_have_made_something_and_nobody_else() -> None:
 
 def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:
     twice = did("mkdir", 0, 1, CUT - 1, RESUMED, error=EEXIST)
-    assert judge_errors(History([twice]), SYNC, CUT).outcome is Outcome.PASS
-    assert judge_errors(History([twice._replace(issued_ns=CUT + 1)]), SYNC, CUT).outcome is Outcome.FAIL
-    # A kernel that panics goes on for a moment: until the server serves again, what began may have been done.
-    late = twice._replace(issued_ns=CUT + 1, ended_ns=CUT + 9)
-    assert judge_errors(History([late]), SYNC, CUT, CUT + 5).outcome is Outcome.PASS
-    assert judge_errors(History([late._replace(issued_ns=CUT + 6)]), SYNC, CUT, CUT + 5).outcome is Outcome.FAIL
+
+    def outcome(begun_ns: int, served_until_ns: int | None = None) -> Outcome:
+        one = twice._replace(begun_ns=begun_ns + LEAST_DELAY_NS)
+        return judge_errors(History([one]), SYNC, CUT, served_until_ns).outcome
+
+    assert outcome(CUT - 1) is Outcome.PASS
+    assert outcome(CUT) is Outcome.FAIL
+    # A kernel that panics goes on for a moment: until the server is off, what began may have been done.
+    assert outcome(CUT + 1, CUT + 5) is Outcome.PASS
+    assert outcome(CUT + 5, CUT + 5) is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("mkdir", ENOENT),
+        ("create", ENOENT),
+        ("rename", EEXIST),
+        ("setattr", ENOENT),
+        ("append", EEXIST),
+        ("truncate", ENOENT),
+        ("allocate", EEXIST),
+        ("copy", EEXIST),
+    ],
+)
+def test_an_error_that_no_repeated_request_gets_is_no_excuse(kind: str, error: int) -> None:
+    history = History([did(kind, 0, 1, CUT - 1, RESUMED, error=error)])
+    assert judge_errors(history, SYNC, CUT, RESUMED).outcome is Outcome.FAIL
+
+
+def test_a_soft_mount_gets_no_error_once_its_client_is_connected_again() -> None:
+    soft = replace(SYNC, allowed_by_fault=frozenset({EIO}), fault_begun_ns=CUT, served_ns=RESUMED)
+
+    def outcome(begun_ns: int, *others: Operation) -> Outcome:
+        failed = did("fsync", 0, 9, begun_ns, begun_ns + 1, error=EIO, sequence=9)
+        failed = failed._replace(begun_ns=begun_ns + LEAST_DELAY_NS)
+        return judge_errors(History([*others, failed]), soft, CUT, RESUMED).outcome
+
+    assert outcome(RESUMED + 1) is Outcome.PASS
+    assert outcome(RESUMED + RECONNECT_NS) is Outcome.FAIL
+    before = did("fsync", 0, 1, CUT - 9, RESUMED + 5)
+    served = did("fsync", 0, 2, RESUMED + 1, RESUMED + 5)._replace(begun_ns=RESUMED + 1 + LEAST_DELAY_NS)
+    assert outcome(RESUMED + 6, before) is Outcome.PASS
+    assert outcome(RESUMED + 6, served) is Outcome.FAIL
+    assert outcome(RESUMED + 4, served) is Outcome.PASS
+
+
+def test_random_content_is_excused_by_no_torn_overwrite_and_by_no_async_export() -> None:
+    during = [*WRITTEN, did("fsync", 0, 2, CUT - 1, None)]
+    for states, kinds in (((GARBAGE, 1), Outcome.FAIL), ((torn(1, 2), 1), Outcome.PASS)):
+        evidence = build_evidence(
+            [BLOCKS], History(during), blocks_found(*states), before_ns=CUT, seen_ns=CUT, torn=True
+        )
+        assert judged(evidence, replace(SYNC, torn=True)) is kinds
+    every = build_evidence([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), before_ns=CUT, torn=True)
+    assert judged(every, replace(SYNC, export_sync=False, torn=True)) is Outcome.FAIL
+
+
+def test_old_data_of_the_disk_in_a_block_that_nobody_acknowledged_is_a_leak() -> None:
+    half = [WRITTEN[0], did("fsync", 1, 1, CUT - 1, None)]
+    evidence = build_evidence([BLOCKS], History(half), blocks_found(1, OLD), before_ns=CUT, seen_ns=CUT)
+    assert judged(evidence, SYNC) is Outcome.FAIL
+    assert judged(evidence, replace(SYNC, export_sync=False)) is Outcome.FAIL
+    assert judged(evidence, replace(SYNC, shows_old_data=True)) is Outcome.PASS
 
 
 def test_close_under_a_delegation_is_reported_apart() -> None:

@@ -7,7 +7,7 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import whole_number
 from raidproof.core.waiting import Deadline, now_ns, pause
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
 from raidproof.machine.machine import Machine
 from raidproof.storage.stack import StackSpec
 
@@ -42,9 +42,15 @@ class PowerCut(_MachineDown):
     seed: int = 0
     name: ClassVar[str] = "power-cut"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+    def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: the server's memory is lost; ``policy`` says what disk caches keep."""
-        return FaultEffects(server_memory_lost=True, caches=self.policy, nfsd_restarted=True, server_away=True)
+        return FaultEffects(
+            server_memory_lost=True,
+            caches=self.policy,
+            nfsd_restarted=True,
+            server_away=True,
+            errors=errors_of_soft_mounts(stack),
+        )
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Cut the power from outside the machine, without running a command in the machine."""
@@ -75,9 +81,9 @@ class CleanReboot(_MachineDown):
 
     name: ClassVar[str] = "clean-reboot"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+    def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: nfsd restarts, and clients may log hung tasks."""
-        return FaultEffects(nfsd_restarted=True, server_away=True)
+        return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Shut the server down; the instant of the fault is when the server is off."""
@@ -92,9 +98,15 @@ class KernelPanic(_MachineDown):
 
     name: ClassVar[str] = "kernel-panic"
 
-    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+    def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: the server loses its memory, and its console shows the panic."""
-        return FaultEffects(server_memory_lost=True, nfsd_restarted=True, server_away=True, kernel_messages=(PANIC,))
+        return FaultEffects(
+            server_memory_lost=True,
+            nfsd_restarted=True,
+            server_away=True,
+            kernel_messages=(PANIC,),
+            errors=errors_of_soft_mounts(stack),
+        )
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Make the server's kernel panic, and verify that the console shows the panic.

@@ -21,12 +21,16 @@ BLOCK = writer.BLOCK
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
     """Return the generation of a block of a file, or an error code (`ledger_writer.GARBAGE`, for example).
 
+    A torn block has a code of its own, see `ledger_writer.torn`.
+
     ``shift``: offset of the block in its first page, in bytes. A block in two pages is written by two requests to the
     disks: if its parts have different generations, the older generation counts.
     """
     found = writer.identity(data, seed)
     if found == writer.GARBAGE and shift and len(data) == BLOCK:
-        return oldest(data, file, offset, seed, BLOCK - shift)
+        found = oldest(data, file, offset, seed, BLOCK - shift)
+    if found == writer.GARBAGE and (parts := writer.parts_in(data, file, offset, seed)) is not None:
+        return int(writer.torn(*parts))
     return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else writer.MISPLACED
 
 

@@ -39,7 +39,9 @@ class BlockClass(StrEnum):
     STALE = "stale"
     """The block has an older generation than the newest acknowledged one."""
     GARBAGE = "garbage"
-    """The block has content that no client wrote, or a part of a block."""
+    """The block has content that no client wrote; in older records also a torn block."""
+    TORN = "torn"
+    """The block is a mixture of several generations, or of one and zeros, that no cut explains."""
     OLD = "old data of the disk"
     """The block has content from before the run: it was neither zeroed nor written."""
     MISPLACED = "misplaced"
@@ -53,6 +55,7 @@ BROKEN = frozenset(
         BlockClass.SYNCED_LOST,
         BlockClass.STALE,
         BlockClass.GARBAGE,
+        BlockClass.TORN,
         BlockClass.OLD,
         BlockClass.MISPLACED,
         BlockClass.UNREADABLE,
@@ -212,6 +215,8 @@ class CrashTestRecord(Strict):
     """The instant at which the injection of the main fault began; a shutdown, for example, takes time."""
     fault_at_ns: int | None = None
     """The instant of the main fault: operations acknowledged earlier must be durable."""
+    fault_ended_ns: int | None = None
+    """The instant at which the injection of the main fault had ended: a server that it took down was off by then."""
     fault_proof: str | None = None
     """The observation that proves that the main fault took effect."""
     resumed_ns: int | None = None
@@ -274,6 +279,21 @@ class CrashTestRecord(Strict):
     def policy(self) -> str | None:
         """The policy by which the disks' caches kept data at the power cut; None if the disks stayed powered."""
         return None if self.effects.caches is None else self.effects.caches.value
+
+    @property
+    def served_until_ns(self) -> int | None:
+        """The instant until which the server may have executed requests that had no reply; None without a fault.
+
+        A server that the fault took down was off at the end of the injection, which older records lack.
+        """
+        return self.resumed_ns if self.seen_ns is None else self.seen_ns
+
+    @property
+    def seen_ns(self) -> int | None:
+        """The instant that the server's scan shows if the fault took the server down; else None."""
+        if self.recovery.assemble_s is None:
+            return None
+        return self.resumed_ns if self.fault_ended_ns is None else self.fault_ended_ns
 
     @property
     def on_server_itself(self) -> bool:

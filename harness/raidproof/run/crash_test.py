@@ -394,6 +394,7 @@ class CrashTest:
         self._say(fault.name)
         self.record.fault_begun_ns = now_ns()
         injected = fault.inject(self.context)
+        self.record.fault_ended_ns = now_ns()
         self.record.fault_at_ns = injected.at_ns
         self.record.fault_proof = injected.proof
         self.record.disks = {cut_result.serial: asdict(cut_result) for cut_result in injected.cut_results}

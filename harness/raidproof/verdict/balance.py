@@ -16,6 +16,7 @@ _DAMAGE: Mapping[BlockClass, str] = {
     BlockClass.SYNCED_LOST: "was acknowledged and is missing",
     BlockClass.STALE: "has an older generation than the acknowledged one",
     BlockClass.GARBAGE: "is garbage",
+    BlockClass.TORN: "is torn: its parts have different generations",
     BlockClass.OLD: "holds old data of the disk",
     BlockClass.MISPLACED: "holds a block that was written to another place",
     BlockClass.UNREADABLE: "is unreadable",

@@ -4,7 +4,6 @@ An acknowledged flush of a disk promises that all earlier writes to the disk are
 flush or FUA write that the disk did not execute.
 """
 
-import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.contract import Conditions
-from raidproof.verdict.ledger import balance_of
+from raidproof.verdict.ledger import balance_of, scan_of
 from raidproof.workload.history import History, Operation, WorkerSpec
 from raidproof.workload.ledger_blocks import blocks_in
 
@@ -245,12 +244,13 @@ def of_lies(cycle: CrashTestRecord, history: History, directory: Path, condition
     balance = balance_of(
         workers,
         history,
-        json.loads(found.read_text()),
+        scan_of(cycle, found),
         before_ns=cycle.fault_at_ns,
-        seen_ns=cycle.resumed_ns if cycle.recovery.assemble_s is not None else None,
+        seen_ns=cycle.seen_ns,
         torn=conditions.torn,
         disconnected_clients=cycle.lost_power,
         indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
+        shows_old_data=conditions.shows_old_data,
     )
     return blamed(conditions, balance.losses, lost)
 

@@ -1,12 +1,13 @@
 """The durability promises to NFS clients, the conditions that excuse a loss, and verdicts on both."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from errno import EEXIST, EIO, ENOENT, errorcode
+from math import inf
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.guest.ledger_writer import APPLICATION, METADATA
+from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, Evidence
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -51,6 +52,10 @@ APPLICATION_CHECK = "check of the application"
 """Name of the check that the check command of an application gave a result."""
 APPLICATION_DATA = "data of the application"
 """Name of the check that the check command of an application reported no damage."""
+RECONNECT_NS = 10_000_000_000
+"""Least time in ns that every client is given to connect again: two refused attempts, 3 and 6 s apart.
+
+Source: XS_TCP_INIT_REEST_TO in net/sunrpc/xprtsock.c of Linux."""
 OLDER = "older than write-back allows"
 """Name of the check for lost operations whose data the server's kernel had to write back before the cut."""
 
@@ -65,6 +70,8 @@ class Conditions:
     """Whether the server lost its memory: only then does an async export excuse a loss."""
     torn: bool = False
     """Whether the cut may have torn requests that were not yet durable."""
+    shows_old_data: bool = False
+    """Whether the file system may show old content of the disk in a block that was never acknowledged."""
     delegations: bool = False
     """Whether the server may grant delegations: under a write delegation `close` need not flush to the server."""
     lying_disks: tuple[str, ...] = ()
@@ -77,6 +84,8 @@ class Conditions:
     """Errors (errno) that clients may get from the beginning of the fault on."""
     fault_begun_ns: int | None = None
     """The instant (CLOCK_MONOTONIC, ns) at which the injection of the fault began; None if not known."""
+    served_ns: int | None = None
+    """The instant (CLOCK_MONOTONIC, ns) at which an unavailable server served again; None if it was available."""
     exactly_once: bool = False
     """Whether the protocol guarantees that a retransmitted request is not executed again (RFC 8881, 2.10.6)."""
     write_back_s: float | None = None
@@ -185,17 +194,20 @@ def judge_promise(checker: str, acknowledged: int, judged: int, lost: int, condi
 
 
 def judge_blocks(evidence: Evidence, conditions: Conditions, where: str) -> Verdict:
-    """Judge that no block of the ledger is garbage, misplaced or unreadable.
+    """Judge that no block of the ledger is garbage, torn, misplaced or unreadable, or holds old data of the disk.
 
-    No export option excuses such a block, except for torn blocks on an async export.
+    No export option excuses such a block, except for torn blocks on an async export. Old data of the disk may be
+    another user's; some file systems do not promise to hide them.
     """
     checker = f"blocks whole, seen {where}"
-    wrong = [BlockClass.MISPLACED, BlockClass.UNREADABLE]
+    wrong = [BlockClass.MISPLACED, BlockClass.UNREADABLE, BlockClass.GARBAGE]
     if not (conditions.excused and conditions.torn):
-        wrong.append(BlockClass.GARBAGE)
+        wrong.append(BlockClass.TORN)
+    if not conditions.shows_old_data:
+        wrong.append(BlockClass.OLD)
     counted = {kind.value: evidence.blocks[kind] for kind in wrong if evidence.blocks.get(kind)}
     if not counted:
-        return Verdict(checker=checker, outcome=Outcome.PASS, reason="no block is garbage, misplaced or unreadable")
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason="each block has content that a client wrote")
     reason = f"blocks of the ledger: {', '.join(f'{count:,} {kind}' for kind, count in counted.items())}"
     blame = conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
     return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
@@ -251,19 +263,20 @@ def judge_application_runs(
 
 
 def judge_errors(
-    history: History, conditions: Conditions, fault_at_ns: int | None, resumed_ns: int | None = None
+    history: History, conditions: Conditions, fault_at_ns: int | None, served_until_ns: int | None = None
 ) -> Verdict:
     """Judge that clients got only errors that the faults or an excused loss allow, in operations and in steps.
 
-    ``fault_at_ns`` and ``resumed_ns``: the instants of the fault and of the resumed service; None if there was none.
+    ``fault_at_ns``: the instant of the fault; None if there was none. ``served_until_ns``: see `resent`.
     """
     checker = "errors told to clients"
     errors = [
         one
         for one in (*history.operations, *history.steps)
-        if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, resumed_ns))
+        if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, served_until_ns))
     ]
-    failed = [one for one in errors if not is_expected(one, conditions)]
+    connected = connected_ns(history, conditions)
+    failed = [one for one in errors if not is_expected(one, conditions, connected(one.worker))]
     if not failed:
         counted = Counter(errorcode.get(one.error, str(one.error)) for one in errors)
         names = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
@@ -282,29 +295,58 @@ def judge_errors(
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)
 
 
-def is_expected(operation: Operation, conditions: Conditions) -> bool:
-    """Return whether the faults of the crash test allow the error of an operation."""
+def connected_ns(history: History, conditions: Conditions) -> Callable[[int], float]:
+    """Return a function of a worker's number: the instant from which on an unavailable server excuses no error.
+
+    It is the end of the worker's first successful operation that began after the server served again, or the time in
+    which each client has connected again, whichever is earlier; infinite if the server was always available.
+    """
+    served_ns = conditions.served_ns
+    if served_ns is None:
+        return lambda _: inf
+    # The timer of TCP's retransmissions, which doubles, is at most as long as the outage.
+    outage_ns = served_ns - (conditions.fault_begun_ns or served_ns)
+    latest_ns = served_ns + max(outage_ns, RECONNECT_NS)
+    first: dict[int, int] = {}
+    for one in history.operations:
+        if one.ended is Ended.OK and one.ended_ns is not None and one.earliest_ns >= served_ns:
+            first.setdefault(one.worker, one.ended_ns)
+    return lambda worker: min(latest_ns, first.get(worker, latest_ns))
+
+
+def is_expected(operation: Operation, conditions: Conditions, connected_ns: float = inf) -> bool:
+    """Return whether the faults of the crash test allow the error of an operation; ``connected_ns``: as the function.
+
+    A client whose connection is back gets no error of the outage for an operation that begins later.
+    """
     if operation.error in conditions.allowed_errors:
         return True
     begun_ns = conditions.fault_begun_ns
     since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
     # A client whose lease expired has lost its lock.
     lock_lost = operation.kind in OF_LOCKS and operation.error == EIO and conditions.lease_lost
-    return since and (operation.error in conditions.allowed_by_fault or lock_lost)
+    by_fault = operation.error in conditions.allowed_by_fault and operation.earliest_ns < connected_ns
+    return since and (by_fault or lock_lost)
 
 
-def resent(operation: Operation, fault_at_ns: int | None, resumed_ns: int | None = None) -> bool:
+RESENT: Mapping[str, int] = {
+    **dict.fromkeys(("mkdir", "create", "link", "symlink"), EEXIST),
+    **dict.fromkeys(("rename", "replace", "remove", "unlink", "rmdir"), ENOENT),
+}
+"""The error (errno) of a retransmitted request that was executed before, by the kind of operation; others get none."""
+
+
+def resent(operation: Operation, fault_at_ns: int | None, served_until_ns: int | None = None) -> bool:
     """Return whether the error may be the reply to a retransmission of a request that the server had executed.
 
-    An operation may have begun until service resumed: a kernel serves requests for some time after the time stamp of
-    its panic.
+    ``served_until_ns``: the instant until which the server may have executed requests without a reply: a kernel
+    serves requests for some time after the time stamp of its panic.
     """
     ended = operation.ended_ns or 0
     return (
         fault_at_ns is not None
-        and operation.kind in METADATA
-        and operation.error in {EEXIST, ENOENT}
-        and operation.issued_ns < max(fault_at_ns, resumed_ns or 0)
+        and operation.error == RESENT.get(operation.kind)
+        and operation.earliest_ns < max(fault_at_ns, served_until_ns or 0)
         and fault_at_ns <= ended
     )
 

@@ -40,7 +40,7 @@ from raidproof.verdict.controls import conclude_control, conclude_control_not_re
 from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.kernel_log import KERNEL, blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
-from raidproof.verdict.ledger import balance_of
+from raidproof.verdict.ledger import balance_of, scan_of
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
 from raidproof.verdict.second_reader import judge_second_reader
 from raidproof.verdict.suite import judge_suite_record
@@ -66,7 +66,7 @@ class Least(NamedTuple):
     """Number of READ calls."""
 
 
-def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
+def least_of(found: Mapping[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
     """Return the least amount of data that a client fetches for a scan: all written blocks, one READ call per file.
 
     Holes, short files and names may need no READ; read-ahead fetches more data. A READ covers one file only.
@@ -87,7 +87,7 @@ def least_of(found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Leas
     return Least(BLOCK * blocks, len(files))
 
 
-def judge_read_back(counted: ReadBack, found: dict[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
+def judge_read_back(counted: ReadBack, found: Mapping[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
     """Judge by a client's counters that it fetched the scanned data from the server, and not from its cache."""
     client, fetched, calls = counted.client, counted.bytes, counted.calls
     least = least_of(found, spans)
@@ -175,7 +175,7 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     cycle.verdicts = judge_what_is_left(cycle, history, directory, conditions)
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     cycle.verdicts += judge_application_runs(workers, history, conditions, cycle.fault_at_ns)
-    cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.resumed_ns))
+    cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.served_until_ns))
     cycle.verdicts += judge_ends(workers, history, conditions, cycle.lost_power)
     cycle.verdicts += judge_observations(cycle, directory)
     cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))
@@ -206,16 +206,13 @@ def judge_what_is_left(
 ) -> list[Verdict]:
     """Return the verdicts from the comparison of the ledger's history with the scans on the server and on a client."""
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-    # If the fault stopped the server, the server's scan took place before service resumed: later operations do not
-    # count.
-    seen_ns = cycle.resumed_ns if cycle.recovery.assemble_s is not None else None
     verdicts = []
     # The client's scan is later than the server's: it also shows the operations acknowledged after the fault.
-    for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, seen_ns), ("on_client", None, None)):
+    for place, before_ns, until_ns in (("on_server", cycle.fault_at_ns, cycle.seen_ns), ("on_client", None, None)):
         path = cycle.files.on_server if place == "on_server" else cycle.files.on_client
         if path is None:
             continue
-        found = json.loads((directory / path).read_text())
+        found = scan_of(cycle, directory / path)
         balance = balance_of(
             workers,
             history,
@@ -227,6 +224,7 @@ def judge_what_is_left(
             torn=conditions.torn,
             disconnected_clients={*cycle.lost_power, *silent_clients(workers, history)},
             indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
+            shows_old_data=conditions.shows_old_data,
         )
         evidence = balance.evidence()
         setattr(cycle, place, evidence)
@@ -393,13 +391,15 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
         export_sync=cycle.on_server_itself or bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.effects.server_memory_lost,
         torn=cycle.effects.caches is CutPolicy.TORN or tears_writes(cycle),
-        delegations=bool(cycle.asked["export"].get("delegations", True)),
+        shows_old_data=shows_old_data(cycle),
+        delegations=delegations(cycle),
         lying_disks=lying,
         explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
         corrupted_by=corrupted_by(cycle.disks),
         allowed_errors=frozenset().union(*(one.effects.errors for one in cycle.during)),
         allowed_by_fault=cycle.effects.errors,
         fault_begun_ns=cycle.fault_begun_ns,
+        served_ns=cycle.resumed_ns if cycle.effects.server_away else None,
         exactly_once=exactly_once(cycle),
         write_back_s=longest_s(cycle),
         lease_lost=any(one.lease_lost for one in cycle.all_effects),
@@ -409,6 +409,13 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
     )
 
 
+def delegations(cycle: CrashTestRecord) -> bool:
+    """Return whether the server may have granted delegations, which NFSv3 does not have."""
+    mounts = cycle.effective.get("mounts", {}).values() or [cycle.asked.get("mount", {})]
+    possible = any(not str(mount.get("vers", "")).startswith("3") for mount in mounts)
+    return possible and bool(cycle.asked["export"].get("delegations", True))
+
+
 def fsync_caveat(cycle: CrashTestRecord) -> str:
     """Return why the requested file system does not keep acknowledged fsyncs; empty if it keeps them or is unknown."""
     try:
@@ -416,6 +423,15 @@ def fsync_caveat(cycle: CrashTestRecord) -> str:
     except (ValidationError, RequestError):
         # Another version of the harness stored this record.
         return ""
+
+
+def shows_old_data(cycle: CrashTestRecord) -> bool:
+    """Return whether the file system may show old content of the disk in blocks without fsync, or is not known."""
+    try:
+        return bool(_FILESYSTEM.validate_python(cycle.asked.get("filesystem")).shows_old_data)
+    except (ValidationError, RequestError):
+        # Another version of the harness stored this record.
+        return True
 
 
 def tears_writes(cycle: CrashTestRecord) -> bool:

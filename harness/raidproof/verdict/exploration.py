@@ -307,6 +307,7 @@ class Oracle:
             torn=torn_blocks if conditions.torn and torn_blocks is not None else conditions.torn,
             disconnected_clients=self.disconnected_clients if instant_ns >= self.disconnected_ns else (),
             indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
+            shows_old_data=conditions.shows_old_data,
         )
         evidence = balance.evidence()
         missing = tuple(

@@ -3,9 +3,11 @@
 A scan is the result of `raidproof.guest.ledger_reader`, which reads every file and directory of the ledger.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from errno import EEXIST, ENOENT
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from raidproof.core.errors import RigError
@@ -17,10 +19,12 @@ from raidproof.guest.ledger_writer import (
     METADATA,
     MISPLACED,
     OLD,
+    TORN,
     TREES,
     UNREADABLE,
+    parts_of_torn,
 )
-from raidproof.record.run import BROKEN, BlockClass, Evidence
+from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, Evidence
 from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts
 from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -46,6 +50,7 @@ class Bounds(TypedDict, total=False):
     torn: Torn
     disconnected_clients: Collection[str]
     indeterminate_errnos: Collection[int]
+    shows_old_data: bool
 
 
 def build_evidence(
@@ -84,6 +89,7 @@ def balance_of(
     ``torn``: the blocks that the cut may have torn while they were being overwritten.
     ``disconnected_clients``: clients whose reports are missing: they lost power, for example. They may have executed
     more operations than they reported, so no content of these clients counts as invented.
+    ``shows_old_data``: whether the file system may show old data of the disk in a block that was never acknowledged.
     ``indeterminate_errnos``: errors (errno) that leave unknown whether the operation was executed, such as a timeout.
 
     Raises:
@@ -115,7 +121,12 @@ def key_of(worker: WorkerSpec, history: History, bounds: Bounds) -> Hashable:
     if not isinstance(torn, bool):
         # As in `Case.may_be_torn`: only blocks of the worker's own file matter to it.
         torn = bool(worker.shift % BLOCK) or frozenset(one for one in torn if one[0] == worker.file)
-    others = bounds.get("resumed_ns"), bounds.get("restarted_ns"), frozenset(bounds.get("indeterminate_errnos", ()))
+    others = (
+        bounds.get("shows_old_data"),
+        bounds.get("resumed_ns"),
+        bounds.get("restarted_ns"),
+        frozenset(bounds.get("indeterminate_errnos", ())),
+    )
     return (*counts, torn, worker.client in bounds.get("disconnected_clients", ()), *others)
 
 
@@ -131,6 +142,7 @@ def case_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], boun
         worker.client in bounds.get("disconnected_clients", ()),
         bounds.get("torn", False),
         bounds.get("indeterminate_errnos", ()),
+        bounds.get("shows_old_data", False),
     )
 
 
@@ -184,6 +196,8 @@ class Case(NamedTuple):
     torn: Torn
     indeterminate_errnos: Collection[int] = ()
     """Errors (errno) that leave unknown whether the operation was executed."""
+    shows_old_data: bool = False
+    """Whether the file system may show old content of the disk in a block that was never acknowledged."""
 
     def may_be_torn(self, block: int) -> bool:
         """Return whether the cut may have torn the block with this index while it was being overwritten."""
@@ -232,7 +246,7 @@ def compare_blocks(case: Case, balance: Balance) -> None:
     for operation in case.bound:
         for block in case.blocks_of(operation) if operation.place in older else ():
             state = states[block]
-            torn = state == GARBAGE and kinds[block] is BlockClass.UNSYNCED_LOST
+            torn = state <= TORN and kinds[block] is BlockClass.UNSYNCED_LOST
             if state < operation.generation and not torn:
                 balance.lose(operation, worker, description_of(state))
                 break
@@ -259,7 +273,11 @@ def count_blocks(
         if 0 < state == needed <= most:
             # Nearly all blocks are so.
             continue
-        kinds[block] = kind = classify(state, needed, most, torn=case.may_be_torn(block))
+        kinds[block] = kind = (
+            BlockClass.UNSYNCED_LOST
+            if state == OLD and most and not needed and case.shows_old_data
+            else classify(state, needed, most, torn=case.may_be_torn(block))
+        )
         if kind is not None:
             balance.blocks[kind] += 1
             if kind in BROKEN:
@@ -306,11 +324,15 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
         return None
     if state > issued:
         return BlockClass.GARBAGE
-    if state in SPECIAL and state != GARBAGE:
+    if state in SPECIAL:
         return SPECIAL[state]
-    if state == GARBAGE:
-        # A torn block is allowed only if the cut tears requests and interrupted an overwrite of this block.
-        return BlockClass.UNSYNCED_LOST if torn and issued > required else BlockClass.GARBAGE
+    if state <= TORN:
+        # Allowed only if the cut tears requests and interrupted an overwrite, which takes no acknowledged generation.
+        oldest, newest = parts_of_torn(state)
+        # Scans of older versions do not state the generations.
+        kept = state == TORN or required <= oldest <= newest <= issued
+        allowed = torn and issued > required and kept
+        return BlockClass.UNSYNCED_LOST if allowed else BlockClass.TORN
     if not required:
         return BlockClass.UNSYNCED_KEPT if state else BlockClass.UNSYNCED_LOST
     if state >= required:
@@ -326,8 +348,27 @@ def description_of(state: int) -> str:
         MISPLACED: "the block was written to another place",
         UNREADABLE: "the block is unreadable",
         OLD: "the block holds old data of the disk",
+        TORN: "the block is torn or garbage",
     }
+    if state < TORN:
+        return "the block is torn; its parts have the generations {} to {}".format(*parts_of_torn(state))
     return words.get(state, f"the block has generation {state}")
+
+
+def scan_of(cycle: CrashTestRecord, path: Path) -> Found:
+    """Return a scan of the ledger from its file."""
+    found: Found = json.loads(path.read_text())
+    return of_older_version(found) if cycle.fault_ended_ns is None else found
+
+
+def of_older_version(found: Found) -> Found:
+    """Return a scan of an older version, which calls torn blocks garbage, with codes for torn blocks instead."""
+    return {
+        key: {**entry, "blocks": [TORN if code == GARBAGE else code for code in entry["blocks"]]}
+        if "names" in entry and "blocks" in entry
+        else entry
+        for key, entry in found.items()
+    }
 
 
 def compare_records(case: Case, balance: Balance) -> None:

@@ -166,6 +166,21 @@ def test_settings_that_break_fsync_are_named(spec: XfsSpec | Ext4Spec, caveat: s
     assert (spec.fsync_caveat in spec.caveats()) == bool(caveat)
 
 
+@pytest.mark.parametrize(
+    ("spec", "shows"),
+    [
+        (XfsSpec(), False),
+        (Ext4Spec(), False),
+        (Ext4Spec(data="journal"), False),
+        (Ext4Spec(data="writeback"), True),
+        (Ext4Spec(journal=False), True),
+        (XfsSpec(mount_options=("nobarrier",)), True),
+    ],
+)
+def test_file_systems_that_may_show_old_data_are_named(spec: XfsSpec | Ext4Spec, shows: bool) -> None:
+    assert spec.shows_old_data is shows
+
+
 def test_mount() -> None:
     assert mount_command(Ext4Spec(data="writeback", mount_options=("noatime",)), "/dev/md0", "/srv/x") == [
         *("mount", "--mkdir", "--types", "ext4", "--options", "noatime,data=writeback", "/dev/md0", "/srv/x")

@@ -176,6 +176,11 @@ class Ext4Spec(FilesystemSpec):
             "e2fsck repairs, and acknowledged changes of directories and fsynced files may be lost"
         )
 
+    @property
+    def shows_old_data(self) -> bool:
+        """Whether a file may be longer than its data, as with ``data=writeback`` (ext4(5)) or without a journal."""
+        return self.data == "writeback" or super().shows_old_data
+
     def caveats(self) -> tuple[str, ...]:
         """Return the promises that ext4 does not keep without a journal, or with ``data=writeback``."""
         if not self.journal or self.data != "writeback":

@@ -344,6 +344,11 @@ class FilesystemSpec(Spec):
             return ""
         return f"the mount option {', '.join(sorted(without))} omits the flushes of the disks' caches"
 
+    @property
+    def shows_old_data(self) -> bool:
+        """Whether blocks without fsync may have old content of the disk after a power cut."""
+        return bool(self.fsync_caveat)
+
     def caveats(self) -> tuple[str, ...]:
         """Return clauses: promises that a file system with these settings does not keep, and why."""
         return (self.fsync_caveat,) if self.fsync_caveat else ()
