@@ -5,7 +5,16 @@ import pytest
 from raidproof.core.blame import Blame, Culprit
 from raidproof.fault.machine import PANIC
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.kernel_log import KERNEL, SIGNS, blocked, findings, judge_kernel_logs, judge_wrecks, trace_of
+from raidproof.verdict.kernel_log import (
+    FILE_GONE,
+    KERNEL,
+    SIGNS,
+    blocked,
+    findings,
+    judge_kernel_logs,
+    judge_wrecks,
+    trace_of,
+)
 
 OOPS = """[   12.100000] md/raid:md0: raid level 5 active with 4 out of 4 devices, algorithm 2
 [   12.200000] BUG: unable to handle page fault for address: 0000000000001000
@@ -57,9 +66,9 @@ def test_a_task_that_waited_for_a_server_that_was_away_is_no_failure() -> None:
 
 
 FAILED_READ = "[   49.537591] I/O error, dev vda, sector 549536 op 0x0:(READ) flags 0x3000 phys_seg 1 prio class 2"
-SYSRQ = "[  149.478310] sysrq: Power Off"
+SYSRQ = "[   49.478310] sysrq: Power Off"
 LOST_ROOT = (
-    "[  149.488363] EXT4-fs error (device vda): __ext4_find_entry:1647: inode #4598: comm raidproof-init: reading"
+    "[   49.488363] EXT4-fs error (device vda): __ext4_find_entry:1647: inode #4598: comm raidproof-init: reading"
 )
 OFF, ON = "[   49.535445] reboot: Power down", "[    0.000000] Linux version 6.12.117+deb13-cloud-amd64"
 
@@ -111,6 +120,95 @@ def test_corruption_that_a_kernel_reports_is_blamed_on_what_damaged_the_disks() 
     assert judge_kernel_logs([("server", corrupt)]).blame == KERNEL
     assert judge_kernel_logs([("server", corrupt)], corrupted_by=disks).blame == disks
     assert judge_kernel_logs([("server", f"{corrupt}Oops: 0000\n")], corrupted_by=disks).blame == KERNEL
+
+
+DAMAGE = """
+XFS (md0): Metadata CRC error detected at xfs_agf_read_verify+0x5a/0x100 [xfs], xfs_agf block 0x1
+XFS (md0): log mount/recovery failed: error -117
+XFS (md0): Unmount and run xfs_repair
+XFS (md0): failed to locate log tail
+XFS (md0): Filesystem has been shut down due to log error (0x2).
+XFS (md0): Please unmount the filesystem and rectify the problem(s).
+XFS (md0): page discard on page 0000000012345678, inode 0x83, pos 0.
+md0: writeback error on inode 131, offset 0, sector 96
+JBD2: Detected IO errors 5 while flushing file data on md0-8
+Aborting journal on device md0-8.
+EXT4-fs (md0): Delayed block allocation failed for inode 12 at logical offset 0 with max blocks 1 with error 28
+EXT4-fs (md0): This should not happen!! Data will be lost
+EXT4-fs (md0): Remounting filesystem read-only
+EXT4-fs (md0): failed to convert unwritten extents to written extents -- potential data loss!  (inode 12, error -5)
+EXT4-fs warning (device md0): ext4_clear_journal_err:6000: Filesystem error recorded from previous mount: IO failure
+EXT4-fs (md0): warning: mounting fs with errors, running e2fsck is recommended
+md/raid:md0: read error NOT corrected!! (sector 8 on vdb).
+md/raid1:md0: vdb: unrecoverable I/O read error for block 8
+md/raid:md0: Too many read errors, failing device vdb.
+md0: failed to create bitmap (-5)
+md0: invalid bitmap file superblock: bad magic
+md: vdb does not have a valid v1.2 superblock, not importing!
+critical space allocation error, dev dm-0, sector 8 op 0x1:(WRITE) flags 0x800 phys_seg 1 prio class 2
+timeout error, dev vdb, sector 8 op 0x1:(WRITE)
+protection error, dev vdb, sector 8 op 0x0:(READ)
+device offline error, dev vdb, sector 8 op 0x1:(WRITE)
+device-mapper: crypt: dm-0: INTEGRITY AEAD ERROR, sector 8
+NFSv4: state recovery failed for open file d0/a, error = -116
+NFSv4: state manager: lease expired failed on NFSv4 server 10.0.0.1 with error 5
+NFS: state manager: check lease failed on NFSv4 server 10.0.0.1 with error 10026
+NFS: nfs4_reclaim_open_state: unhandled error -10026
+NFSD: Unable to end grace period: -5
+nfsd: non-standard errno: -117
+nfsd4: failed to purge old clients from recovery directory v4recovery
+NFSD: unable to find recovery directory /var/lib/nfs/v4recovery
+UBSAN: array-index-out-of-bounds in fs/nfsd/nfs4xdr.c:12:3
+refcount_t: underflow; use-after-free.
+list_del corruption, ffff88 is LIST_POISON1
+nfsd: page allocation failure: order:4, mode:0x40cc0
+INFO: task nfsd:123 blocked in I/O wait for more than 122 seconds.
+rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { P12 } 21002 jiffies
+WARNING: possible circular locking dependency detected
+""".strip().splitlines()
+"""Messages of Linux 6.12 about damage, failed recovery, and broken structures of the kernel."""
+HARMLESS = """
+md: md0: raid array is not clean -- starting background reconstruction
+md/raid456: discard support disabled due to uncertainty.
+md/raid:md0: raid level 5 active with 3 out of 4 devices, algorithm 2
+operation not supported error, dev dm-0, sector 8 op 0x3:(DISCARD) flags 0x800 phys_seg 1 prio class 2
+nfs: server 10.0.0.1 not responding, still trying
+nfs: server 10.0.0.1 OK
+NFSD: attempt to initialize legacy client tracking in a container ignored.
+NFSD: Using nfsdcld client tracking operations.
+XFS (md0): Starting recovery (logdev: internal)
+XFS (md0): Ending recovery (logdev: internal)
+EXT4-fs (md0): recovery complete
+EXT4-fs (md0): mounted filesystem 12345678-0000-0000-0000-000000000000 r/w with ordered data mode. Quota mode: none.
+md0: bitmap file is out of date (3 < 5) -- forcing full recovery
+created bitmap (1 pages) for device md0
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", DAMAGE)
+def test_messages_of_damage_and_of_a_failed_recovery_are_suspicious(line: str) -> None:
+    assert findings(line)
+    assert judge_kernel_logs([("server", f"[    1.2] {line}\n")]).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("line", HARMLESS)
+def test_messages_of_a_recovery_that_works_are_not(line: str) -> None:
+    assert not findings(line)
+
+
+def test_a_client_whose_open_file_is_gone_says_so_where_a_loss_is_excused() -> None:
+    line = "[   12.3] NFSv4: state recovery failed for open file ledger/client1-0-fsync, error = -116"
+    assert judge_kernel_logs([("client1", line)]).outcome is Outcome.FAIL
+    assert judge_kernel_logs([("client1", line)], asked_for=[FILE_GONE]).outcome is Outcome.PASS
+    other = line.replace("-116", "-5")
+    assert judge_kernel_logs([("client1", other)], asked_for=[FILE_GONE]).outcome is Outcome.FAIL
+
+
+def test_with_quiet_a_smaller_time_stamp_is_a_boot() -> None:
+    lines = [OFF, "[    0.9] EXT4-fs error (device vdb): ext4_lookup:1855: inode #2: deleted inode referenced: 12"]
+    assert [sign for sign, _ in findings("\n".join(lines))] == ["corruption"]
+    late = [OFF, "[   48.9] EXT4-fs error (device vdb): ext4_lookup:1855: inode #2: deleted inode referenced: 12"]
+    assert not findings("\n".join(late))
 
 
 def test_a_pattern_with_anchors_finds_its_line_anywhere_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:

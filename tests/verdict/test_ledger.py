@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
+from raidproof.guest.ledger_reader import TORN, torn
 from raidproof.guest.ledger_writer import (
     ABSENT,
     BLOCK,
@@ -13,11 +14,9 @@ from raidproof.guest.ledger_writer import (
     METADATA,
     MISPLACED,
     OLD,
-    TORN,
     UNREADABLE,
     WRITTEN,
     signed,
-    torn,
 )
 from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.balance import EXAMPLES_EACH, Balance, KeptParts

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE, torn
+from raidproof.guest.ledger_reader import torn
+from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import Evidence
 from raidproof.verdict.contract import (

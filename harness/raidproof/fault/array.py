@@ -21,7 +21,8 @@ ALARMS = (
     r"I/O error, dev vd",
     r"Buffer I/O error on dev vd\w+, logical block \d+, async page read",
     r"Disk failure on",
-    r"read error (?:not )?correct",
+    r"read error (?:not |NOT )?correct",
+    r"unrecoverable I/O read error|Too many read errors",
 )
 """Regular expressions for the kernel log lines that a fault of a member excuses: they report the failing member."""
 NOTICE_DEADLINE_S = 60.0

@@ -5,9 +5,11 @@ The harness copies this file into machines, into the folder of ledger_writer.py:
 """
 
 import errno
+import itertools
 import json
 import os
 import stat
+import struct
 import sys
 from importlib import import_module
 from typing import Any
@@ -16,12 +18,17 @@ from typing import Any
 writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
 application = import_module("raidproof.guest.application" if __package__ else "application")
 BLOCK = writer.BLOCK
+WORDS = struct.Struct("<%dQ" % (BLOCK // 8))
+MIXED = 8  # greatest number of generations in a torn block: a cut interrupts few writes of one block
+SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
+TORN = -16  # in a scan of an older version: the block may be torn; codes below it: the block is torn, see `torn`
+TORN_SHIFT = 40
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
     """Return the generation of a block of a file, or an error code (`ledger_writer.GARBAGE`, for example).
 
-    A torn block has a code of its own, see `ledger_writer.torn`.
+    A torn block has a code of its own, see `torn`.
 
     ``shift``: offset of the block in its first page, in bytes. A block in two pages is written by two requests to the
     disks: if its parts have different generations, the older generation counts.
@@ -29,9 +36,38 @@ def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -
     found = writer.identity(data, seed)
     if found == writer.GARBAGE and shift and len(data) == BLOCK:
         found = oldest(data, file, offset, seed, BLOCK - shift)
-    if found == writer.GARBAGE and (parts := writer.parts_in(data, file, offset, seed)) is not None:
-        return int(writer.torn(*parts))
+    if found == writer.GARBAGE and (parts := parts_in(data, file, offset, seed)) is not None:
+        return torn(*parts)
     return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else writer.MISPLACED
+
+
+def parts_in(data: bytes, file: int, offset: int, seed: int) -> tuple[int, int] | None:
+    """Return the oldest and the newest generation in a torn block, of which each part has one generation or is zero.
+
+    Return None for a block with any other content. A cut tears a request between sectors; ZFS divides one anywhere.
+    """
+    words = WORDS.unpack(data.ljust(BLOCK, b"\0")[:BLOCK])
+    # The generation in the header, and in each unit of the body.
+    marks: list[int] = [words[3], *[word and word ^ seed for word in words[7:-1:4]]]
+    inner = [len(list(run)) for _, run in itertools.groupby(marks)][1:-1]
+    if max(marks) >> TORN_SHIFT or len({*marks}) > MIXED or any(units < SECTOR_UNITS for units in inner):
+        return None
+    wholes = [WORDS.unpack(writer.block(file, offset, one, seed)) for one in {mark or 1 for mark in marks}]
+    # A part without a mark does not depend on the generation.
+    if not all(one[0] in one[1:] for one in zip(words, bytes(len(words)), *wholes)):  # noqa: B905  not in Python 3.9
+        return None
+    return min(marks), max(marks)
+
+
+def torn(oldest: int, newest: int) -> int:
+    """Return the code in a scan for a torn block with parts of these generations."""
+    return TORN - 1 - (oldest << TORN_SHIFT | newest)
+
+
+def parts_of_torn(code: int) -> tuple[int, int]:
+    """Return the oldest and the newest generation that the code of a torn block states."""
+    oldest, newest = divmod(TORN - 1 - code, 1 << TORN_SHIFT)
+    return oldest, newest
 
 
 def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:

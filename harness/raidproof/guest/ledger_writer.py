@@ -11,7 +11,6 @@ At last a worker reports its end.
 """
 
 import errno
-import itertools
 import json
 import os
 import select
@@ -35,9 +34,6 @@ BLOCK = 4096
 HEADER = struct.Struct("<8sQQQQ")  # magic, file, offset in bytes, generation, seed
 # The body of a block, repeated up to the checksum: file, offset and generation, each XORed with the seed; seed.
 UNIT = struct.Struct("<QQQQ")
-WORDS = struct.Struct("<%dQ" % (BLOCK // 8))
-MIXED = 8  # greatest number of generations in a torn block: a cut interrupts few writes of one block
-SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
 CHECKSUM = struct.Struct("<I")  # CRC-32 of all preceding bytes of the block
 MAGIC = b"RAIDPRF1"
 
@@ -99,8 +95,6 @@ BLANK = bytes(BLOCK)
 # another position; cannot be read.
 ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
 OLD = -4  # the block has data that the disk contained before the run
-TORN = -16  # in a scan of an older version: the block may be torn; codes below it: the block is torn, see `torn`
-TORN_SHIFT = 40
 OLD_MAGIC = b"OLDDATA1"  # first bytes of each unwritten block of a disk that a lab filled with old data
 
 
@@ -120,35 +114,6 @@ def generation_of(data: bytes, start: int, seed: int) -> int:
         return int(HEADER.unpack_from(data)[3])
     unit = HEADER.size + -(-(start - HEADER.size) // UNIT.size) * UNIT.size
     return int(UNIT.unpack_from(data, unit)[2] ^ seed) if unit + UNIT.size <= BLOCK - CHECKSUM.size else 0
-
-
-def parts_in(data: bytes, file: int, offset: int, seed: int) -> tuple[int, int] | None:
-    """Return the oldest and the newest generation in a torn block, of which each part has one generation or is zero.
-
-    Return None for a block with any other content. A cut tears a request between sectors; ZFS divides one anywhere.
-    """
-    words = WORDS.unpack(data.ljust(BLOCK, b"\0")[:BLOCK])
-    # The generation in the header, and in each unit of the body.
-    marks: list[int] = [words[3], *[word and word ^ seed for word in words[7:-1:4]]]
-    inner = [len(list(run)) for _, run in itertools.groupby(marks)][1:-1]
-    if max(marks) >> TORN_SHIFT or len({*marks}) > MIXED or any(units < SECTOR_UNITS for units in inner):
-        return None
-    wholes = [WORDS.unpack(block(file, offset, one, seed)) for one in {mark or 1 for mark in marks}]
-    # A part without a mark does not depend on the generation.
-    if not all(one[0] in one[1:] for one in zip(words, bytes(len(words)), *wholes)):  # noqa: B905  not in Python 3.9
-        return None
-    return min(marks), max(marks)
-
-
-def torn(oldest: int, newest: int) -> int:
-    """Return the code in a scan for a torn block with parts of these generations."""
-    return TORN - 1 - (oldest << TORN_SHIFT | newest)
-
-
-def parts_of_torn(code: int) -> tuple[int, int]:
-    """Return the oldest and the newest generation that the code of a torn block states."""
-    oldest, newest = divmod(TORN - 1 - code, 1 << TORN_SHIFT)
-    return oldest, newest
 
 
 def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:

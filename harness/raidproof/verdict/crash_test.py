@@ -38,7 +38,7 @@ from raidproof.verdict.contract import (
 )
 from raidproof.verdict.controls import conclude_control, conclude_control_not_recovered
 from raidproof.verdict.crash_states import outcome_of
-from raidproof.verdict.kernel_log import KERNEL, blocked, judge_kernel_logs, judge_wrecks
+from raidproof.verdict.kernel_log import FILE_GONE, KERNEL, blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import balance_of, scan_of
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
@@ -188,6 +188,8 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     waited = lines_of_waiting(cycle, directory)
     corrupted_by = conditions.blame if conditions.broken_drives else KERNEL
     messages = kernel_messages(cycle)
+    if conditions.excused or conditions.broken_drives:
+        messages.append(FILE_GONE)
     cycle.verdicts.append(judge_kernel_logs(logs, asked_for=messages, waited=waited, corrupted_by=corrupted_by))
     if cycle.files.wire is not None:
         exchanges = read_exchanges((directory / cycle.files.wire).read_text())

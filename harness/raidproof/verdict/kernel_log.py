@@ -19,20 +19,36 @@ SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
     "panic": re.compile(r"Kernel panic"),
     "warning": re.compile(r"WARNING: (?:CPU|.* at .*:\d+|\S+:\d+ at )"),
-    "hung task": re.compile(r"blocked for more than \d+ seconds|soft lockup|rcu.*detected stalls?"),
+    "hung task": re.compile(r"blocked (?:in I/O wait )?for more than \d+ seconds|soft lockup|rcu.*detected .*stalls?"),
     CORRUPTION: re.compile(r"[Cc]orruption (?:of|detected|warning)|Metadata corruption|checksum (?:error|mismatch)"),
-    IO_ERROR: re.compile(r"I/O error|critical (?:medium|target) error|Buffer I/O|Disk failure on"),
-    "NFS client": re.compile(r"NFS: .*(?:reclaim failed|fileid changed)"),
-    "recovery tracking": re.compile(r"Unable to initialize client recovery tracking"),
+    IO_ERROR: re.compile(
+        r"I/O error|(?:critical [a-z ]+|timeout|protection|device offline|transport) error, dev"
+        r"|Buffer I/O|Disk failure on|Too many read errors"
+    ),
+    "NFS client": re.compile(
+        r"NFS: .*(?:reclaim failed|fileid changed|unhandled error)|NFSv4: state recovery failed"
+        r"|NFS\w*: state manager: .* failed on"
+    ),
+    "NFS state": re.compile(
+        r"Unable to initialize client recovery tracking|Unable to end grace period|failed to purge old clients"
+        r"|unable to find recovery directory|nfsd: non-standard errno"
+    ),
+    # The kernel's checks of its data structures and locks (lib/ubsan.c, lib/refcount.c, lib/list_debug.c, lockdep).
+    "self-check": re.compile(
+        r"UBSAN: |refcount_t: |list_(?:add|del) corruption|possible (?:circular|recursive) locking"
+        r"|inconsistent lock state|suspicious RCU usage"
+    ),
     START_UP: re.compile(r"raidproof-init: (?!ready)"),
-    "out of memory": re.compile(r"Out of memory:|oom-kill:"),
+    "out of memory": re.compile(r"Out of memory:|oom-kill:|page allocation failure"),
 }
 
 """Patterns of suspicious kernel messages, by the name of the sign that reports show."""
 
+FILE_GONE = r"NFSv4: state recovery failed for open file .*, error = -(?:2|116)$"
+"""Message of a client whose open file the server has lost (ENOENT or ESTALE): it follows from a loss of data."""
 WRECKED = frozenset({"oops", "panic", "hung task"})
 """Signs that the kernel itself failed."""
-BLOCKED = re.compile(r"blocked for more than \d+ seconds")
+BLOCKED = re.compile(r"blocked (?:in I/O wait )?for more than \d+ seconds")
 """Message of a client's kernel for each task that waits for an unavailable server (kernel/hung_task.c)."""
 NOT_ITS_OWN = re.compile(r"Attempted to kill init|Unable to mount root fs|No working init found")
 """Messages of panics that the rig causes, because it provides no init or no root file system."""
@@ -46,6 +62,10 @@ Sources: kernel/reboot.c, kernel/power/poweroff.c, drivers/acpi/sleep.c."""
 OF_DEVICES = frozenset({IO_ERROR, CORRUPTION, START_UP})
 """Signs that a process shows whose system disk is gone, for example the process raidproof-init by an error of ext4."""
 BOOTED = re.compile(r"\bLinux version \d")
+"""First message of a boot. With ``quiet``, only a time stamp that is smaller than before shows a boot."""
+STAMP = re.compile(r"^\[ *(\d+\.\d+)\]")
+DISORDER_S = 1.0
+"""Greatest number of seconds by which the time stamps of two messages of one boot may be out of order."""
 TRACED = 8
 """Greatest number of functions of a stack trace in a reason."""
 _TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
@@ -67,9 +87,12 @@ def findings(log: str) -> list[tuple[str, str]]:
     }
     # Most lines show no sign: one search finds that out. It is made by line, as a pattern may have anchors.
     suspicious = re.compile("|".join(pattern.pattern for pattern in signs.values()))
-    found, off = [], False
+    found, off, last_s = [], False, 0.0
     for line in log.splitlines():
-        off = (off or SHUT_DOWN.search(line) is not None) and not BOOTED.search(line)
+        stamp = STAMP.search(line)
+        stamp_s = last_s if stamp is None else float(stamp[1])
+        booted = BOOTED.search(line) is not None or stamp_s < last_s - DISORDER_S
+        off, last_s = (off or SHUT_DOWN.search(line) is not None) and not booted, stamp_s
         if suspicious.search(line):
             shown = [sign for sign, pattern in signs.items() if pattern.search(line)]
             found += [(sign, line.strip()) for sign in shown if not (off and sign in OF_DEVICES)]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from raidproof.core.errors import RigError
+from raidproof.guest.ledger_reader import TORN, parts_of_torn
 from raidproof.guest.ledger_writer import (
     ABSENT,
     APPLICATION,
@@ -19,10 +20,8 @@ from raidproof.guest.ledger_writer import (
     METADATA,
     MISPLACED,
     OLD,
-    TORN,
     TREES,
     UNREADABLE,
-    parts_of_torn,
 )
 from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, Evidence
 from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts

@@ -66,6 +66,7 @@ class MdSpec(ArraySpec):
     in_page: ClassVar[bool] = True
     keeps_out: ClassVar[bool] = True
     md_files: ClassVar[bool] = True
+    damage: ClassVar[str] = r"md/raid.*(?:NOT corrected|unrecoverable)|bitmap (?:\(-|file super)|not importing!"
     axes: ClassVar[Mapping[str, str]] = {
         "member_layer": "layer between each disk and md: disk, or a kind of storage/member such as integrity or crypt"
     }

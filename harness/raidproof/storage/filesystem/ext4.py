@@ -57,7 +57,11 @@ class Ext4Spec(FilesystemSpec):
     forcing: ClassVar[frozenset[str]] = frozenset({"-F", "-q"})
     # A message of ext4_feature_set_ok in the kernel.
     refused_features: ClassVar[str] = "unsupported optional features"
-    damage: ClassVar[str] = "EXT4-fs error"
+    damage: ClassVar[str] = (
+        r"EXT4-fs error|EXT4-fs.*(?:Delayed block allocation failed|Data will be lost|potential data loss"
+        r"|Remounting filesystem read-only|mounting fs with errors|error recorded from previous mount)"
+        r"|JBD2: (?:Detected IO errors|Invalid checksum|recovery failed)|Aborting journal on device"
+    )
     packages: ClassVar[tuple[str, ...]] = ("e2fsprogs",)
 
     type: Literal["ext4"] = "ext4"

@@ -100,7 +100,11 @@ class XfsSpec(FilesystemSpec):
     forcing: ClassVar[frozenset[str]] = frozenset({"-f"})
     # A message of xfs_sb_validate_mount in the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"
-    damage: ClassVar[str] = r"XFS.*(?:Internal error|Corruption)|XFS.*[Ss]hut(?:ting)? ?down filesystem"
+    damage: ClassVar[str] = (
+        r"XFS.*(?:Internal error|Corruption|CRC error|[Ss]hut(?:ting)? ?down|log mount/recovery failed"
+        r"|failed to locate log tail|run xfs_repair|Please unmount|page discard)|: writeback error on inode"
+        r"|XFS.*writeback error"
+    )
     commit_files: ClassVar[tuple[str, ...]] = (SYNC,)
     packages: ClassVar[tuple[str, ...]] = ("xfsprogs",)
 

@@ -14,7 +14,7 @@ class Crypt(MemberLayer):
     opaque: ClassVar[str | None] = "the members are encrypted"
     encrypts: ClassVar[bool] = True
     keeps_content: ClassVar[bool] = False
-    damage: ClassVar[str] = r"device-mapper: crypt: .*(?:error|failed)"
+    damage: ClassVar[str] = r"device-mapper: crypt: .*(?:error|failed|INTEGRITY AEAD ERROR)"
     packages: ClassVar[tuple[str, ...]] = ("cryptsetup-bin",)
     parameters: ClassVar[tuple[tuple[str, str], ...]] = ((luks.KEY_FILE, luks.KEY),)
 
