@@ -49,8 +49,8 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
     install = ledger.install
     changed = {
         "client1": (
-            ("            action()\n", f"            {EARLY}            action()\n"),
-            ("self.pending = FRAME.pack(ACKNOWLEDGE", 'self.pending = b"" and FRAME.pack(ACKNOWLEDGE'),
+            (CALLED, EARLY),
+            (REPORTED, UNREPORTED),
         ),
         "client2": (("getattr(os, after)(fd)", "None"), ("os.fsync(fd)", "None")),
     }
@@ -70,8 +70,8 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
     """Change the ledger's program on client1: it reports success a minute before each operation, thus does none."""
     install = ledger.install
     changed = {
-        "            action()\n": f"            {NEVER}            action()\n",
-        "self.pending = FRAME.pack(ACKNOWLEDGE": 'self.pending = b"" and FRAME.pack(ACKNOWLEDGE',
+        CALLED: NEVER,
+        REPORTED: UNREPORTED,
     }
 
     def planted(machine: Machine, config: str) -> None:
@@ -110,13 +110,17 @@ def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("raidproof.run.crash_test.read_write_back", lambda *_: said)
 
 
-NEVER = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *fields, 0, monotonic_ns()))
-            self.stop.wait(60)
-"""
+CALLED = "            result = action()\n"
+"""The line of the ledger's program that carries out an operation or a step."""
+REPORTED, UNREPORTED = "self.pending = FRAME.pack(end", 'self.pending = b"" if end == ACKNOWLEDGE else FRAME.pack(end'
+"""The begin of the line that reports an end, and of one that reports the ends of steps only."""
+ACKNOWLEDGED_BEFORE = """            if end == ACKNOWLEDGE:
+                self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *fields, 0, monotonic_ns()))
+                self.stop.wait({seconds})
+{called}"""
+NEVER = ACKNOWLEDGED_BEFORE.format(seconds=60, called=CALLED)
 """Code for the ledger's program that reports success, and then waits for a minute before the operation."""
-EARLY = """self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *fields, 0, monotonic_ns()))
-            self.stop.wait(0.001)
-"""
+EARLY = ACKNOWLEDGED_BEFORE.format(seconds=0.001, called=CALLED)
 """Code for the ledger's program that reports success, and then waits for 1 ms before the operation."""
 
 
