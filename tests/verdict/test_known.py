@@ -11,6 +11,7 @@ from raidproof.record.known import KnownDifference, KnownKind, KnownRecord, Know
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.verdict.crash_test import conclude_run
+from raidproof.verdict.known import RECOVERY
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 TODAY = date(2026, 11, 23)
@@ -37,13 +38,16 @@ def cut_of(run: RunRecord, cell: str) -> CrashTestRecord:
     return next(one for one in run.cycles if one.name == found.cycle)
 
 
-def breaks(run: RunRecord, cell: str, *kinds: str) -> None:
-    """Let the power cut of a cell break promises."""
+def breaks(run: RunRecord, cell: str, *kinds: str, lost: int = 2) -> None:
+    """Let the power cut of a cell break promises: of 100 operations of each kind, some are lost."""
     cycle = cut_of(run, cell)
     cycle.verdicts = [
         one.model_copy(update={"outcome": Outcome.FAIL, "reason": "lost"}) if one.kind in kinds else one
         for one in cycle.verdicts
     ]
+    assert cycle.on_server is not None
+    for kind in kinds:
+        cycle.on_server.acknowledged[kind], cycle.on_server.lost[kind] = 100, lost
     cycle.outcome, cycle.reason = Outcome.FAIL, f"broke {', '.join(kinds)}"
 
 
@@ -89,6 +93,34 @@ def test_a_failure_beside_the_expected_one_still_fails(run: RunRecord) -> None:
     assert run.outcome.value == "PASS"
 
 
+@pytest.mark.parametrize(
+    ("lost", "most", "excused"), [(5, 0.05, True), (6, 0.05, False), (6, 0.1, True), (0, 0.9, False)]
+)
+def test_an_entry_excuses_no_more_than_its_share(run: RunRecord, lost: int, most: float, excused: bool) -> None:
+    """If the number of lost operations is not known, only an entry for all of them excuses the failure."""
+    breaks(run, SYNC, "fsync", lost=lost)
+    [use] = judged(run, entry().model_copy(update={"most": most}))
+    assert (use.state is KnownState.EXPECTED) is excused
+    assert use.state in {KnownState.EXPECTED, KnownState.EXCEEDED}
+    assert run.outcome.value == ("PASS" if excused else "FAIL")
+
+
+def test_an_entry_for_few_crash_states_does_not_excuse_nearly_all(run: RunRecord) -> None:
+    run.cells[0].explored = Explored(file=None, judged=1000, broken=997, outcome=Outcome.FAIL, reason="997 of 1,000")
+    [use] = judged(run, entry(checker="crash states"))
+    assert (use.state, run.outcome) == (KnownState.EXCEEDED, Outcome.FAIL)
+
+
+def test_no_pattern_excuses_that_the_storage_did_not_come_up(run: RunRecord) -> None:
+    cycle = cut_of(run, SYNC)
+    cycle.verdicts = [Verdict(checker=RECOVERY, outcome=Outcome.FAIL, reason="does not mount")]
+    cycle.outcome, cycle.not_recovered = Outcome.FAIL, "mount: wrong fs type"
+    judged(run, entry(cell="*", checker="*"))
+    assert run.outcome is Outcome.FAIL
+    [use] = judged(run, entry(checker=RECOVERY))
+    assert (use.state, run.outcome) == (KnownState.EXPECTED, Outcome.PASS)
+
+
 def test_a_failure_in_another_cell_still_fails(run: RunRecord) -> None:
     breaks(run, ASYNC, "fsync")
     [use] = judged(run, entry())
@@ -128,7 +160,7 @@ def test_a_check_is_meant_by_its_name_too(run: RunRecord) -> None:
 
 
 def test_crash_states_and_the_configuration_are_checks(run: RunRecord) -> None:
-    run.cells[0].explored = Explored(file=None, judged=10, broken=2, outcome=Outcome.FAIL, reason="2 of 10")
+    run.cells[0].explored = Explored(file=None, judged=100, broken=2, outcome=Outcome.FAIL, reason="2 of 100")
     run.cells[1].not_effective = "wsize: requested 1048576, effective 524288"
     uses = judged(run, entry(checker="crash states"), entry(cell=ASYNC, checker="configuration"))
     assert [one.state for one in uses] == [KnownState.EXPECTED, KnownState.EXPECTED]

@@ -35,6 +35,9 @@ class KnownDifference(Strict):
     checker: str = Field(min_length=1)
     """``throughput``; or pattern for a kind of promise (``fsync``), or for the name of a check (``kernel log*``)."""
     kind: KnownKind
+    most: float = Field(default=0.05, gt=0, le=1)
+    """The greatest share that an entry of kind ``broken`` excuses: of the acknowledged operations that are missing, or
+    of the crash states that break a promise. A check that counts neither has no share."""
     reason: str = Field(min_length=1)
     """Why the difference is expected; for readers."""
     until: date
@@ -52,6 +55,8 @@ class KnownState(StrEnum):
 
     EXPECTED = "expected"
     """The failure occurred, and the entry excuses it."""
+    EXCEEDED = "exceeded"
+    """The failure occurred to a greater extent than the entry excuses, in at least one cell: a new failure."""
     PASSED = "unexpected pass"
     """The check ran in every cell that matches, and found no failure."""
     OUT_OF_DATE = "out of date"

@@ -10,6 +10,7 @@ MOST_CELLS = 3
 """Greatest number of cells that a sentence names; the HTML report names all."""
 MEANING = {
     KnownState.EXPECTED: "the failure occurred, and the entry excuses it",
+    KnownState.EXCEEDED: "a greater share failed than `most` allows: this is a new failure",
     KnownState.PASSED: "the check found no failure: remove the entry",
     KnownState.OUT_OF_DATE: "the entry excuses nothing any more: check whether the difference still exists",
     KnownState.NO_CELL: "the name of no cell matches",

@@ -12,6 +12,8 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.verdict.crash_states import explorations_of
 
+RECOVERY = "recovery"
+"""Checker of a server whose storage did not come up after the fault."""
 CONFIGURATION, EXPLORATION = "configuration", "crash states"
 """Checkers of a cell beside those of its power cut: its effective configuration, and its explored crash states."""
 
@@ -25,14 +27,21 @@ class Judged:
     """The names by which an entry can mean the check: the check itself, and the kind of promise that it judged."""
     kind: KnownKind
     failed: bool
+    share: float | None = None
+    """The share of the tested operations or crash states that failed; None if the check counts neither."""
 
     def meant_by(self, entry: KnownDifference) -> bool:
-        """Return whether an entry is about this check in this cell."""
+        """Return whether an entry is about this check in this cell. No pattern means the loss of everything."""
         return (
             self.kind is entry.kind
             and fnmatchcase(self.cell, entry.cell)
             and any(fnmatchcase(one, entry.checker) for one in self.checkers)
+            and (RECOVERY not in self.checkers or entry.checker == RECOVERY)
         )
+
+    def exceeds(self, entry: KnownDifference) -> bool:
+        """Return whether a greater share failed than the entry excuses."""
+        return self.failed and self.share is not None and self.share > entry.most
 
 
 def known_in(
@@ -58,6 +67,8 @@ def use_of(entry: KnownDifference, judged: Sequence[Judged], cells: Sequence[str
     passed = list(dict.fromkeys(one.cell for one in meant if one.cell not in failed))
     if entry.until < today:
         state = KnownState.OUT_OF_DATE
+    elif any(one.exceeds(entry) for one in meant):
+        state = KnownState.EXCEEDED
     elif failed:
         state = KnownState.EXPECTED
     elif passed:
@@ -73,7 +84,9 @@ def all_expected(cell: str, judged: Sequence[Judged], entries: Sequence[KnownDif
     """Return whether a cell has failures, and entries that are not out of date expect all of them."""
     failures = [one for one in judged if one.cell == cell and one.failed]
     valid = [entry for entry in entries if today <= entry.until]
-    return bool(failures) and all(any(one.meant_by(entry) for entry in valid) for one in failures)
+    return bool(failures) and all(
+        any(one.meant_by(entry) and not one.exceeds(entry) for entry in valid) for one in failures
+    )
 
 
 def judged_in(record: RunRecord) -> Iterator[Judged]:
@@ -90,17 +103,27 @@ def judged_of(cell: CellRecord, cycle: CrashTestRecord | None) -> Iterator[Judge
     for verdict in cycle.verdicts if cycle else ():
         if verdict.outcome in {Outcome.PASS, Outcome.FAIL}:
             names = [verdict.checker, *([verdict.kind] if verdict.kind else [])]
-            yield broken(cell, *names, failed=verdict.outcome is Outcome.FAIL)
+            share = share_of(verdict.kind, cycle) if cycle and verdict.kind else None
+            yield broken(cell, *names, failed=verdict.outcome is Outcome.FAIL, share=share)
     if cycle is not None and cycle.not_effective is not None:
         yield broken(cell, CONFIGURATION, failed=True)
-    explored = {one.outcome for one in explorations_of(cycle, cell)} if cycle else set()
-    if explored & {Outcome.PASS, Outcome.FAIL}:
-        yield broken(cell, EXPLORATION, failed=Outcome.FAIL in explored)
+    explored = explorations_of(cycle, cell) if cycle else []
+    outcomes = {one.outcome for one in explored}
+    if outcomes & {Outcome.PASS, Outcome.FAIL}:
+        share = max(one.broken / one.judged if one.judged else 1.0 for one in explored)
+        yield broken(cell, EXPLORATION, failed=Outcome.FAIL in outcomes, share=share)
 
 
-def broken(cell: CellRecord, *checkers: str, failed: bool) -> Judged:
+def share_of(kind: str, cycle: CrashTestRecord) -> float:
+    """Return the greatest share of the acknowledged operations of a kind that a scan lacks; 1 if it is not known."""
+    scans = [one for one in (cycle.on_server, cycle.on_client) if one is not None]
+    shares = [one.lost.get(kind, 0) / one.acknowledged[kind] for one in scans if one.acknowledged.get(kind)]
+    return max(shares, default=0.0) or 1.0
+
+
+def broken(cell: CellRecord, *checkers: str, failed: bool, share: float | None = None) -> Judged:
     """Return the result of a check of a cell that finds broken promises."""
-    return Judged(cell.name, checkers, KnownKind.BROKEN, failed)
+    return Judged(cell.name, checkers, KnownKind.BROKEN, failed, share)
 
 
 def slower(cell: str, *, failed: bool) -> Judged:
