@@ -26,9 +26,10 @@ CHUNK = 4 * ROW
 class MirrorRun:
     """A mirror that is written: requests complete one after the other."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, old: bool = False) -> None:
         infos = [
-            MemberInfo(f"disk{number}", DATA + 16 * ROW, CacheMode.VOLATILE, CacheMode.VOLATILE) for number in range(2)
+            MemberInfo(f"disk{number}", DATA + 16 * ROW, CacheMode.VOLATILE, CacheMode.VOLATILE, old=old)
+            for number in range(2)
         ]
         self._path = path
         self._log = LogWriter(path, infos, 0)
@@ -41,6 +42,10 @@ class MirrorRun:
     def flush(self, member: int) -> None:
         self._at += 1000
         self._log.note(Kind.FLUSH, 0, member, (0, 0), (self._at - 500, self._at))
+
+    def wait(self, ns: int) -> None:
+        self._at += ns
+        self.flush(0)
 
     def create(self, resync_offset: int = 0, letter: bytes = b"a", **changes: object) -> None:
         for number in range(2):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.redundancy import SEVERAL
+from raidproof.crash.redundancy import SETTLED_NS, SEVERAL
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Flag
 from raidproof.record.exploration import Rows
@@ -146,3 +146,46 @@ def test_rows_of_a_time_in_which_nothing_was_known_count(run: MirrorRun) -> None
     run.flush(0)
     run.create()
     assert run.judged() == [5]
+
+
+def half_written(run: MirrorRun, *, wait_ns: int) -> Rows:
+    """Write a row to the first member only, and return what is said of it some time later."""
+    run.create_with_bitmap(0)
+    run.write(0, DATA + ROW, PAGE)
+    run.flush(0)
+    run.wait(wait_ns)
+    run.judged()
+    return run.redundancy.rows(run.state)
+
+
+def test_a_copy_that_was_never_written_is_found_although_md_would_resync_it(run: MirrorRun) -> None:
+    assert half_written(run, wait_ns=2 * SETTLED_NS) == Rows(differ=1, settled=1, first="row 1 (array byte 4096)")
+    assert not run.redundancy.accuracy(run.state).kept
+
+
+def test_a_copy_whose_write_may_still_come_is_not_missing(run: MirrorRun) -> None:
+    assert half_written(run, wait_ns=SETTLED_NS // 2) == Rows(differ=1)
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_a_copy_that_is_in_the_cache_of_its_member_is_not_missing(run: MirrorRun, steps: bool) -> None:
+    run.create_with_bitmap(0)
+    run.write(0, DATA + ROW, PAGE)
+    run.write(1, DATA + ROW, PAGE)
+    run.wait(2 * SETTLED_NS)  # flushes only the first member
+    run.judged(steps=steps)
+    assert run.redundancy.rows(run.state) == Rows(differ=1)
+
+
+def test_copies_of_a_page_that_changed_under_write_back_are_not_missing(run: MirrorRun) -> None:
+    run.create_with_bitmap(0)
+    for member in (0, 1):
+        run.write(member, DATA + ROW, bytes([member]) * ROW)
+    run.flush(1)
+    run.wait(2 * SETTLED_NS)
+    run.judged()
+    assert run.redundancy.rows(run.state) == Rows(differ=1, changed=1)
+
+
+def test_on_disks_that_were_not_zeroed_a_missing_write_is_not_known(tmp_path: Path) -> None:
+    assert half_written(MirrorRun(tmp_path / "log", old=True), wait_ns=2 * SETTLED_NS).settled == 0

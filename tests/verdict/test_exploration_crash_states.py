@@ -302,6 +302,14 @@ def test_rows_that_md_would_leave_as_they_are_break_a_promise_of_md() -> None:
     assert judged.blame == Blame(culprit=Culprit.STACK)
 
 
+def test_rows_that_were_not_written_break_a_promise_even_if_md_would_resync_them() -> None:
+    judged = oracle().judge(read(2, 1, rows=Rows(differ=3, settled=2, first="row 7 (array byte 28672)")), 1000)
+    what = "copies or parity were not written: rows are inconsistent although no write was in progress"
+    assert judged.damages == (Damage(REDUNDANCY, what, "read"),)
+    assert "2 of 3 inconsistent rows, the first is row 7" in judged.reason
+    assert judged.blame == Blame(culprit=Culprit.STACK)
+
+
 @pytest.mark.parametrize("rows", [Rows(differ=3), Rows(differ=3, uneven=1), Rows(unchecked="degraded"), None])
 def test_a_resync_that_is_due_breaks_none(rows: Rows | None) -> None:
     assert not oracle().judge(read(2, 1, rows=rows), 1000).broken

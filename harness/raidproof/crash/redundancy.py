@@ -4,9 +4,11 @@ A row is the set of pages, one on each member, that copies or parity relate to e
 """
 
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from math import inf
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
@@ -17,6 +19,8 @@ from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
 from raidproof.storage.array.superblock import HEADER, Feature, Superblock
 
+Requests = Callable[[int, int], Sequence[int] | None]
+"""A function of a member and an offset: the requests that changed this page; None if the cut may take one of them."""
 Survived = Callable[[int], bool]
 """A function that returns whether a request, given by its number, survived whole in a crash state."""
 
@@ -26,6 +30,8 @@ HOST_ENDIAN, LITTLE_ENDIAN, CLUSTERED, LOCKLESS = 3, 4, 5, 6
 """Versions of md's bitmap. A clustered array has several bitmaps; a lockless bitmap has one byte for each chunk."""
 _SUPER = struct.Struct("<II16sQQQIIIIII")
 _STALE = 1 << 1
+SETTLED_NS = 1_000_000_000
+"""Time in ns after which the writes of a row have all ended: md writes a page to all its members at once."""
 SEVERAL = "the members have superblocks of several arrays"
 
 
@@ -53,6 +59,37 @@ def _changed(array: Assembled, recording: Recording, survived: Survived, cut: in
         and _nearest_in_time(recording, requests[-1], written[0]) == first
         for requests in written[1:]
     )
+
+
+def settled(
+    array: Assembled, recording: Recording, requests: Requests, cut: int, differ: Sequence[Difference]
+) -> tuple[Difference, ...]:
+    """Return the differing rows whose last write was durable on all members, and had ended, well before the cut.
+
+    ``requests``: the numbers of the requests that change a page of a member, and are durable; None if one is not.
+    No write was in progress that the cut could have interrupted: a copy, or the parity, was never written. On disks
+    that were not zeroed this is not known, because rows that were never written differ, too.
+    """
+    if recording.origin is not None or any(info.old for info in recording.members):
+        return ()
+    limit_ns = recording.instant_ns(cut) - SETTLED_NS
+    return tuple(one for one in differ if _settled_ns(array, recording, requests, one) < limit_ns)
+
+
+def _settled_ns(array: Assembled, recording: Recording, requests: Requests, one: Difference) -> float:
+    """Return the instant in ns at which the last write of a row had ended; infinite while one is not durable."""
+    if array.striping.raid.copies > 1:
+        places = array.striping.places(one.array_offset)
+    else:
+        places = tuple((role, one.row * ROW) for role in range(array.striping.members))
+    ended_ns = 0.0
+    for role, at in places:
+        if role in array.members:
+            found = requests(array.members[role], array.data_offsets[role] + at)
+            if found is None:
+                return inf
+            ended_ns = max(ended_ns, *(recording.request(number).completed_ns for number in found), 0.0)
+    return ended_ns
 
 
 def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int]:
@@ -158,6 +195,8 @@ class Accuracy:
     """Rows that md would not resync, whichever member's metadata md reads: a failure, as the rows stay different."""
     uneven: tuple[Difference, ...] = ()
     """Rows that the bitmaps of only some members mark: a resync depends on the member whose bitmap md reads."""
+    settled: tuple[Difference, ...] = ()
+    """Rows that differ although their last write had ended long before the cut: a failure even if md resyncs them."""
     changed: tuple[Difference, ...] = ()
     """Rows whose copies differ because the page changed between md's writes of it; md(4) allows this for mirrors."""
     all_marked: bool = False
@@ -168,7 +207,7 @@ class Accuracy:
     @property
     def kept(self) -> bool:
         """Whether md would resync all rows that differ, or redundancy was not checked."""
-        return not (self.unmarked or self.uneven)
+        return not (self.unmarked or self.uneven or self.settled)
 
     def __str__(self) -> str:
         if self.unchecked:
@@ -178,6 +217,8 @@ class Accuracy:
             parts.append("the bitmap marks all chunks")
         if self.unmarked:
             parts.append(f"rows that md would not resync: {len(self.unmarked)}, the first {self.unmarked[0]}")
+        if self.settled:
+            parts.append(f"rows that were never written whole: {len(self.settled)}, the first {self.settled[0]}")
         if self.changed:
             parts.append(
                 f"rows whose page changed during write-back: {len(self.changed)}, the first {self.changed[0]}"
@@ -305,11 +346,12 @@ class Redundancy:
     def rows(self, state: CrashState) -> Rows:
         """Return the result of `accuracy` for a state as counts, for the record."""
         found = self.accuracy(state)
-        left = (*found.unmarked, *found.uneven)
+        left = (*found.settled, *found.unmarked, *found.uneven)
         return Rows(
             differ=len(found.differ),
             unmarked=len(found.unmarked),
             uneven=len(found.uneven),
+            settled=len(found.settled),
             changed=len(found.changed),
             all_marked=found.all_marked,
             first=str(left[0]) if left else "",
@@ -324,13 +366,38 @@ class Redundancy:
         touched = array.rows_of(self._requests((*self.window.open, *self.window.caches.kept)))
         rows = sorted({*self._differ, *touched}) if array.superblock.uuid == self._uuid else touched
         found = accuracy_of(array, read, differences(array, read, rows))
-        if not found.unmarked or array.striping.raid.copies == 1:
-            return found
-        changed = changed_under_write_back(
-            array, self.window.recording, self._survived(state), state.cut, found.unmarked
-        )
-        left = tuple(one for one in found.unmarked if one not in changed)
-        return replace(found, unmarked=left, changed=changed)
+        recording = self.window.recording
+        ended = () if found.unchecked else settled(array, recording, self._durable(state.cut), state.cut, found.differ)
+        suspects = tuple(dict.fromkeys((*found.unmarked, *ended)))
+        if not suspects or array.striping.raid.copies == 1:
+            return replace(found, settled=ended)
+        changed = changed_under_write_back(array, recording, self._survived(state), state.cut, suspects)
+        unmarked, ended = (tuple(one for one in of if one not in changed) for of in (found.unmarked, ended))
+        return replace(found, unmarked=unmarked, settled=ended, changed=changed)
+
+    def _durable(self, cut: int) -> Requests:
+        """Return the function `Requests` at a cut."""
+        recording = self.window.recording
+        uncertain = {*self.window.open, *self.window.caches.kept}
+        instant_ns = recording.instant_ns(cut)
+
+        def requests(member: int, offset: int) -> Sequence[int] | None:
+            numbers = self._changes.get((member, offset // BLOCK), ())
+            begun = [one for one in numbers if one < cut or recording.request(one).issued_ns <= instant_ns]
+            return None if any(one >= cut or one in uncertain for one in begun) else begun
+
+        return requests
+
+    @cached_property
+    def _changes(self) -> Mapping[tuple[int, int], Sequence[int]]:
+        """The requests that change each block of a member, by member and number of the block."""
+        recording, found = self.window.recording, defaultdict[tuple[int, int], list[int]](list)
+        for number in range(recording.first_cut, len(recording.records) + len(recording.caught)):
+            record = recording.request(number)
+            if record.kind in CHANGES:
+                for block in range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)):
+                    found[record.member, block].append(number)
+        return found
 
     def _survived(self, state: CrashState) -> Callable[[int], bool]:
         """Return a function that returns whether a request survived whole in a state."""

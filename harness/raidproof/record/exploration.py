@@ -59,6 +59,8 @@ class Rows(BaseModel):
     """Number of inconsistent rows that md would not resync: no bitmap marks the row, or the superblock is clean."""
     uneven: int = 0
     """Number of inconsistent rows that only some members' bitmaps mark: md may not resync them."""
+    settled: int = 0
+    """Number of inconsistent rows whose last write had ended long before the cut: a copy or parity was not written."""
     changed: int = 0
     """Number of rows whose copies differ because the page changed while md wrote it: md allows this difference."""
     all_marked: bool = False

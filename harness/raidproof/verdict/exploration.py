@@ -387,9 +387,12 @@ def _beside(observation: Observation, blame: Blame, *, whole: bool) -> Iterator[
         # Each line begins with the name of the pattern that it matches, and a colon.
         signs = [(line.partition(":")[0], line) for line in observation.console]
         yield verdict, [Wrong(Damage(KERNEL_LOG, sign, observation.end), line) for sign, line in signs]
-    if (rows := observation.rows) is not None and rows.unmarked:
+    if (rows := observation.rows) is not None and (rows.settled or rows.unmarked):
         what = "copies or parity are inconsistent, and md would not resync them"
-        reason = f"{what}: {rows.unmarked:,} of {rows.differ:,} inconsistent rows, the first is {rows.first}"
+        if rows.settled:
+            what = "copies or parity were not written: rows are inconsistent although no write was in progress"
+        number = rows.settled or rows.unmarked
+        reason = f"{what}: {number:,} of {rows.differ:,} inconsistent rows, the first is {rows.first}"
         verdict = Verdict(checker=REDUNDANCY, outcome=Outcome.FAIL, reason=reason, blame=blame)
         yield verdict, [Wrong(Damage(REDUNDANCY, what, observation.end), reason)]
     if observation.through_nfsd is ThroughNfsd.DIFFERENT:
