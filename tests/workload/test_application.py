@@ -41,7 +41,7 @@ from raidproof.verdict.contract import (
 )
 from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.application import LIBRARIES, LIBRARY, ApplicationError, ApplicationSpec, Reports
-from raidproof.workload.history import Ended, History, Recorder, WorkerSpec
+from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Recorder, WorkerSpec
 from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec, Receiver, ServerPlace, application_config
 
 TOY = Path(__file__).resolve().parents[2] / "scenarios" / "applications" / "records.py"
@@ -194,8 +194,14 @@ def test_an_operation_that_never_began_is_a_failure(again: House) -> None:
     assert disconnected.invented == []
 
 
-def test_an_operation_that_begins_after_the_cut_may_be_there(again: House) -> None:
-    # The report of a begin can arrive after the data: only operations that never began are invented.
+def test_an_operation_that_begins_long_after_the_cut_is_invented(again: House) -> None:
+    cut_ns = again.history.operations[0].issued_ns - 2 * LONGEST_DELAY_NS
+    evidence = build_evidence(again.workers, again.history, again.check(), before_ns=cut_ns, seen_ns=cut_ns)
+    assert "which never began" in evidence.invented[0]
+
+
+def test_an_operation_whose_begin_is_reported_after_the_cut_may_be_there(again: House) -> None:
+    # The report of a begin can arrive after the data.
     first = again.history.operations[0]
     evidence = build_evidence(
         again.workers, again.history, again.check(), before_ns=first.issued_ns, seen_ns=first.issued_ns
@@ -237,6 +243,28 @@ def test_a_check_without_a_result_is_an_error_of_the_application(again: House, c
     assert says in verdict.reason
     (promise,) = judge_promises(evidence, SYNC, "on the server")
     assert promise.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_check_that_does_not_look_at_the_data_has_no_result(again: House) -> None:
+    again.spec = again.spec.model_copy(update={"check": ("sh", "-c", "seq -f 'present %g' 0 9")})
+    evidence = again.evidence()
+    (verdict,) = judge_application_checks(evidence, "on the server")
+    assert verdict.outcome is Outcome.ERROR
+    assert "it reports operations of an empty directory" in verdict.reason
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(1, Outcome.FAIL), (2, None)])
+def test_a_check_that_fails_only_on_the_data_shows_that_they_are_damaged(
+    again: House, status: int, outcome: Outcome | None
+) -> None:
+    script = f'test -z "$(ls -A "$RAIDPROOF_DIRECTORY")" || {{ echo malformed >&2; exit {status}; }}'
+    again.spec = again.spec.model_copy(update={"check": ("sh", "-c", script)})
+    evidence = again.evidence()
+    judged = [*judge_application_data(evidence, SYNC, "on the server"), *judge_application_checks(evidence, "here")]
+    (verdict,) = judged
+    assert verdict.outcome is (outcome or Outcome.ERROR)
+    assert f"it ended with status {status}: malformed" in verdict.reason
+    assert evidence.lost == {}
 
 
 def test_a_check_changes_no_data(again: House) -> None:

@@ -40,6 +40,13 @@ LARGEST = 64 << 20
 """Greatest size in bytes of an application's directory: each check copies it into the memory of a machine."""
 NOT_FOUND = 127
 """Status of a command that cannot be started, as in a shell."""
+UNUSABLE = 1
+"""Status of a check command that cannot use the data."""
+NOWHERE = "no directory of this name"
+NOT_LOOKED = "reports operations of an empty directory: it does not look at the data"
+"""Why a check command gives no result: its output does not depend on the data."""
+_on_nothing: "dict[tuple[str, tuple[str, ...]], Ended]" = {}
+"""The end of each check command on an empty directory, by its home and its words."""
 KILLED_S = 2.0
 """Seconds within which a killed command ends."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -103,6 +110,14 @@ class Ended:
             last = (self.errors.strip() or self.output.strip())[-SHOWN:]
             return "ended with status %d: %s" % (self.status, last or "no output")
         return ""
+
+    def reports(self) -> bool:
+        """Return whether a check command has printed an operation."""
+        try:
+            found = read_check(self.output)
+        except ValueError:
+            return False
+        return bool(found["ids"] or found["wrong"])
 
 
 def carry_out(argv: list[str], home: str, variables: dict[str, str], limit_s: float) -> Ended:
@@ -219,7 +234,8 @@ def check(config: dict[str, Any], worker: dict[str, Any], directory: str) -> dic
 
     ``ids``: the operations that are there; ``wrong``: pairs of an operation and what is wrong with it; ``repeated``:
     pairs of an operation and the number of its lines, if it has more than one; ``damaged``: damage that belongs to no
-    single operation; ``unreadable``: errors of reads; ``failed``: why the command gave no result, else empty.
+    single operation; ``unreadable``: errors of reads; ``failed``: why the command gave no result, else empty;
+    ``broken``: how the command failed on these data, although it works on an empty directory; else missing.
     """
     own = config["application"]
     copy = own.get("copy", COPY)
@@ -228,6 +244,10 @@ def check(config: dict[str, Any], worker: dict[str, Any], directory: str) -> dic
     if (size := size_of(directory)) > LARGEST:
         found["failed"] = "the application's directory has %d bytes; a check copies at most %d" % (size, LARGEST)
         return found
+    blank = on_nothing(config, worker, copy)
+    if blank.status is None or blank.reports():
+        found["failed"] = blank.problem(own["check_s"]) or NOT_LOOKED
+        return found
     try:
         found["unreadable"] = copy_of(directory, copy, own["check_s"])
     except NoCopy as error:
@@ -235,13 +255,26 @@ def check(config: dict[str, Any], worker: dict[str, Any], directory: str) -> dic
         return found
     ended = carry_out(own["check"], own["home"], environment(config, worker, copy), own["check_s"])
     if problem := ended.problem(own["check_s"]):
-        found["failed"] = problem
+        found["broken" if ended.status == UNUSABLE and not blank.status else "failed"] = problem
         return found
     try:
         found.update(read_check(ended.output))
     except ValueError as error:
         found["failed"] = str(error)
     return found
+
+
+def on_nothing(config: dict[str, Any], worker: dict[str, Any], copy: str) -> Ended:
+    """Run the check command on an empty directory, once in this process, and return its end.
+
+    A command that looks at the data finds no operation there.
+    """
+    own = config["application"]
+    key = own["home"], tuple(own["check"])
+    if key not in _on_nothing:
+        copy_of(os.path.join(own["home"], NOWHERE), copy, own["check_s"])
+        _on_nothing[key] = carry_out(own["check"], own["home"], environment(config, worker, copy), own["check_s"])
+    return _on_nothing[key]
 
 
 def size_of(directory: str) -> int:

@@ -26,7 +26,7 @@ from raidproof.guest.ledger_writer import (
 from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, Evidence
 from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts
 from raidproof.verdict.tree import LOOSE, directories, hold, shown
-from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Operation, WorkerSpec
 
 Found = Mapping[str, Mapping[str, Any]]
 """A scan: the result for each worker, by `WorkerSpec.key`."""
@@ -146,8 +146,9 @@ def case_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], boun
 
 
 def _seen_ns(worker: WorkerSpec, bounds: Bounds) -> int | None:
-    # An application may report the begin of an operation late.
-    return None if worker.kind == APPLICATION else bounds.get("seen_ns")
+    # The report of an application that an operation begins may arrive after the data.
+    seen_ns, late_ns = bounds.get("seen_ns"), LONGEST_DELAY_NS if worker.kind == APPLICATION else 0
+    return None if seen_ns is None else seen_ns + late_ns
 
 
 def part_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], bounds: Bounds) -> Balance:
@@ -444,7 +445,7 @@ def compare_names(case: Case, balance: Balance) -> None:
 def compare_application(case: Case, balance: Balance) -> None:
     """Compare the history of an application with the result of its check command (`guest.application.check`).
 
-    All operations that ever began may be there: an application may report the begin of an operation late.
+    An application reports that an operation begins before it changes anything (docs/applications.md).
     """
     worker, found = case.worker, case.found
     for error in found["unreadable"]:
@@ -452,6 +453,9 @@ def compare_application(case: Case, balance: Balance) -> None:
         balance.add_corrupted(worker, 0, BlockClass.UNREADABLE, error)
     if found["failed"]:
         balance.unchecked.append(f"{worker.path}: it {found['failed']}")
+        return
+    if broken := found.get("broken"):
+        balance.damaged.append(f"{worker.path}: it {broken}")
         return
     wrong: dict[int, str] = dict(found["wrong"])
     damage = [f"operation {number}: {reason}" for number, reason in wrong.items()]
