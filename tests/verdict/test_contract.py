@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from raidproof.core.blame import Culprit
 from raidproof.guest.ledger_writer import KINDS
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import Evidence
@@ -40,6 +41,17 @@ def test_a_promise(conditions: Conditions, lost: int, outcome: Outcome, blame: s
     verdict = judge_promise("fsync", 5, 5, lost, conditions)
     assert verdict.outcome is outcome
     assert (verdict.blame is None) if blame is None else blame in str(verdict.blame)
+
+
+def test_a_setting_that_loses_names_explains_no_loss_of_synced_data() -> None:
+    evidence = Evidence(acknowledged={"mkdir": 5, "append": 5, "fsync": 5}, lost={"mkdir": 1, "append": 1, "fsync": 1})
+    conditions = replace(SYNC, names_caveat="ext4 has no journal")
+    found = {one.kind: one for one in judge_promises(evidence, conditions, "here")}
+    assert {one.outcome for one in found.values()} == {Outcome.FAIL}
+    blamed = {kind: one.blame.culprit for kind, one in found.items() if one.blame}
+    assert blamed == {"mkdir": Culprit.FILESYSTEM_SETTINGS, "append": Culprit.STACK, "fsync": Culprit.STACK}
+    lying = {one.kind: one for one in judge_promises(evidence, replace(conditions, lying_disks=("disk2",)), "here")}
+    assert "disk2" in str(lying["mkdir"].blame)
 
 
 def test_a_loss_under_async_says_how_much() -> None:

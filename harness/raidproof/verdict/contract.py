@@ -7,7 +7,7 @@ from errno import EEXIST, EIO, ENOENT, errorcode
 from math import inf
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_writer import APPLICATION, METADATA
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, Evidence
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -46,6 +46,8 @@ PROMISES: Mapping[str, str] = {
 LEAST_JUDGED = 3
 """Least number of acknowledged operations whose loss could have been seen, for a verdict of PASS on a promise."""
 
+NAMES = frozenset(METADATA) - {"append", "copy", "allocate", "punch", "clone"}
+"""Kinds of operation that change names and attributes, and no data."""
 OF_LOCKS = frozenset({"o_append", "lock", "unlock"})
 """Kinds of operation and of step that need the lock of a file."""
 APPLICATION_CHECK = "check of the application"
@@ -101,6 +103,8 @@ class Conditions:
     """The blame for a loss that the injected fault explains; None if it explains no loss."""
     fsync_caveat: str = ""
     """The setting with which the file system does not keep acknowledged fsyncs: it explains a loss, no more."""
+    names_caveat: str = ""
+    """The setting with which the file system may lose acknowledged changes of names and attributes, and no data."""
     corrupted_by: Blame | None = None
     """The blame on drives that misdirected or dropped writes: it explains a loss, but does not excuse the loss."""
 
@@ -152,6 +156,9 @@ def judge_promises(evidence: Evidence, conditions: Conditions, where: str) -> li
             verdict = verdict.model_copy(update={"reason": f"{verdict.reason}; {more} (docs/findings.md)"})
         if kind == APPLICATION and verdict.outcome is Outcome.FAIL:
             verdict = verdict.model_copy(update={"blame": blame_with_application(conditions)})
+        if kind in NAMES and conditions.names_caveat and verdict.blame and verdict.blame.culprit is Culprit.STACK:
+            settings = Blame(culprit=Culprit.FILESYSTEM_SETTINGS, detail=conditions.names_caveat)
+            verdict = verdict.model_copy(update={"blame": settings})
         verdicts.append(verdict.model_copy(update={"kind": kind}))
     if evidence.lost_after_recovery:
         reason = f"{evidence.lost_after_recovery:,} operations that began after recovery are missing"

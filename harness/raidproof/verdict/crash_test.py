@@ -387,13 +387,14 @@ def measure_first_io(cycle: CrashTestRecord) -> None:
 
 def conditions_of(cycle: CrashTestRecord) -> Conditions:
     """Return the `Conditions` of a crash test: its options and the effects of its faults."""
+    filesystem = filesystem_of(cycle)
     lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
     # An export has no effect on an application that uses the server's file system directly.
     return Conditions(
         export_sync=cycle.on_server_itself or bool(cycle.asked["export"]["sync"]),
         memory_lost=cycle.effects.server_memory_lost,
         torn=cycle.effects.caches is CutPolicy.TORN or tears_writes(cycle),
-        shows_old_data=shows_old_data(cycle),
+        shows_old_data=filesystem is None or filesystem.shows_old_data,
         delegations=delegations(cycle),
         lying_disks=lying,
         explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
@@ -407,7 +408,8 @@ def conditions_of(cycle: CrashTestRecord) -> Conditions:
         lease_lost=any(one.lease_lost for one in cycle.all_effects),
         unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
         content_changed=any(one.content_changed for one in cycle.all_effects),
-        fsync_caveat=fsync_caveat(cycle),
+        fsync_caveat="" if filesystem is None else filesystem.fsync_caveat,
+        names_caveat="" if filesystem is None else filesystem.names_caveat,
     )
 
 
@@ -418,22 +420,12 @@ def delegations(cycle: CrashTestRecord) -> bool:
     return possible and bool(cycle.asked["export"].get("delegations", True))
 
 
-def fsync_caveat(cycle: CrashTestRecord) -> str:
-    """Return why the requested file system does not keep acknowledged fsyncs; empty if it keeps them or is unknown."""
+def filesystem_of(cycle: CrashTestRecord) -> FilesystemSpec | None:
+    """Return the requested file system; None if another version of the harness stored the record."""
     try:
-        return _FILESYSTEM.validate_python(cycle.asked.get("filesystem")).fsync_caveat
+        return _FILESYSTEM.validate_python(cycle.asked.get("filesystem"))
     except (ValidationError, RequestError):
-        # Another version of the harness stored this record.
-        return ""
-
-
-def shows_old_data(cycle: CrashTestRecord) -> bool:
-    """Return whether the file system may show old content of the disk in blocks without fsync, or is not known."""
-    try:
-        return bool(_FILESYSTEM.validate_python(cycle.asked.get("filesystem")).shows_old_data)
-    except (ValidationError, RequestError):
-        # Another version of the harness stored this record.
-        return True
+        return None
 
 
 def tears_writes(cycle: CrashTestRecord) -> bool:

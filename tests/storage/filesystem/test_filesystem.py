@@ -156,7 +156,7 @@ def test_an_external_journal_is_made_first_and_flushed() -> None:
         (XfsSpec(), ""),
         (Ext4Spec(mount_options=("noatime",)), ""),
         (Ext4Spec(mount_options=("noatime", "barrier=0")), "the mount option barrier=0 omits the flushes"),
-        (Ext4Spec(journal=False), "ext4 has no journal"),
+        (Ext4Spec(journal=False), ""),
         (Ext4Spec(data="writeback"), ""),
     ],
 )
@@ -179,6 +179,13 @@ def test_settings_that_break_fsync_are_named(spec: XfsSpec | Ext4Spec, caveat: s
 )
 def test_file_systems_that_may_show_old_data_are_named(spec: XfsSpec | Ext4Spec, shows: bool) -> None:
     assert spec.shows_old_data is shows
+
+
+def test_ext4_without_a_journal_may_lose_names_and_no_synced_data() -> None:
+    spec = Ext4Spec(journal=False)
+    assert spec.names_caveat.startswith("ext4 has no journal")
+    assert (spec.fsync_caveat, spec.caveats()) == ("", (spec.names_caveat,))
+    assert Ext4Spec().names_caveat == XfsSpec().names_caveat == ""
 
 
 def test_mount() -> None:

@@ -345,13 +345,18 @@ class FilesystemSpec(Spec):
         return f"the mount option {', '.join(sorted(without))} omits the flushes of the disks' caches"
 
     @property
+    def names_caveat(self) -> str:
+        """The setting with which changes of names and attributes may be lost, and why; empty without one."""
+        return ""
+
+    @property
     def shows_old_data(self) -> bool:
         """Whether blocks without fsync may have old content of the disk after a power cut."""
         return bool(self.fsync_caveat)
 
     def caveats(self) -> tuple[str, ...]:
         """Return clauses: promises that a file system with these settings does not keep, and why."""
-        return (self.fsync_caveat,) if self.fsync_caveat else ()
+        return tuple(filter(None, (self.fsync_caveat, self.names_caveat)))
 
     def owner(self, machine: Machine, device: str, directory: str, offset: int) -> Owner:  # noqa: ARG002
         """Return the owner of the byte at an offset of the device, as the file system's tools report it.
