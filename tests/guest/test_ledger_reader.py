@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any
@@ -250,3 +251,73 @@ def test_a_reader_reads_each_state_as_a_new_reader_does(states: list[str]) -> No
         for state in states:
             (Path(folder) / "blocks").write_bytes(kinds[state])
             assert reader.read(folder) == read_back(config)
+
+
+SPARSE = {"kind": "pages", "path": "p", "file": 0, "blocks": 1, "span": 2, "step": 2, "shift": 1000, "files": True}
+SHARED = [{"kind": "fsync", "path": "s", "file": 1, "blocks": 1, "first": first} for first in (0, 1)]
+"""Two blocks with a page between them, at byte 1000 and 9192; and two workers with a block each in one file."""
+
+
+def rest(tamper: Callable[[Path], object]) -> dict[str, Any]:
+    """Return a scan of whole files after a change of the folder: what is beside the blocks, by worker."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "p").mkdir()
+        with (folder / "p" / "f0").open("wb") as file:
+            for index, position in enumerate((1000, 9192)):
+                file.seek(position)
+                file.write(block(0, index * BLOCK, 1, 7))
+        (folder / "s").write_bytes(block(1, 0, 1, 7) + block(1, BLOCK, 1, 7))
+        tamper(folder)
+        found = read_back({"root": name, "seed": 7, "workers": [SPARSE, *SHARED]})
+        assert found["p"]["blocks"] == [1, 1]
+        return {
+            key: {word: entry[word] for word in ("strange", "old") if entry.get(word)} for key, entry in found.items()
+        }
+
+
+def put(name: str, at: int, data: bytes) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        with (folder / name).open("r+b") as file:
+            file.seek(at)
+            file.write(data)
+
+    return change
+
+
+def test_files_of_the_ledger_have_nothing_beside_their_blocks() -> None:
+    assert rest(lambda _: None) == {"p": {}, "s@0": {}, "s@1": {}}
+    # Zeros are no content, and a client keeps a removed file under another name.
+    assert rest(put("p/f0", 6000, bytes(100))) == {"p": {}, "s@0": {}, "s@1": {}}
+    assert rest(lambda folder: (folder / ".nfs0001").touch()) == {"p": {}, "s@0": {}, "s@1": {}}
+
+
+@pytest.mark.parametrize(
+    ("tamper", "says"),
+    [
+        (put("p/f0", 0, b"x"), "p/f0: content behind byte 0 that no client wrote"),
+        (put("p/f0", 999, b"x"), "p/f0: content behind byte 0 that no client wrote"),
+        (put("p/f0", 5096, block(9, 0, 1, 7)), "p/f0: content behind byte 5096 that no client wrote"),
+        (put("p/f0", 9191, b"x"), "p/f0: content behind byte 5096 that no client wrote"),
+        (put("p/f0", 9192 + BLOCK, b"xy"), "p/f0: 2 bytes behind its end"),
+        (put("p/f0", 9192 + BLOCK, bytes(3)), "p/f0: 3 bytes behind its end"),
+        (lambda folder: (folder / "p" / "f0").chmod(0o4777), "p/f0: mode 4777"),
+        (lambda folder: os.link(folder / "p" / "f0", folder / "p" / "f0again"), "p/f0: 2 names"),
+        (lambda folder: (folder / "foreign").touch(), "foreign: a name that no client created"),
+    ],
+)
+def test_what_is_beside_the_blocks_is_strange(tamper: Callable[[Path], object], says: str) -> None:
+    assert says in rest(tamper)["p"]["strange"]
+
+
+def test_a_file_of_several_workers_is_read_once() -> None:
+    found = rest(put("s", 2 * BLOCK, b"x" * 9))
+    assert found == {
+        "p": {},
+        "s@0": {"strange": ["s: 9 bytes behind its end", f"s: content behind byte {2 * BLOCK} that no client wrote"]},
+        "s@1": {},
+    }
+
+
+def test_old_data_of_the_disk_beside_the_blocks_is_told_from_other_content() -> None:
+    assert rest(put("p/f0", 6000, OLD_MAGIC))["p"] == {"old": ["p/f0: old data of the disk behind byte 5096"]}

@@ -88,6 +88,13 @@ def test_a_torn_block_has_parts_of_the_interrupted_overwrite_and_of_the_content_
     assert description_of(torn(1, 9)) == "the block is torn; its parts have the generations 1 to 9"
 
 
+def test_what_is_beside_the_blocks_is_invented() -> None:
+    found = {"blocks": [1, 0, 0, 0], "strange": ["f: mode 4777"], "old": ["f: old data of the disk behind byte 0"]}
+    whole = [done("fsync", 0)]
+    assert weighed(whole, found).invented == ["f: mode 4777", "f: old data of the disk behind byte 0"]
+    assert weighed(whole, found, shows_old_data=True).invented == ["f: mode 4777"]
+
+
 def test_a_scan_of_an_older_version_does_not_tell_torn_blocks_from_garbage() -> None:
     found = of_older_version({"f@0": {"blocks": [1, GARBAGE], "names": ["f"]}, "m": {"d0": ["blocks"]}})
     assert found == {"f@0": {"blocks": [1, TORN], "names": ["f"]}, "m": {"d0": ["blocks"]}}

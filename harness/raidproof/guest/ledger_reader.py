@@ -23,6 +23,7 @@ MIXED = 8  # greatest number of generations in a torn block: a cut interrupts fe
 SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
 TORN = -16  # in a scan of an older version: the block may be torn; codes below it: the block is torn, see `torn`
 TORN_SHIFT = 40
+LONGEST = 1 << 20  # greatest number of bytes beside the blocks that one read returns
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
@@ -104,6 +105,12 @@ class LedgerReader:
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
         self._workers = [(worker, parts_of(worker, config["seed"])) for worker in config["workers"]]
+        self._rest = Rest([part for _, parts in self._workers for part in parts])
+        self._keys: dict[str, str] = {}
+        """The key of the first worker of each file."""
+        for worker, parts in self._workers:
+            for part in parts:
+                self._keys.setdefault(part.path, key_of(worker))
 
     def read(self, root: str) -> dict[str, Any]:
         """Return the content of every worker's files below the directory ``root``, by the worker's key."""
@@ -129,7 +136,92 @@ class LedgerReader:
                         "blocks": blocks,
                         "names": [worker["path"]] if os.path.exists(path) else None,
                     }
+        self._add_rest(root, found)
         return found
+
+    def _add_rest(self, root: str, found: dict[str, Any]) -> None:
+        """Add what is beside the blocks of a file to the entry of a worker of this file, or else of the first one."""
+        for path, (strange, old) in self._rest.read(root).items():
+            entry = found[self._keys[path]]
+            entry["strange"] = entry.get("strange", []) + ["%s: %s" % (path, one) for one in strange]
+            entry["old"] = entry.get("old", []) + ["%s: %s" % (path, one) for one in old]
+        known = {worker["path"].split("/")[0] for worker, _ in self._workers}
+        # A client keeps a removed file that is open under a name that begins with .nfs.
+        names = [one for one in listed(root) or () if one not in known and not one.startswith(".nfs")]
+        if names and self._keys:
+            entry = found[next(iter(self._keys.values()))]
+            entry["strange"] = entry.get("strange", []) + ["%s: a name that no client created" % one for one in names]
+
+
+def key_of(worker: dict[str, Any]) -> str:
+    """Return the key of a worker with numbered blocks in a scan."""
+    return str(worker["path"]) if in_files(worker) else "%s@%d" % (worker["path"], worker.get("first", 0))
+
+
+class Rest:
+    """What the files of the ledger have beside the blocks of all workers: no client has written it."""
+
+    def __init__(self, parts: "list[Part]") -> None:
+        covered: dict[str, list[int]] = {}
+        for part in parts:
+            covered.setdefault(part.path, []).extend(position for _, position in part.places)
+        self._files = {path: sorted(positions) for path, positions in covered.items()}
+
+    def read(self, root: str) -> dict[str, tuple[list[str], list[str]]]:
+        """Return for each file with other content what is strange, and where it has old data of the disk."""
+        found = {}
+        for path, positions in self._files.items():
+            try:
+                fd = os.open("%s/%s" % (root, path), os.O_RDONLY)
+            except OSError:
+                continue  # the entry of its blocks says so
+            try:
+                rest = rest_of(fd, positions)
+            finally:
+                os.close(fd)
+            if any(rest):
+                found[path] = rest
+        return found
+
+
+def rest_of(fd: int, positions: list[int]) -> tuple[list[str], list[str]]:
+    """Return what is strange in a file, and where it has old data; ``positions``: of its blocks, ascending."""
+    status, strange, old = os.fstat(fd), [], []
+    if stat.S_IMODE(status.st_mode) & ~0o644:
+        strange.append("mode %o" % stat.S_IMODE(status.st_mode))
+    if status.st_nlink != 1:
+        strange.append("%d names" % status.st_nlink)
+    end = positions[-1] + BLOCK
+    if status.st_size > end:
+        strange.append("%d bytes behind its end" % (status.st_size - end))
+    begins = [0, *(position + BLOCK for position in positions)]
+    for begin, limit in zip(begins, [*positions, status.st_size]):  # noqa: B905  not in Python 3.9
+        try:
+            at, content = first_data(fd, begin, min(limit, status.st_size))
+        except OSError as error:
+            strange.append("unreadable behind byte %d: %s" % (begin, error.strerror))
+            continue
+        if writer.OLD_MAGIC in content:
+            old.append("old data of the disk behind byte %d" % at)
+        elif content:
+            strange.append("content behind byte %d that no client wrote" % at)
+    return strange, old
+
+
+def first_data(fd: int, begin: int, end: int) -> tuple[int, bytes]:
+    """Return the first part of a file's range with a byte that is not zero, and its position; no bytes without one."""
+    while begin < end:
+        try:
+            begin = os.lseek(fd, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # only a hole follows
+                raise
+            break
+        data = pread_all(fd, min(end - begin, LONGEST), begin) if begin < end else b""
+        if any(data):
+            return begin, data
+        begin += len(data) or LONGEST
+    return begin, b""
 
 
 def in_files(worker: dict[str, Any]) -> bool:
@@ -156,33 +248,33 @@ class Part:
     """
 
     def __init__(self, worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> None:
-        self._file, self._path, self._seed = worker["file"], path, seed
-        self._places = [(one, writer.position_of(worker, one)) for one in range(index, index + count)]
+        self._file, self.path, self._seed = worker["file"], path, seed
+        self.places = [(one, writer.position_of(worker, one)) for one in range(index, index + count)]
         self._last: tuple[bytes, list[int]] | None = None
 
     def read(self, root: str) -> list[int]:
         """Return the generations or error codes of the blocks."""
-        if not self._places:
+        if not self.places:
             return []
         try:
-            fd = os.open("%s/%s" % (root, self._path), os.O_RDONLY)
+            fd = os.open("%s/%s" % (root, self.path), os.O_RDONLY)
         except FileNotFoundError:
-            return [writer.ABSENT] * len(self._places)
+            return [writer.ABSENT] * len(self.places)
         except OSError:
-            return [writer.UNREADABLE] * len(self._places)
+            return [writer.UNREADABLE] * len(self.places)
         try:
             return self._blocks(fd)
         finally:
             os.close(fd)
 
     def _blocks(self, fd: int) -> list[int]:
-        start, end = self._places[0][1], self._places[-1][1] + BLOCK
+        start, end = self.places[0][1], self.places[-1][1] + BLOCK
         try:
             data = pread_all(fd, end - start, start)
         except OSError:
-            return [self._block(fd, *place) for place in self._places]
+            return [self._block(fd, *place) for place in self.places]
         if self._last is None or self._last[0] != data:
-            self._last = data, [self._read(data[at - start : at - start + BLOCK], one, at) for one, at in self._places]
+            self._last = data, [self._read(data[at - start : at - start + BLOCK], one, at) for one, at in self.places]
         return self._last[1]
 
     def _block(self, fd: int, index: int, position: int) -> int:

@@ -251,6 +251,10 @@ def compare_blocks(case: Case, balance: Balance) -> None:
                 balance.lose(operation, worker, description_of(state))
                 break
     compare_files(case, {one.place for one in case.bound}, {one.place for one in case.operations}, balance)
+    # Scans of older versions have nothing beside the blocks.
+    balance.invented += case.found.get("strange", ())
+    if not case.shows_old_data:
+        balance.invented += case.found.get("old", ())
 
 
 def count_blocks(
