@@ -22,7 +22,7 @@ WORDS = struct.Struct("<%dQ" % (BLOCK // 8))
 MIXED = 8  # greatest number of generations in a torn block: a cut interrupts few writes of one block
 SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
 TORN = -16  # in a scan of an older version: the block may be torn; codes below it: the block is torn, see `torn`
-TORN_SHIFT = 40
+TORN_SHIFT = 48
 LONGEST = 1 << 20  # greatest number of bytes beside the blocks that one read returns
 
 
@@ -48,10 +48,16 @@ def parts_in(data: bytes, file: int, offset: int, seed: int) -> tuple[int, int] 
     Return None for a block with any other content. A cut tears a request between sectors; ZFS divides one anywhere.
     """
     words = WORDS.unpack(data.ljust(BLOCK, b"\0")[:BLOCK])
+    units = [words[at : at + 3] for at in range(5, len(words) - 3, 4)]  # file, offset and generation, each XOR seed
+    # A generation of 0 in a unit is of a part that is zero, or the seed XOR itself, as in the units beside it.
+    unsure = [unit == (file ^ seed, offset ^ seed, 0) and any(unit) for unit in units]
+    near = [words[3] == seed, *unsure, False]
+    seeds = [here and (before or after) for before, here, after in zip(near, unsure, near[2:])]  # noqa: B905
     # The generation in the header, and in each unit of the body.
-    marks: list[int] = [words[3], *[word and word ^ seed for word in words[7:-1:4]]]
+    marks: list[int] = [words[3]]
+    marks += [unit[2] ^ seed if unit[2] or is_seed else 0 for unit, is_seed in zip(units, seeds)]  # noqa: B905
     inner = [len(list(run)) for _, run in itertools.groupby(marks)][1:-1]
-    if max(marks) >> TORN_SHIFT or len({*marks}) > MIXED or any(units < SECTOR_UNITS for units in inner):
+    if max(marks) >> TORN_SHIFT or len({*marks}) > MIXED or any(length < SECTOR_UNITS for length in inner):
         return None
     wholes = [WORDS.unpack(writer.block(file, offset, one, seed)) for one in {mark or 1 for mark in marks}]
     # A part without a mark does not depend on the generation.
