@@ -4,23 +4,20 @@ A row is the set of pages, one on each member, that copies or parity relate to e
 """
 
 import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from math import inf
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
-from raidproof.disk.writelog import CHANGES, Kind
+from raidproof.disk.writelog import Kind
 from raidproof.record.exploration import Rows
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
 from raidproof.storage.array.superblock import HEADER, Feature, Superblock
 
-Requests = Callable[[int, int], Sequence[int] | None]
-"""A function of a member and an offset: the requests that changed this page; None if the cut may take one of them."""
 Survived = Callable[[int], bool]
 """A function that returns whether a request, given by its number, survived whole in a crash state."""
 
@@ -62,34 +59,35 @@ def _changed(array: Assembled, recording: Recording, survived: Survived, cut: in
 
 
 def settled(
-    array: Assembled, recording: Recording, requests: Requests, cut: int, differ: Sequence[Difference]
+    array: Assembled, recording: Recording, uncertain: Collection[int], cut: int, differ: Sequence[Difference]
 ) -> tuple[Difference, ...]:
     """Return the differing rows whose last write was durable on all members, and had ended, well before the cut.
 
-    ``requests``: the numbers of the requests that change a page of a member, and are durable; None if one is not.
+    ``uncertain``: the requests before the cut that are not durable.
     No write was in progress that the cut could have interrupted: a copy, or the parity, was never written. On disks
     that were not zeroed this is not known, because rows that were never written differ, too.
     """
     if recording.origin is not None or any(info.old for info in recording.members):
         return ()
     limit_ns = recording.instant_ns(cut) - SETTLED_NS
-    return tuple(one for one in differ if _settled_ns(array, recording, requests, one) < limit_ns)
+    return tuple(one for one in differ if _ended_ns(array, recording, uncertain, cut, one) < limit_ns)
 
 
-def _settled_ns(array: Assembled, recording: Recording, requests: Requests, one: Difference) -> float:
+def _ended_ns(array: Assembled, recording: Recording, uncertain: Collection[int], cut: int, one: Difference) -> float:
     """Return the instant in ns at which the last write of a row had ended; infinite while one is not durable."""
     if array.striping.raid.copies > 1:
         places = array.striping.places(one.array_offset)
     else:
         places = tuple((role, one.row * ROW) for role in range(array.striping.members))
-    ended_ns = 0.0
-    for role, at in places:
-        if role in array.members:
-            found = requests(array.members[role], array.data_offsets[role] + at)
-            if found is None:
-                return inf
-            ended_ns = max(ended_ns, *(recording.request(number).completed_ns for number in found), 0.0)
-    return ended_ns
+    found = [
+        number
+        for role, at in places
+        if role in array.members
+        for number in _writes(recording, array.members[role], array.data_offsets[role] + at, cut)
+    ]
+    if any(number >= cut or number in uncertain for number in found):
+        return inf
+    return max((recording.request(number).completed_ns for number in found), default=0)
 
 
 def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int]:
@@ -100,18 +98,11 @@ def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int
 
 
 def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the number and issue time in ns of each request that changes the page at ``begin`` of a member.
-
-    The content with which the log of a recovery begins was not written by md, and does not count.
-    """
-    for number in range(recording.first_cut, len(recording.records) + len(recording.caught)):
+    """Yield the number and issue time in ns of each request that changes the page at ``begin`` of a member."""
+    blocks = range(begin // BLOCK, -(-(begin + ROW) // BLOCK))
+    for number in sorted({number for block in blocks for number in recording.changes.get((member, block), ())}):
         record = recording.request(number)
-        if (
-            record.member == member
-            and record.kind in CHANGES
-            and record.offset < begin + ROW
-            and begin < record.offset + record.length
-        ):
+        if record.offset < begin + ROW and begin < record.offset + record.length:
             yield number, record.issued_ns
 
 
@@ -206,7 +197,7 @@ class Accuracy:
 
     @property
     def kept(self) -> bool:
-        """Whether md would resync all rows that differ, or redundancy was not checked."""
+        """Whether md would resync all rows that differ, and all were written whole, or redundancy was not checked."""
         return not (self.unmarked or self.uneven or self.settled)
 
     def __str__(self) -> str:
@@ -367,37 +358,14 @@ class Redundancy:
         rows = sorted({*self._differ, *touched}) if array.superblock.uuid == self._uuid else touched
         found = accuracy_of(array, read, differences(array, read, rows))
         recording = self.window.recording
-        ended = () if found.unchecked else settled(array, recording, self._durable(state.cut), state.cut, found.differ)
+        uncertain = {*self.window.open, *self.window.caches.kept}
+        ended = () if found.unchecked else settled(array, recording, uncertain, state.cut, found.differ)
         suspects = tuple(dict.fromkeys((*found.unmarked, *ended)))
         if not suspects or array.striping.raid.copies == 1:
             return replace(found, settled=ended)
         changed = changed_under_write_back(array, recording, self._survived(state), state.cut, suspects)
         unmarked, ended = (tuple(one for one in of if one not in changed) for of in (found.unmarked, ended))
         return replace(found, unmarked=unmarked, settled=ended, changed=changed)
-
-    def _durable(self, cut: int) -> Requests:
-        """Return the function `Requests` at a cut."""
-        recording = self.window.recording
-        uncertain = {*self.window.open, *self.window.caches.kept}
-        instant_ns = recording.instant_ns(cut)
-
-        def requests(member: int, offset: int) -> Sequence[int] | None:
-            numbers = self._changes.get((member, offset // BLOCK), ())
-            begun = [one for one in numbers if one < cut or recording.request(one).issued_ns <= instant_ns]
-            return None if any(one >= cut or one in uncertain for one in begun) else begun
-
-        return requests
-
-    @cached_property
-    def _changes(self) -> Mapping[tuple[int, int], Sequence[int]]:
-        """The requests that change each block of a member, by member and number of the block."""
-        recording, found = self.window.recording, defaultdict[tuple[int, int], list[int]](list)
-        for number in range(recording.first_cut, len(recording.records) + len(recording.caught)):
-            record = recording.request(number)
-            if record.kind in CHANGES:
-                for block in range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)):
-                    found[record.member, block].append(number)
-        return found
 
     def _survived(self, state: CrashState) -> Callable[[int], bool]:
         """Return a function that returns whether a request survived whole in a state."""

@@ -2,6 +2,7 @@
 
 import json
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -113,6 +114,20 @@ class Recording:
         """Return the request with this number."""
         done = len(self.records)
         return self.records[number] if number < done else self.caught[number - done]
+
+    @cached_property
+    def changes(self) -> Mapping[tuple[int, int], Sequence[int]]:
+        """The requests that change each block of a member, by member and number of the block, in ascending order.
+
+        The content with which the log of a recovery begins was not written by md, and does not count.
+        """
+        found = defaultdict[tuple[int, int], list[int]](list)
+        for number in range(self.first_cut, len(self.records) + len(self.caught)):
+            record = self.request(number)
+            if record.kind in CHANGES:
+                for block in range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)):
+                    found[record.member, block].append(number)
+        return found
 
     def instant_ns(self, cut: int) -> int:
         """Return the latest possible instant of a cut in ns: 1 ns before the next request took effect.

@@ -135,13 +135,8 @@ class LedgerReader:
                 }
             else:
                 blocks = [block for part in parts for block in part.read(root)]
-                if in_files(worker):
-                    found[worker["path"]] = {"blocks": blocks, "names": listed(path)}
-                else:
-                    found[worker["path"] + "@%d" % worker.get("first", 0)] = {
-                        "blocks": blocks,
-                        "names": [worker["path"]] if os.path.exists(path) else None,
-                    }
+                alone = [worker["path"]] if os.path.exists(path) else None
+                found[key_of(worker)] = {"blocks": blocks, "names": listed(path) if in_files(worker) else alone}
         self._add_rest(root, found)
         return found
 
@@ -149,14 +144,14 @@ class LedgerReader:
         """Add what is beside the blocks of a file to the entry of a worker of this file, or else of the first one."""
         for path, (strange, old) in self._rest.read(root).items():
             entry = found[self._keys[path]]
-            entry["strange"] = entry.get("strange", []) + ["%s: %s" % (path, one) for one in strange]
-            entry["old"] = entry.get("old", []) + ["%s: %s" % (path, one) for one in old]
+            for word, what in (("strange", strange), ("old", old)):
+                entry.setdefault(word, []).extend("%s: %s" % (path, one) for one in what)
         known = {worker["path"].split("/")[0] for worker, _ in self._workers}
         # A client keeps a removed file that is open under a name that begins with .nfs.
         names = [one for one in listed(root) or () if one not in known and not one.startswith(".nfs")]
         if names and self._keys:
             entry = found[next(iter(self._keys.values()))]
-            entry["strange"] = entry.get("strange", []) + ["%s: a name that no client created" % one for one in names]
+            entry.setdefault("strange", []).extend("%s: a name that no client created" % one for one in names)
 
 
 def key_of(worker: dict[str, Any]) -> str:

@@ -198,8 +198,8 @@ class Oracle:
         Raises:
             RigError: the file of the crash test's history cannot be read.
         """
-        # Old data of the disk in blocks that nobody acknowledged are no failure of a state: on md of Linux 6.12 some
-        # states of every file system show them (finding md-early-commit-block).
+        # A block without an acknowledged write may have old data of the disk: with md of Linux 6.12, some states on
+        # ext4 and XFS have such blocks (finding md-early-commit-block).
         conditions = replace(
             conditions_of(cycle), memory_lost=True, torn=tears_writes(cycle), lying_disks=(), shows_old_data=True
         )

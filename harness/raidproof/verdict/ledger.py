@@ -277,11 +277,8 @@ def count_blocks(
         if 0 < state == needed <= most:
             # Nearly all blocks are so.
             continue
-        kinds[block] = kind = (
-            BlockClass.UNSYNCED_LOST
-            if state == OLD and most and not needed and case.shows_old_data
-            else classify(state, needed, most, torn=case.may_be_torn(block))
-        )
+        torn = case.may_be_torn(block)
+        kinds[block] = kind = classify(state, needed, most, torn=torn, shows_old_data=case.shows_old_data)
         if kind is not None:
             balance.blocks[kind] += 1
             if kind in BROKEN:
@@ -318,7 +315,9 @@ SPECIAL = {
 """The class of a block for each code that a scan returns for a block without a generation of this run."""
 
 
-def classify(state: int, required: int, issued: int, *, torn: bool = False) -> BlockClass | None:
+def classify(
+    state: int, required: int, issued: int, *, torn: bool = False, shows_old_data: bool = False
+) -> BlockClass | None:
     """Return the class of a block; None if no operation wrote the block.
 
     ``state``: the generation that the scan found, or a code. ``required``: the newest acknowledged generation;
@@ -328,6 +327,8 @@ def classify(state: int, required: int, issued: int, *, torn: bool = False) -> B
         return None
     if state > issued:
         return BlockClass.GARBAGE
+    if state == OLD and shows_old_data and not required:
+        return BlockClass.UNSYNCED_LOST
     if state in SPECIAL:
         return SPECIAL[state]
     if state <= TORN:
