@@ -22,6 +22,7 @@ from raidproof.storage.array.lvm import LvmSpec
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.blame import Lies
 from raidproof.verdict.contract import OLDER, Conditions
+from raidproof.verdict.crash_states import RECOVERY
 from raidproof.verdict.exploration import (
     BLOCKS,
     DEGRADED,
@@ -29,7 +30,6 @@ from raidproof.verdict.exploration import (
     INVENTED,
     KERNEL_LOG,
     NFSD,
-    RECOVERY,
     REDUNDANCY,
     Damage,
     Oracle,

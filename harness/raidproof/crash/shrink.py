@@ -18,7 +18,8 @@ from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
 from raidproof.record.exploration import End, Observation
 from raidproof.record.failure import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord
-from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, RECOVERY, Damage, Judgement, Missing
+from raidproof.verdict.crash_states import RECOVERY
+from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, Damage, Judgement, Missing
 
 T = TypeVar("T")
 Fails = Callable[[CrashState], bool]

@@ -14,7 +14,7 @@ from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes, failed, slow
 from raidproof.fault.array import ALARMS, attach, detach, drop, fast, hits, place_of, provoke
-from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.fault.machine import CleanReboot
 from raidproof.storage.array import SYNC_DEADLINE_S, Upkeep
 from raidproof.storage.member import disk_path
@@ -389,13 +389,7 @@ class CorruptedAtRest(CleanReboot):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: those of a reboot, and changed disk content, which explains losses."""
-        return FaultEffects(
-            nfsd_restarted=True,
-            server_away=True,
-            content_changed=True,
-            explanation=ROT,
-            errors=errors_of_soft_mounts(stack),
-        )
+        return unreachable(stack, nfsd_restarted=True, content_changed=True, explanation=ROT)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Shut the server down, then change the blocks.

@@ -64,9 +64,13 @@ class FaultEffects(BaseModel):
     """The culprit and the cause that verdicts name for lost data, if the fault alone explains the loss; else None."""
 
 
-def errors_of_soft_mounts(stack: StackSpec) -> frozenset[int]:
-    """Return the errors (errno) that clients get while the server is unreachable; none for hard mounts (nfs(5))."""
-    return frozenset() if stack.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
+def unreachable(stack: StackSpec, **others: Any) -> FaultEffects:
+    """Return the effects of a fault during which clients do not reach the server; ``others``: its further effects.
+
+    Clients may log hung tasks. A soft mount returns errors, and a hard mount none (nfs(5)).
+    """
+    errors = frozenset() if stack.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
+    return FaultEffects(server_away=True, errors=errors, **others)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import whole_number
 from raidproof.core.waiting import Deadline, now_ns, pause
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.machine.machine import Machine
 from raidproof.storage.stack import StackSpec
 
@@ -44,13 +44,7 @@ class PowerCut(_MachineDown):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: the server's memory is lost; ``policy`` says what disk caches keep."""
-        return FaultEffects(
-            server_memory_lost=True,
-            caches=self.policy,
-            nfsd_restarted=True,
-            server_away=True,
-            errors=errors_of_soft_mounts(stack),
-        )
+        return unreachable(stack, server_memory_lost=True, caches=self.policy, nfsd_restarted=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Cut the power from outside the machine, without running a command in the machine."""
@@ -83,7 +77,7 @@ class CleanReboot(_MachineDown):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: nfsd restarts, and clients may log hung tasks."""
-        return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
+        return unreachable(stack, nfsd_restarted=True)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Shut the server down; the instant of the fault is when the server is off."""
@@ -100,13 +94,7 @@ class KernelPanic(_MachineDown):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: the server loses its memory, and its console shows the panic."""
-        return FaultEffects(
-            server_memory_lost=True,
-            nfsd_restarted=True,
-            server_away=True,
-            kernel_messages=(PANIC,),
-            errors=errors_of_soft_mounts(stack),
-        )
+        return unreachable(stack, server_memory_lost=True, nfsd_restarted=True, kernel_messages=(PANIC,))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Make the server's kernel panic, and verify that the console shows the panic.

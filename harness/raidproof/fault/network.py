@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
-from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.machine.machine import Machine
 from raidproof.namespace.network import Port, Way
 from raidproof.provider.namespace_lab import NamespaceLab
@@ -33,7 +33,7 @@ class NetworkCut(Fault):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: clients may log hung tasks, and soft mounts may return errors."""
-        return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
+        return unreachable(stack)
 
     def machine(self, context: FaultContext) -> Machine:
         """Return the machine that is disconnected."""
@@ -72,7 +72,7 @@ class ClientNetworkCut(NetworkCut):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: clients may log hung tasks, and soft mounts may return errors."""
-        return FaultEffects(server_away=True, errors=errors_of_soft_mounts(stack))
+        return unreachable(stack)
 
     def machine(self, context: FaultContext) -> Machine:
         """Return the last client, which is disconnected."""
@@ -85,7 +85,7 @@ class _LeaseLost(ClientNetworkCut):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: a lost lease, hung tasks on clients, and errors of soft mounts."""
-        return FaultEffects(server_away=True, lease_lost=True, errors=errors_of_soft_mounts(stack))
+        return unreachable(stack, lease_lost=True)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from raidproof.core.waiting import pause
-from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, errors_of_soft_mounts
+from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.fault.machine import CleanReboot
 from raidproof.storage.server import Outage
 from raidproof.storage.stack import StackSpec
@@ -19,7 +19,7 @@ class _Interrupted(Fault):
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: nfsd restarts, clients may log hung tasks, soft mounts may fail."""
-        return FaultEffects(nfsd_restarted=True, server_away=True, errors=errors_of_soft_mounts(stack))
+        return unreachable(stack, nfsd_restarted=True)
 
     @abstractmethod
     def stop(self, context: FaultContext) -> FaultEvent:

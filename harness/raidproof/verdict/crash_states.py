@@ -10,6 +10,8 @@ BEGIN = "exploration of crash states: "
 """Beginning of a reason that is the reason of an exploration."""
 PROOFS = frozenset({Outcome.FAIL, Outcome.INVALID})
 """Outcomes of an exploration that change the outcome of its crash test: they prove that a result was wrong."""
+RECOVERY = "recovery"
+"""Checker of a server whose storage did not come up after the fault."""
 
 
 def explored_of(cell: CellRecord, cycle: CrashTestRecord | None) -> Explored | None:

@@ -37,7 +37,7 @@ from raidproof.verdict.contract import (
     judge_promises,
 )
 from raidproof.verdict.controls import conclude_control, conclude_control_not_recovered
-from raidproof.verdict.crash_states import outcome_of
+from raidproof.verdict.crash_states import RECOVERY, outcome_of
 from raidproof.verdict.kernel_log import FILE_GONE, KERNEL, blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import balance_of, scan_of
@@ -340,7 +340,7 @@ def judge_not_recovered(
     defect of a disk may make a kernel fail.
     """
     blame = fault_of(conditions) if wreck is None or wreck.blame is None else wreck.blame
-    cycle.verdicts = [Verdict(checker="recovery", outcome=Outcome.FAIL, reason=what, blame=blame)]
+    cycle.verdicts = [Verdict(checker=RECOVERY, outcome=Outcome.FAIL, reason=what, blame=blame)]
     if wreck is not None:
         cycle.verdicts.append(wreck)
         what = f"{what}; {wreck.checker}: {wreck.reason}"

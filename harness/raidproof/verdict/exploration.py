@@ -38,13 +38,14 @@ from raidproof.verdict.contract import (
     too_old,
 )
 from raidproof.verdict.controls import conclude_control_explored
+from raidproof.verdict.crash_states import RECOVERY
 from raidproof.verdict.crash_test import conditions_of, history_of, tears_writes
 from raidproof.verdict.ledger import Found, Torn, balance_of
 from raidproof.verdict.members import fault_of
 from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
 
 WHERE = "on the server"
-RECOVERY, KERNEL_LOG, BLOCKS, INVENTED = "recovery", "kernel log", "blocks whole", "nothing invented"
+KERNEL_LOG, BLOCKS, INVENTED = "kernel log", "blocks whole", "nothing invented"
 NFSD = "content through nfsd"
 REDUNDANCY = "redundancy"
 DEGRADED, FILESYSTEM = "members", "file system"

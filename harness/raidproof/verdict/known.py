@@ -10,10 +10,8 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.known import THROUGHPUT, KnownDifference, KnownKind, KnownRecord, KnownState, KnownUse
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.verdict.crash_states import explorations_of
+from raidproof.verdict.crash_states import RECOVERY, explorations_of
 
-RECOVERY = "recovery"
-"""Checker of a server whose storage did not come up after the fault."""
 CONFIGURATION, EXPLORATION = "configuration", "crash states"
 """Checkers of a cell beside those of its power cut: its effective configuration, and its explored crash states."""
 
