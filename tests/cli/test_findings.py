@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.cli import findings as module
 from raidproof.cli.main import main
 from raidproof.cli.project_tests import pytest_arguments
 from raidproof.core.errors import Status
 from raidproof.core.waiting import wall_clock
 from raidproof.record.finding import Answer, Finding, FindingsRecord, KernelAnswer
+from raidproof.run import named
 
 ID = "md-early-commit-block"
 
@@ -39,7 +39,7 @@ def test_an_unknown_kernel_is_a_bad_request(capsys: pytest.CaptureFixture[str]) 
 def test_an_installed_package_has_no_findings(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "HOME", tmp_path)
+    monkeypatch.setattr(named, "HOME", tmp_path)
     assert main(["findings"]) == Status.BAD_REQUEST
     assert "not part of an installed raidproof" in capsys.readouterr().err
 
@@ -50,8 +50,8 @@ def test_a_document_that_is_out_of_date_is_found_and_written(
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "findings.md").write_text("old")
     (tmp_path / "tox.ini").touch()
-    (tmp_path / "findings").symlink_to(module.HOME / "findings")
-    monkeypatch.setattr(module, "HOME", tmp_path)
+    (tmp_path / "findings").symlink_to(named.HOME / "findings")
+    monkeypatch.setattr(named, "HOME", tmp_path)
     assert main(["findings", "docs", "--check"]) == Status.FAIL
     assert "run ./raidproof findings docs" in capsys.readouterr().err
     assert main(["findings", "docs"]) == Status.PASS

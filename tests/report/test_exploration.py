@@ -19,7 +19,14 @@ from raidproof.record.exploration import (
     StageTime,
     StateMark,
 )
-from raidproof.record.failure import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord, WriteRecord
+from raidproof.record.failure import (
+    FailureRecord,
+    MissingRecord,
+    OrderRecord,
+    ShortestRecord,
+    ShrunkRecord,
+    WriteRecord,
+)
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
 from raidproof.report import exploration as words
@@ -123,6 +130,22 @@ def exploration(**changes: object) -> ExplorationRecord:
         "reason": "1 of 4 crash states (3 different) break a promise",
     }
     return ExplorationRecord.model_validate(fields | changes)
+
+
+def test_a_failure_that_agrees_with_a_finding_names_it_everywhere() -> None:
+    write = failure().shrunk.survivors[0]  # type: ignore[union-attr]
+    order = OrderRecord(barrier=write.model_copy(update={"structure": "XFS log record"}), lost=write)
+    known = failure().model_copy(
+        update={"finding": "md-early-commit-block", "order": order, "kernel": ["oops: <here>"]}
+    )
+    record = exploration(failures=[known, known])
+    page = render_exploration(record)
+    for text in (page, "\n".join(words.lines_of(1, known)), words.lines_of(2, known, other=1)[0]):
+        assert "agrees with the known finding md-early-commit-block" in text
+    for text in (page, "\n".join(words.lines_of(1, known))):
+        assert "The XFS log record on disk2 (sector 4,096) survives without a write to disk2" in text
+    assert "oops: &lt;here&gt;" in page
+    assert "agrees" not in "\n".join(words.lines_of(1, failure()))
 
 
 class Tags(HTMLParser):

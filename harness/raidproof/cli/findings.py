@@ -9,8 +9,6 @@ from raidproof.cli.options import RESULTS, Json, Results
 from raidproof.cli.output import emit
 from raidproof.core.errors import ProductError, RequestError, Status
 
-HOME = Path(__file__).resolve().parents[3]
-"""The folder of the clone, if raidproof runs from a clone."""
 DOCUMENT = "docs/findings.md"
 app = typer.Typer(
     name="findings",
@@ -28,8 +26,10 @@ def folder() -> Path:
     Raises:
         RequestError: raidproof runs from an installed package, which has no findings.
     """
-    found = HOME / "findings"
-    if not (HOME / "tox.ini").is_file():
+    from raidproof.run.named import folder_of_findings  # noqa: PLC0415
+
+    found = folder_of_findings()
+    if found is None:
         raise RequestError("findings are not part of an installed raidproof", remedy="run ./raidproof in a clone")
     return found
 
@@ -82,7 +82,7 @@ def run_reproducers(
         refuse_unknown(platform_of({"kernel": one, "provider": provider}))
     require_host()
     words = [f"--provider={provider}"] if provider else []
-    record, path = run_findings(found, kernels, HOME, results, words=words, patched=patched)
+    record, path = run_findings(found, kernels, folder().parent, results, words=words, patched=patched)
     emit(record, json, lambda console: show_matrix(record, path, console))
     raise typer.Exit(Status[record.outcome.name])
 
@@ -95,7 +95,7 @@ def write_document(
     from raidproof.record.finding import load_findings  # noqa: PLC0415
     from raidproof.report.findings import document  # noqa: PLC0415
 
-    text, path = document(load_findings(folder())), HOME / DOCUMENT
+    text, path = document(load_findings(folder())), folder().parent / DOCUMENT
     if not check:
         path.write_text(text)
     elif path.read_text() != text:

@@ -213,6 +213,7 @@ class Part(NamedTuple):
             chunk=found.chunk,
             structure=structure_of(data) if holds_files else None,
             fua=bool(request.flags & Flag.FUA),
+            torn=self.end - self.start < request.length,
         )
 
 

@@ -1,23 +1,25 @@
 """The search for the smallest crash state, and for the shortest history, that still show a failure."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
+from raidproof.core.blame import Blame, Culprit, blamed_as
 from raidproof.core.errors import RequestError
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
 from raidproof.crash.difference import Extremes, difference, missing_record
+from raidproof.crash.order import broken_order
 from raidproof.crash.owner import OwnerLookup, StructureOf, no_structure, pieces_of, whole
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
 from raidproof.record.exploration import End, Observation
-from raidproof.record.failure import FailureRecord, MissingRecord, ShortestRecord, ShrunkRecord
+from raidproof.record.failure import FailureRecord, MissingRecord, OrderRecord, ShortestRecord, ShrunkRecord
 from raidproof.verdict.crash_states import RECOVERY
 from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, Damage, Judgement, Missing
 
@@ -77,6 +79,13 @@ class Replayer:
             result = self.worker.submit(self.cursor.job(state, nfsd=nfsd, fsck=fsck)).result()
             self._known[digest], self._also[digest] = result.observation, also
         return self.stats.judge(state, self._known[digest])
+
+    def order(self, state: CrashState, blame: Blame | None) -> OrderRecord | None:
+        """Return the broken order of writes of a failing state; None without one, and if the blame is on disks."""
+        if blamed_as(blame, Culprit.DISKS):
+            return None
+        self.cursor.go(state.cut)
+        return broken_order(self.stats.recording, absent(state, self.cursor.window.open), state.cut)
 
     def shows(self, damage: Damage, state: CrashState, *, anew: bool = False) -> bool:
         """Return whether a state shows a failure; ``anew``: check the state even if an observation is known.
@@ -335,6 +344,7 @@ def explain(
     chosen = together(diverse(groups))[:most]
     records = {group.damage: plain(group, replayer.stats, replay) for group in groups}
     failures += records.values()
+    add_orders(replayer, groups, records)
     shrinker = Shrinker(replayer, find_owners, replay, structure_of)
     ends = until or Deadline.after(EVER_S)
     for number, alike in enumerate(chosen, start=1):
@@ -359,6 +369,13 @@ def explain(
             break
         step(f"checking a failing state on a newly booted machine: {alike[0].damage}")
         replayer.cold(alike[0].first.choice, alike[0].first.state)
+
+
+def add_orders(replayer: Replayer, groups: Iterable[Group], records: Mapping[Damage, FailureRecord]) -> None:
+    """Add the broken order of writes in the first state of each failure to its record, by damage in ``records``."""
+    for group in groups:
+        record = records[group.damage]
+        record.order = replayer.order(group.first.state, record.blame)
 
 
 def together(groups: Sequence[Group]) -> list[list[Group]]:
@@ -396,6 +413,7 @@ def plain(group: Group, stats: ExplorationStats, replay: Callable[[str], list[st
         reason=judgement.reason,
         blame=judgement.blame,
         said=list(judgement.lines(group.damage)[:SAID]),
+        kernel=list(judgement.kernel[:SAID]),
         missing=named_missing(group, judgement, stats.recording.acknowledged_ns(state.cut)),
         missing_total=len(judgement.missing),
         acknowledged=judgement.acknowledged,
@@ -427,6 +445,7 @@ class Shrinker:
             return  # the state did not show the failure in this check; `confirmed` counts the checks that showed it
         judgement, recording = self.replayer.judge(smallest), self.replayer.stats.recording
         record.shrunk = shrunk
+        record.order = self.replayer.order(fullest, record.blame)
         record.missing = named_missing(group, judgement, recording.acknowledged_ns(smallest.cut)) or record.missing
         record.missing_total = len(judgement.missing)
         record.replay = self.replay(smallest.name)

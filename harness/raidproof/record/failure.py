@@ -37,6 +37,8 @@ class WriteRecord(Strict):
     """The structure of the file system that the request's data begins with, by its magic number; None without one."""
     fua: bool = False
     """Whether the request had the flag FUA (force unit access)."""
+    torn: bool = False
+    """Whether the record describes only a part of the request."""
 
 
 class MissingRecord(Strict):
@@ -109,6 +111,17 @@ class DifferenceRecord(Strict):
     requests: list[DifferingRequest] = Field(default_factory=list)
     broken: MissingRecord | None = None
     """The broken acknowledgement: that of an operation that is missing in the failing state; None without one."""
+
+
+class OrderRecord(Strict):
+    """A barrier write that survived in a crash state, and an earlier write that did not.
+
+    A barrier write is one that a file system submits with PREFLUSH: all earlier writes must become durable first.
+    """
+
+    barrier: WriteRecord
+    lost: WriteRecord
+    """A write that had completed before the barrier write reached its member."""
 
 
 class ShrunkRecord(Strict):
@@ -191,6 +204,13 @@ class FailureRecord(Strict):
     blame: Blame | None = None
     said: list[str] = Field(default_factory=list)
     """Descriptions of the first missing operations and other findings that show the failure."""
+    kernel: list[str] = Field(default_factory=list)
+    """The first suspicious kernel messages of the state, each preceded by the name of its sign."""
+    order: OrderRecord | None = None
+    """The barrier write that survives without an earlier write, in the state with the fewest lost requests or, if the
+    failure was not shrunk, in ``state``. None without one, if disks lied, and if the search was not made."""
+    finding: str | None = None
+    """The finding with whose crash states the failure agrees (`raidproof findings`); None without one."""
     repeated: int = 0
     """Number of repeated checks of the state."""
     confirmed: int = 0

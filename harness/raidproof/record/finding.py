@@ -72,6 +72,29 @@ class Reproducer(Strict):
     """The answer by outcome, for a test that stores no answer; with any other outcome the answer is undecided."""
 
 
+class CrashStates(Strict):
+    """What the failing crash states of a finding have in common. A field without a value does not restrict."""
+
+    filesystems: tuple[str, ...] = ()
+    """Kinds of file systems: ``xfs``, ``ext4``."""
+    levels: tuple[str, ...] = ()
+    """Levels of the array: ``5``, ``1+0``."""
+    servers: tuple[str, ...] = ()
+    """Kinds of NFS servers: ``knfsd``, ``ganesha``."""
+    volumes: tuple[str, ...] = ()
+    """Kinds of volumes between the array and the file system."""
+    damages: tuple[str, ...]
+    """Patterns (fnmatch) of the broken promise and the damage: ``recovery: not mounted``."""
+    kernel: tuple[str, ...] = ()
+    """Patterns (fnmatch) of kernel messages, of which the state has at least one."""
+    torn: tuple[str, ...] = ()
+    """Patterns (fnmatch) of structures, of which one survives in part in the smallest state."""
+    early_barrier: bool | None = None
+    """Whether a barrier write survives without a write that had completed before (`OrderRecord`)."""
+    since: str = ""
+    """The first release of the kernel that can show it: ``6.12``. Empty: any release."""
+
+
 class Finding(Strict):
     """One finding. Texts are in Markdown."""
 
@@ -99,6 +122,8 @@ class Finding(Strict):
     """Whether the cause is known, and what raidproof does about the finding."""
     more: str | None = None
     """Paragraphs that follow."""
+    crash_states: tuple[CrashStates, ...] = ()
+    """The failing crash states that agree with the finding: those that agree with one of these descriptions."""
     cause: Cause | None = None
     patch: Patch | None = None
     reproducer: Reproducer | None = None

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.record.exploration import ExplorationDryRun, ExplorationRecord, Possible, StageTime
-from raidproof.record.failure import FailureRecord, MissingRecord, WriteRecord
+from raidproof.record.failure import FailureRecord, MissingRecord, OrderRecord, WriteRecord
 from raidproof.record.recovery import RecoveryRecord
 from raidproof.report import difference
 from raidproof.report.charts import Chart, Figures, states
@@ -237,6 +237,20 @@ def together(failure: FailureRecord, other: int) -> str:
     return "; ".join(said)
 
 
+def order(record: OrderRecord) -> str:
+    """Return a sentence on a barrier write that survives without an earlier write."""
+    barrier, lost = record.barrier, record.lost
+    return (
+        f"The {barrier.structure} on {barrier.member} (sector {barrier.lba:,}) survives without a write to {lost.member} "
+        f"(sector {lost.lba:,}) that had completed before it was issued: it did not wait for a flush"
+    )
+
+
+def agreement(finding: str) -> str:
+    """Return a clause on the finding with whose crash states a failure agrees."""
+    return f"agrees with the known finding {finding}: ./raidproof findings list {finding}"
+
+
 def smallest(failure: FailureRecord) -> str:
     """Return a clause on the smallest state that shows a failure."""
     shrunk = failure.shrunk
@@ -315,6 +329,7 @@ def failure_table(record: ExplorationRecord) -> Table[tuple[int, FailureRecord]]
             Field("reproduced", lambda row: again(row[1]), "number"),
             Field("smallest state", lambda row: smallest(row[1]), page_only=True),
             Field("blame", lambda row: str(row[1].blame or UNKNOWN), page_only=True),
+            Field("finding", lambda row: row[1].finding or UNKNOWN, page_only=True),
         ],
         list(enumerate(record.failures, start=1)),
     )
@@ -362,8 +377,11 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
     """
     blame = f"; blame: {failure.blame}" if blamed and failure.blame else ""
     if other is not None:
-        return [f"{place} {failure.promise}: {failure.damage}: {together(failure, other)}{blame}"]
+        named = f"; {agreement(failure.finding)}" if failure.finding else ""
+        return [f"{place} {failure.promise}: {failure.damage}: {together(failure, other)}{named}{blame}"]
     lines = [f"{place} {failure.promise}: {failure.damage} ({smallest(failure)}){blame}"]
+    if failure.finding is not None:
+        lines.append(f"  {agreement(failure.finding)}")
     if failure.recovery is not None:
         lines.append(f"  {during(failure)}: recovery of crash state {failure.recovery}")
     if failure.shrunk is not None:
@@ -373,6 +391,8 @@ def lines_of(place: int, failure: FailureRecord, *, blamed: bool = True, other: 
             lines.append(f"  and {len(survivors) - MOST_WRITES:,} more")
         lost = failure.shrunk.lost[:MOST_WRITES]
         lines += [f"  lost, while all other requests survived: {write(one)}" for one in lost]
+    if failure.order is not None:
+        lines.append(f"  {order(failure.order)}")
     if failure.difference is not None:
         lines += [f"  {sentence}" for sentence in difference.sentences(failure.difference)]
     if failure.missing is not None:

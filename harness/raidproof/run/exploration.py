@@ -42,6 +42,7 @@ from raidproof.report.html import write_exploration
 from raidproof.run.crash_page import try_write_page
 from raidproof.run.crash_states import Options, acknowledged_at, all_losses_of, begun_of, chosen, possible_of, resumed
 from raidproof.run.crash_test import LEDGER_DIRECTORY
+from raidproof.run.named import name_failures
 from raidproof.run.run import command_line, count_explorations
 from raidproof.run.second_cuts import SecondCuts, source_of_recovery
 from raidproof.storage.filesystem import DIRECTORY
@@ -314,6 +315,7 @@ def explore_cycle(
             record.seconds, record.timed = seconds + exploration.seconds, stats.judged - untimed
             finish(record, exploration, source)
             second.enter(record)
+            name_failures(record.failures, source.run, source.stack)
             record.outcome, record.reason = conclude_exploration(record)
             page = write_exploration(record, source.store, stem)
             count_explorations(source.store)

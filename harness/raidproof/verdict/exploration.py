@@ -106,6 +106,8 @@ class Judgement:
     """Damage other than missing operations."""
     examples: tuple[str, ...] = ()
     """Descriptions of the first missing operations, damaged blocks, and content that no client wrote."""
+    kernel: tuple[str, ...] = ()
+    """Suspicious kernel messages, each preceded by the name of its sign."""
     reported: bool = True
     """Whether array, file system or kernel reported an error: no start, no mount, a failed read, or a message."""
 
@@ -199,11 +201,7 @@ class Oracle:
         Raises:
             RigError: the file of the crash test's history cannot be read.
         """
-        # A block without an acknowledged write may have old data of the disk: with md of Linux 6.12, some states on
-        # ext4 and XFS have such blocks (finding md-early-commit-block).
-        conditions = replace(
-            conditions_of(cycle), memory_lost=True, torn=tears_writes(cycle), lying_disks=(), shows_old_data=True
-        )
+        conditions = replace(conditions_of(cycle), memory_lost=True, torn=tears_writes(cycle), lying_disks=())
         return cls(
             workers=tuple(WorkerSpec.model_validate(worker) for worker in cycle.workers),
             history=history_of(cycle, run),
@@ -291,6 +289,7 @@ class Oracle:
             by_kind=Counter(one.kind for one in acknowledged),
             judged=Counter(one.kind for one in acknowledged),
             beside=(Wrong(damage, f"{observation.end}: {observation.said}"),),
+            kernel=observation.console,
         )
 
     def _read(
@@ -355,6 +354,7 @@ class Oracle:
             shown=frozenset(one.group for one in self.workers if any(balance.parts[one.number].judged.values())),
             beside=tuple(beside),
             examples=(*evidence.examples[:5], *evidence.invented[:3]),
+            kernel=observation.console,
             reported=bool(observation.console) or balance.blocks[BlockClass.UNREADABLE] > 0,
         )
 
@@ -526,6 +526,7 @@ def _failed(record: ExplorationRecord, unreliable: str) -> tuple[Outcome, str]:
         )
     kinds = f"{len(record.failures)} distinct failures, one of them is " if len(record.failures) > 1 else ""
     blame = f"; blamed on {first.blame}" if first.blame else ""
+    blame += f"; it agrees with the finding {first.finding}" if first.finding else ""
     broken = f"{record.broken:,}"
     if (second := record.second_cuts) is not None:
         broken += f" and {second.broken:,}"

@@ -50,6 +50,8 @@ class Ext4Spec(FilesystemSpec):
         {"data", "stripe", "noload", "norecovery", "journal_path", "journal_dev"}
     )
     structures: ClassVar[Mapping[bytes, str]] = _STRUCTURES
+    # journal_submit_commit_record in the kernel's fs/jbd2/commit.c.
+    barriers: ClassVar[frozenset[str]] = frozenset({"ext4 journal commit block"})
     axes: ClassVar[Mapping[str, str]] = {
         "journal": "whether ext4 has a journal",
         "data": "data mode of ext4",

@@ -126,6 +126,8 @@ class FilesystemSpec(Spec):
 
     structures: ClassVar[Mapping[bytes, str]] = {}
     """The structures of the file system by the pattern with which their bytes begin (magic numbers)."""
+    barriers: ClassVar[frozenset[str]] = frozenset()
+    """The structures that the file system writes with PREFLUSH: all earlier writes must become durable first."""
 
     block_size: Size = PAGE_SIZE
     """Block size in bytes."""

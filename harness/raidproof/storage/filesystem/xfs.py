@@ -97,6 +97,8 @@ class XfsSpec(FilesystemSpec):
     }
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
     structures: ClassVar[Mapping[bytes, str]] = _STRUCTURES
+    # xlog_write_iclog in the kernel's fs/xfs/xfs_log.c.
+    barriers: ClassVar[frozenset[str]] = frozenset({"XFS log record"})
     forcing: ClassVar[frozenset[str]] = frozenset({"-f"})
     # A message of xfs_sb_validate_mount in the kernel.
     refused_features: ClassVar[str] = "has unknown incompatible features"

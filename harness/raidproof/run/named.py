@@ -1,0 +1,45 @@
+"""Names the known findings with whose crash states the failures of an exploration agree."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from raidproof.core.topology import Role
+from raidproof.record.failure import FailureRecord
+from raidproof.record.finding import load_findings
+from raidproof.record.run import RunRecord
+from raidproof.run.findings import FOLDER
+from raidproof.storage.stack import StackSpec
+from raidproof.verdict.named import Software, finding_of
+
+HOME = Path(__file__).resolve().parents[3]
+"""The folder of the clone, if raidproof runs from a clone."""
+
+
+def folder_of_findings() -> Path | None:
+    """Return the folder of the findings; None if raidproof runs from an installed package, which has none."""
+    return HOME / FOLDER if (HOME / "tox.ini").is_file() else None
+
+
+def name_failures(failures: Iterable[FailureRecord], run: RunRecord, stack: StackSpec) -> None:
+    """Enter in each failure the finding with whose crash states it agrees.
+
+    Raises:
+        RequestError: a file in the folder of the findings is not a finding.
+    """
+    folder = folder_of_findings()
+    findings = load_findings(folder) if folder is not None else []
+    tested = tested_by(run, stack)
+    for failure in failures:
+        failure.finding = finding_of(failure, tested, findings)
+
+
+def tested_by(run: RunRecord, stack: StackSpec) -> Software:
+    """Return the software that a run tested with a stack."""
+    machines = run.environment.machines if run.environment is not None else []
+    return Software(
+        kernel=next((one.kernel for one in machines if one.role == Role.SERVER), ""),
+        filesystem=stack.filesystem.type,
+        level=str(stack.array.model_dump().get("level", "")),
+        server=stack.export.type,
+        volume=stack.volume.type,
+    )

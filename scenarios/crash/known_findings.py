@@ -1,0 +1,15 @@
+"""The findings that crash states of the default kernel show in some of a thousand states.
+
+A scenario about another subject allows the failures that agree with them: else it would fail by chance.
+"""
+
+from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.failure import FailureRecord
+
+KNOWN = frozenset({"md-early-commit-block", "xfs-torn-recovery"})
+"""Names of findings, as in `raidproof findings`."""
+
+
+def others(record: ExplorationRecord) -> list[FailureRecord]:
+    """Return the failures of an exploration that agree with none of these findings."""
+    return [one for one in record.failures if one.finding not in KNOWN]
