@@ -17,7 +17,7 @@ from raidproof.core.units import SECTOR
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, slow_flushes
-from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
+from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, KernelPanic, PowerCut
 from raidproof.fault.array import hits, place_of
 from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_writer import HEADER, MAGIC
@@ -308,7 +308,8 @@ def server_panics(context: FaultContext, _places: Places) -> None:
     def panic() -> None:
         assemble()
         server.put("1", "/proc/sys/kernel/panic_on_oops")
-        server.run(["tee", "/proc/sysrq-trigger"], stdin="c", deadline_s=DEADLINE_S)
+        KernelPanic().inject(context)
+        server.run(["true"], deadline_s=1.0)
 
     setattr(array, "activate", panic)  # noqa: B010  mypy knows it as a method
 

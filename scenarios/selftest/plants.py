@@ -84,6 +84,8 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
             machine.put(source, ledger.WRITER)
 
     patch.setattr(ledger, "install", planted)
+    # The client ends one operation of each kind only: the ledger would wait in vain for more.
+    patch.setattr(ledger, "ENOUGH_DEADLINE_S", 1.0)
 
 
 def read_back_from_cache(patch: pytest.MonkeyPatch) -> None:

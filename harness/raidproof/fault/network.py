@@ -20,6 +20,8 @@ TAKE_DEADLINE_S = 150.0
 
 nfsd searches for expired leases at least once per lease time, which is 90 s by default.
 """
+HOLD = ("sleep", "600")
+"""Command that runs as long as a client holds a lock."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,11 @@ class LeaseExpiry(_LeaseLost):
         taker.succeed(["touch", path])
         taker.succeed(["chmod", "0666", path])
         # --close: heal kills flock and not its child, which must not keep the file open: the client must unmount.
-        holder.start_command(["flock", "--close", "--exclusive", path, "sleep", "600"])
+        holder.start_command(["flock", "--close", "--exclusive", path, *HOLD])
+        # flock starts the command when it has the lock. A trial by the other client would delay it by up to 30 s.
+        running = ["pgrep", "--exact", "--full", " ".join(HOLD)]
         wait_until(
-            lambda: not taker.run(take).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to lock {path}", 0.1
+            lambda: holder.run(running).ok, Deadline.after(GRACE_DEADLINE_S), f"{holder.name} to lock {path}", 0.1
         )
         at_ns, proof = self._cut(context)
         if taker.run(take).ok:

@@ -241,8 +241,8 @@ def order(record: OrderRecord) -> str:
     """Return a sentence on a barrier write that survives without an earlier write."""
     barrier, lost = record.barrier, record.lost
     return (
-        f"The {barrier.structure} on {barrier.member} (sector {barrier.lba:,}) survives without a write to {lost.member} "
-        f"(sector {lost.lba:,}) that had completed before it was issued: it did not wait for a flush"
+        f"The {barrier.structure} on {barrier.member} (sector {barrier.lba:,}) survives without a write to "
+        f"{lost.member} (sector {lost.lba:,}) that had completed before it was issued: it did not wait for a flush"
     )
 
 
