@@ -91,6 +91,15 @@ class ArraySeen(Strict):
     """md's list of bad blocks, by serial of the member: first sector and number of sectors."""
 
 
+class KernelSeen(Strict):
+    """What a machine's kernel reported during a crash test: before the fault, and at the end."""
+
+    errors: list[str] = Field(default_factory=list)
+    """Messages of level err or worse, each with its level in angle brackets and its time stamp."""
+    tainted: list[str] = Field(default_factory=list)
+    """Flags of /proc/sys/kernel/tainted that show a failure of the kernel or the hardware, as text."""
+
+
 class Observations(Strict):
     """The observations of one crash test, from which the verdicts are computed."""
 
@@ -111,6 +120,8 @@ class Observations(Strict):
     filesystem: FilesystemCheck | None = None
     array: ArraySeen | None = None
     replies: RepliesSeen | None = None
+    kernels: dict[str, KernelSeen] | None = None
+    """What the kernel of each machine reported by level and by flags, by name of the machine."""
 
 
 class Files(Strict):

@@ -23,12 +23,13 @@ from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.guest.ledger_writer import APPLICATION
 from raidproof.lab.lab import Lab
+from raidproof.machine.kernel_errors import ErrorWatch
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
 from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
-from raidproof.record.observation import ArraySeen, MembersSeen, ReadBack
+from raidproof.record.observation import ArraySeen, KernelSeen, MembersSeen, ReadBack
 from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Throughput
 from raidproof.run.replies import ReplyWatch
 from raidproof.run.second_reader import read_by_libnfs
@@ -236,6 +237,7 @@ class CrashTest:
         self.target = self.fault.target(self.context) if self.fault else None
         self.members = MemberWatch(self.context, record)
         self.replies: ReplyWatch | None = None
+        self.errors = ErrorWatch({})
 
     def run(self) -> None:
         """Execute all steps of the crash test. After an error the lab is unusable; the record has what was seen."""
@@ -245,6 +247,7 @@ class CrashTest:
         require_write_cache(self.lab.topology, self.spec.cache_mode, self.spec.cache_mode_of)
         self.lab.disks.reset(self._old())
         begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
+        self.errors = ErrorWatch(self.lab.machines)
         try:
             if self.spec.fio is not None:
                 self._provision()
@@ -256,6 +259,11 @@ class CrashTest:
             self._check()
         finally:
             self._enter_replies()
+            self.errors.look()
+            self.record.observed.kernels = {
+                name: KernelSeen(errors=list(one.errors), tainted=sorted(one.tainted))
+                for name, one in self.errors.found.items()
+            }
             for name, since in begun.items():
                 # A failed machine may have no readable console; read the consoles of the others all the same.
                 with suppress(RigError):
@@ -338,6 +346,7 @@ class CrashTest:
             # Read the export options before the fault: a reboot would hide changes made during the work.
             observed.export = list(self.stack.export.applied())
             before = {client.name: moment(client) for client in self.lab.clients}
+            self.errors.look()
             if self.fault is not None:
                 self._break(self.fault)
                 self._bring_back(self.fault, ledger)
