@@ -187,5 +187,16 @@ def test_copies_of_a_page_that_changed_under_write_back_are_not_missing(run: Mir
     assert run.redundancy.rows(run.state) == Rows(differ=1, changed=1)
 
 
-def test_on_disks_that_were_not_zeroed_a_missing_write_is_not_known(tmp_path: Path) -> None:
-    assert half_written(MirrorRun(tmp_path / "log", old=True), wait_ns=2 * SETTLED_NS).settled == 0
+def test_a_missing_write_is_found_on_disks_with_old_data_too(tmp_path: Path) -> None:
+    assert half_written(MirrorRun(tmp_path / "log", old=True), wait_ns=2 * SETTLED_NS).settled == 1
+
+
+def test_rows_that_were_never_written_do_not_differ_by_old_data(tmp_path: Path) -> None:
+    run = MirrorRun(tmp_path / "log", old=True)
+    run.create_with_bitmap(0)
+    for member in (0, 1):
+        run.write(member, DATA + ROW, PAGE)
+        run.flush(member)
+    run.wait(2 * SETTLED_NS)
+    run.judged()
+    assert run.redundancy.rows(run.state) == Rows()

@@ -59,6 +59,16 @@ def test_what_a_repair_left_is_told() -> None:
     assert "after a repair: 16 sectors on /dev/md0" in verdict.reason
 
 
+@pytest.mark.parametrize("mirrors", [(), ("/dev/md0",)])
+def test_a_copy_or_parity_that_was_never_written_fails_on_mirrors_too(mirrors: tuple[str, ...]) -> None:
+    row = "row 7 (array byte 28672)"
+    change = {"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 0}, "never_written": [row]}
+    verdict = judge_array(WHOLE.model_copy(update=change), ASYNC, mirrors)
+    assert verdict.outcome is Outcome.FAIL
+    assert f"a copy or the parity was never written: {row}" in verdict.reason
+    assert "the stack" in str(verdict.blame)
+
+
 BAD = WHOLE.model_copy(update={"bad_blocks": {"disk2": "512000 8"}})
 DIFFERS = WHOLE.model_copy(update={"mismatch_cnt": {"/dev/md0": 8}, "repaired": {"/dev/md0": 0}})
 LEFT = DIFFERS.model_copy(update={"repaired": {"/dev/md0": 8}})

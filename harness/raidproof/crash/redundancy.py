@@ -64,10 +64,10 @@ def settled(
     """Return the differing rows whose last write was durable on all members, and had ended, well before the cut.
 
     ``uncertain``: the requests before the cut that are not durable.
-    No write was in progress that the cut could have interrupted: a copy, or the parity, was never written. On disks
-    that were not zeroed this is not known, because rows that were never written differ, too.
+    No write was in progress that the cut could have interrupted: a copy, or the parity, was never written. Old data
+    of the disks does not differ: see `holders_of_old_data`.
     """
-    if recording.origin is not None or any(info.old for info in recording.members):
+    if recording.origin is not None:
         return ()
     limit_ns = recording.instant_ns(cut) - SETTLED_NS
     return tuple(one for one in differ if _ended_ns(array, recording, uncertain, cut, one) < limit_ns)

@@ -85,6 +85,8 @@ class ArraySeen(Strict):
     """Number of sectors that a resync before the check corrected."""
     repaired: dict[str, int] = Field(default_factory=dict)
     """Number of inconsistent sectors in a second check, after a repair; only for devices that needed a repair."""
+    never_written: list[str] = Field(default_factory=list)
+    """Rows of which a copy or the parity was never written, by the write log; empty if ``mismatch_cnt`` is 0."""
     degraded: dict[str, int] = Field(default_factory=dict)
     """Number of missing members; only for degraded devices."""
     bad_blocks: dict[str, str] = Field(default_factory=dict)

@@ -18,6 +18,7 @@ from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, 
 from raidproof.core.files import write_durably
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.crash.unwritten import never_written
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
@@ -524,7 +525,9 @@ class CrashTest:
         self.stack.export.deactivate()
         self.stack.filesystem.deactivate()
         self.record.observed.filesystem = self.stack.filesystem.check()
-        self.record.observed.array = self.members.end(self.stack.array.scrub())
+        array = self.record.observed.array = self.members.end(self.stack.array.scrub())
+        if any(array.mismatch_cnt.values()) and self.record.observed.write_log is not None:
+            array.never_written = never_written(self.files.path("write.log"), self.spec.stack.array) or []
         # The machine keeps running: restore its settings for the next crash test.
         self.stack.tuning.deactivate()
         self.stack.volume.deactivate()

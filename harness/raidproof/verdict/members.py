@@ -54,6 +54,10 @@ def judge_array(check: ArraySeen | None, conditions: Conditions, mirrors: Collec
                 # excuse: after it the resync corrects all differences before the scrub begins (`Array.scrub`).
                 reason = f"the scrub found and repaired the inconsistent stripes: {reason}"
                 return Verdict(checker=name, outcome=Outcome.PASS, reason=reason)
+            if check.never_written:
+                # No write of these rows was in progress when the recording ended: md has left one out.
+                reason += f"; a copy or the parity was never written: {'; '.join(check.never_written)}"
+                return Verdict(checker=name, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))
             if set(differing) <= set(mirrors) and not any(left.values()) and not conditions.broken_drives:
                 reason = f"{reason}; md allows copies to differ if a page changes while md writes it (md(4))"
                 return Verdict(checker=COPIES, outcome=Outcome.INCONCLUSIVE, reason=reason)
