@@ -370,7 +370,11 @@ def first_directory_is_done(context: FaultContext, _places: Places) -> None:
 
 
 def rename_is_undone(context: FaultContext, places: Places) -> None:
-    """Undo the last acknowledged rename of a worker after the mount, before the directory is read back."""
+    """Undo the last acknowledged rename of a worker after the mount, before the directory is read back.
+
+    The kernel also reports an error whose text is in no list: a file is no module.
+    """
+    context.lab.server.run(["insmod", "/etc/hostname"])
     filesystem, server = context.stack.filesystem, context.lab.server
     mount, worker = filesystem.activate, "client1-3-metadata"
 

@@ -236,6 +236,9 @@ PLANTS = (
     Plant("early-acknowledgement", "agents", "(?!write . fsync)", LOST, STACK, "client1-"),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
     Plant("rename-undone", "rename", "rename,", LOST, STACK),
+    Plant(
+        "error-by-level", "rename", "kernel log", "kernel server: error: Invalid ELF header", "kernel", "ELF header"
+    ),
     Plant("older-than-write-back", "late-write-back", "older than write-back allows", "acknowledged", STACK, "fsync"),
     Plant("panic-in-recovery", "panic", "kernel log", "server: ", "kernel", "panic"),
     Plant("serials-swapped", "swapped", "members", "serials swapped", STACK),

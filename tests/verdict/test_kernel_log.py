@@ -1,9 +1,11 @@
 import re
+from collections.abc import Sequence
 
 import pytest
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.fault.machine import PANIC
+from raidproof.record.observation import KernelSeen
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.kernel_log import (
     FILE_GONE,
@@ -63,6 +65,51 @@ def test_a_task_that_waited_for_a_server_that_was_away_is_no_failure() -> None:
     verdict = judge_kernel_logs([("client1", log)], waited=blocked(WAITS))
     assert verdict.outcome is Outcome.FAIL
     assert "999" in verdict.reason
+
+
+LOGS = [("console server", "all is well")]
+LEVEL = "<3>[   12.5] Invalid ELF header len 7"
+
+
+def seen(*errors: str, tainted: Sequence[str] = ()) -> dict[str, KernelSeen]:
+    return {"server": KernelSeen(errors=[*errors], tainted=[*tainted]), "client1": KernelSeen()}
+
+
+def test_a_message_is_judged_by_its_level_whatever_its_text() -> None:
+    assert judge_kernel_logs(LOGS, seen=seen()).outcome is Outcome.PASS
+    verdict = judge_kernel_logs(LOGS, seen=seen(LEVEL, LEVEL))
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "kernel server: error: Invalid ELF header len 7")
+    assert verdict.blame == KERNEL
+
+
+def test_a_kernel_that_says_that_it_failed_is_a_failure() -> None:
+    verdict = judge_kernel_logs(LOGS, seen=seen(tainted=["warning"]))
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "kernel server: tainted: warning")
+
+
+@pytest.mark.parametrize(
+    "line", ["md/raid:md0: Operation continuing on 3 devices.", "md/raid:md0: starting dirty degraded array with PPL."]
+)
+def test_a_message_that_reports_no_defect_is_harmless(line: str) -> None:
+    assert judge_kernel_logs(LOGS, seen=seen(f"<2>[ 1.0] {line}")).outcome is Outcome.PASS
+
+
+def test_what_the_fault_causes_is_excused_by_level_too() -> None:
+    assert judge_kernel_logs(LOGS, seen=seen(LEVEL), asked_for=["ELF header len 7"]).outcome is Outcome.PASS
+    assert judge_kernel_logs(LOGS, seen=seen(LEVEL), asked_for=["ELF header len 8"]).outcome is Outcome.FAIL
+
+
+def test_a_message_with_a_sign_is_reported_once() -> None:
+    line = "XFS (md0): Metadata corruption detected"
+    verdict = judge_kernel_logs([("console server", line)], seen=seen(f"<1>[ 1.0] {line}"))
+    assert verdict.reason == f"console server: corruption: {line}"
+
+
+def test_errors_beside_corruption_by_a_lying_disk_are_blamed_on_the_disk() -> None:
+    disks = Blame(culprit=Culprit.DISKS)
+    log = [("console server", "XFS (md0): Metadata corruption detected")]
+    assert judge_kernel_logs(log, seen=seen(LEVEL), corrupted_by=disks).blame == disks
+    assert judge_kernel_logs(log, seen=seen(tainted=["warning"]), corrupted_by=disks).blame == KERNEL
 
 
 FAILED_READ = "[   49.537591] I/O error, dev vda, sector 549536 op 0x0:(READ) flags 0x3000 phys_seg 1 prio class 2"

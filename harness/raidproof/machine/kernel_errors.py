@@ -1,6 +1,7 @@
 """The errors that a machine's kernel reports by their level, and the flags by which it says that it is tainted."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,8 +9,8 @@ from typing import NamedTuple
 from raidproof.core.errors import RigError
 from raidproof.machine.machine import Machine
 
-ERRORS = ["dmesg", "--raw", "--level", "emerg,alert,crit,err"]
-"""Command that prints the messages of the ring buffer whose level is err or worse."""
+ERRORS = ["dmesg", "--raw", "--kernel", "--level", "emerg,alert,crit,err"]
+"""Command that prints the kernel's messages of the ring buffer whose level is err or worse."""
 TAINTED = "/proc/sys/kernel/tainted"
 FLAGS: Mapping[int, str] = {
     4: "machine check exception",
@@ -24,6 +25,8 @@ Source: Documentation/admin-guide/tainted-kernels.rst of Linux. The other flags 
 """
 DEADLINE_S = 5.0
 """Time limit in seconds of the command `ERRORS`: a machine may hang."""
+_PREFIX = re.compile(r"^<\d+>(\[ *[\d.]+\] ?)?")
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class Reported(NamedTuple):
@@ -49,9 +52,22 @@ def reported_by(machine: Machine) -> Reported:
     return Reported(tuple(errors), frozenset(name for bit, name in FLAGS.items() if bits >> bit & 1))
 
 
+def text_of(line: str) -> str:
+    """Return the text of a message, without its level and its time stamp."""
+    return _PREFIX.sub("", line)
+
+
+def kinds_of(lines: Iterable[str]) -> frozenset[str]:
+    """Return the texts of messages, without time stamps and with all numbers alike."""
+    return frozenset(_NUMBER.sub("#", text_of(line)) for line in lines)
+
+
 @dataclass
 class ErrorWatch:
-    """Collects what the kernels of machines report from now on, over several boots."""
+    """Collects what the kernels of machines report from now on, over several boots.
+
+    Messages that a machine had printed before its first crash test are usual for it: it prints them at each boot.
+    """
 
     machines: Mapping[str, Machine]
     found: dict[str, Reported] = field(default_factory=dict, init=False)
@@ -63,18 +79,21 @@ class ErrorWatch:
     def __post_init__(self) -> None:
         for name, machine in self.machines.items():
             with suppress(RigError):
-                self._before[name], self._boots[name] = reported_by(machine), machine.boot_id
+                now = self._before[name] = reported_by(machine)
+                self._boots[name] = machine.boot_id
+                if machine.usual_errors is None:
+                    machine.usual_errors = kinds_of(now.errors)
 
-    def look(self, *names: str) -> None:
-        """Add what the kernels of the named machines have reported since the last look; without names, of all.
+    def look(self) -> None:
+        """Add what the kernels of all machines that answer have reported since the last look.
 
         A kernel loses its messages when it ends: look before each end.
         """
-        for name in names or self.machines:
+        for name, machine in self.machines.items():
             with suppress(RigError):
-                machine = self.machines[name]
                 now, found = reported_by(machine), self.found.get(name, NOTHING)
                 before = self._before.get(name, NOTHING) if machine.boot_id == self._boots.get(name) else NOTHING
-                new = tuple(line for line in now.errors if line not in before.errors)
-                self.found[name] = Reported(found.errors + new, found.tainted | (now.tainted - before.tainted))
+                usual = machine.usual_errors or frozenset()
+                new = (line for line in now.errors if line not in before.errors and not kinds_of([line]) <= usual)
+                self.found[name] = Reported((*found.errors, *new), found.tainted | (now.tainted - before.tainted))
                 self._before[name], self._boots[name] = now, machine.boot_id

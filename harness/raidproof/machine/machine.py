@@ -242,6 +242,8 @@ class Machine(Remote):
         """The kernel's ID of the running boot (/proc/sys/kernel/random/boot_id); None while the machine is off."""
         self.boot_s: float | None = None
         """Seconds from the last power-on until the machine was ready."""
+        self.usual_errors: frozenset[str] | None = None
+        """Kinds of kernel messages of level err or worse before the first crash test; None: not read yet."""
         self._last_boot_id: str | None = None
         """`boot_id` of the last boot, also while the machine is off."""
 

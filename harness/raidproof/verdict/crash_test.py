@@ -190,7 +190,10 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     messages = kernel_messages(cycle)
     if conditions.excused or conditions.broken_drives:
         messages.append(FILE_GONE)
-    cycle.verdicts.append(judge_kernel_logs(logs, asked_for=messages, waited=waited, corrupted_by=corrupted_by))
+    seen = cycle.observed.kernels
+    cycle.verdicts.append(
+        judge_kernel_logs(logs, seen=seen, asked_for=messages, waited=waited, corrupted_by=corrupted_by)
+    )
     if cycle.files.wire is not None:
         exchanges = read_exchanges((directory / cycle.files.wire).read_text())
         cycle.verdicts += judge_restart(exchanges, restarted=cycle.effects.nfsd_restarted)

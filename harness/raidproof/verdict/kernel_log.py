@@ -1,9 +1,11 @@
 """Verdicts on kernel logs: kernel messages that a crash test without a defect does not produce."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from raidproof.core.blame import Blame, Culprit
+from raidproof.machine.kernel_errors import text_of
+from raidproof.record.observation import KernelSeen
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
@@ -68,6 +70,13 @@ DISORDER_S = 1.0
 """Greatest number of seconds by which the time stamps of two messages of one boot may be out of order."""
 TRACED = 8
 """Greatest number of functions of a stack trace in a reason."""
+ERROR, TAINTED = "error", "tainted"
+"""Names of the signs of a message by its level, and of a flag by which the kernel says that it is tainted."""
+HARMLESS: Mapping[str, str] = {
+    r"md/raid\S*: Operation continuing on \d+ devices": "md adds it to the message 'Disk failure', which is a sign",
+    r"md/raid\S*: starting dirty degraded array with PPL": "md restores the parity of its writes from the PPL",
+}
+"""Regular expressions of messages of level err or worse that report no defect, each with the reason."""
 _TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
 _FUNCTION = re.compile(r"(?:\? )?\b([A-Za-z_][\w.]*)\+0x[0-9a-f]+/0x[0-9a-f]+")
 
@@ -128,19 +137,37 @@ def blocked(text: str) -> frozenset[str]:
     return frozenset(line.strip() for line in text.splitlines() if BLOCKED.search(line))
 
 
+def errors_of(seen: Mapping[str, KernelSeen], excused: Sequence[re.Pattern[str]]) -> list[tuple[str, str]]:
+    """Return the messages of level err or worse and the flags of the kernels, each preceded by the name of its sign.
+
+    ``seen``: what the kernels reported, by machine. Messages that are harmless or excused, or show a sign by their
+    text, are left out: `findings` has the latter.
+    """
+    patterns = [*excused, *map(re.compile, HARMLESS)]
+    found = []
+    for name, one in seen.items():
+        lines = map(text_of, one.errors)
+        left = [line for line in lines if not any(pattern.search(line) for pattern in patterns) and not findings(line)]
+        found += [(ERROR, f"kernel {name}: {ERROR}: {line}") for line in dict.fromkeys(left)]
+        found += [(TAINTED, f"kernel {name}: {TAINTED}: {flag}") for flag in one.tainted]
+    return found
+
+
 def judge_kernel_logs(
     logs: Sequence[tuple[str, str]],
     *,
+    seen: Mapping[str, KernelSeen] | None = None,
     asked_for: Sequence[str] = (),
     waited: Collection[str] = (),
     corrupted_by: Blame = KERNEL,
 ) -> Verdict:
-    """Judge that the console logs of the machines have no suspicious line, except those that the faults explain.
+    """Judge that the kernels report nothing suspicious, except what the faults explain.
 
-    ``logs``: pairs of a name and a console log. ``asked_for``: regular expressions of the kernel messages that the
-    faults cause. ``waited``: messages of the clients' kernels about tasks that were blocked while the server was
-    unavailable. ``corrupted_by``: the blame if all suspicious lines report corruption: a file system with checksums
-    reports, and corrects, what a lying disk has lost.
+    ``logs``: pairs of a name and a console log, which are searched for the texts of `findings`. ``seen``: what the
+    kernels reported by level and by flags, by machine; None in older records. ``asked_for``: regular expressions of
+    the kernel messages that the faults cause. ``waited``: messages of the clients' kernels about tasks that were
+    blocked while the server was unavailable. ``corrupted_by``: the blame if all suspicious messages report corruption
+    or errors: a file system with checksums reports, and corrects, what a lying disk has lost.
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
@@ -151,10 +178,12 @@ def judge_kernel_logs(
         for sign, line in findings(log)
         if not any(pattern.search(line) for pattern in excused) and line not in waited
     ]
+    bad += errors_of(seen or {}, excused)
     if not bad:
         return Verdict(
             checker="kernel log", outcome=Outcome.PASS, reason="the console logs have no suspicious kernel message"
         )
-    blame = corrupted_by if all(sign == CORRUPTION for sign, _ in bad) else KERNEL
+    # What a file system does not recognise as corruption it reports as an error.
+    blame = corrupted_by if {sign for sign, _ in bad} <= {CORRUPTION, ERROR} else KERNEL
     reason = "; ".join(line for _, line in bad[:5])
     return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame=blame)
