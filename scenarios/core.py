@@ -37,7 +37,7 @@ ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
     Axis.EXECUTION: {"suite of another project": LONG, "advice": LONG},
     Axis.COMMAND: {
         **dict.fromkeys(("demo", "advise", "hosts", "gc"), LONG),
-        **dict.fromkeys(("bisect", "explore", "findings", "judge", "doctor"), UNIT),
+        **dict.fromkeys(("bisect", "explore", "recover", "findings", "judge", "doctor"), UNIT),
         **dict.fromkeys(("worker", "cluster", "scenarios"), EXHAUSTIVE),
     },
     Axis.PLANT: {"test_the_first_slow_link_is_found": LONG},

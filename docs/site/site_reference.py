@@ -45,6 +45,7 @@ GUIDES = {
     "advise": "advise.md",
     "ab": "comparison.md",
     "explore": "exploration.md",
+    "recover": "exploration.md",
     "ls": "results.md",
     "show": "results.md",
     "serve": "results.md",

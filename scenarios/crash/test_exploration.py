@@ -1,13 +1,18 @@
 """Explorations: the crash states of one recorded run, at many instants and with many outcomes of the disks' caches."""
 
+from pathlib import Path
+
 import pytest
 
 from raidproof.core.blame import Cause, Culprit
+from raidproof.core.topology import SoftwareSpec
 from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, Explore, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.failure import Gap
 from raidproof.record.outcome import Outcome
+from raidproof.run.crash_file import SUFFIX, export, opened, recover
+from raidproof.run.exploration import locate
 from raidproof.storage.filesystem import BtrfsSpec, Ext4Spec, F2fsSpec, FilesystemSpec, XfsSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.known_findings import KNOWN
@@ -17,6 +22,7 @@ pytestmark = pytest.mark.long
 REPLAYS = 10
 EXT4 = pytest.param(Ext4Spec(), marks=pytest.mark.exhaustive)
 STATES = 80
+FEW_STATES = 20
 LYING_SECONDS = 0.3
 """Duration of the workload in seconds: short, because in later states XFS cannot replay its log. Such states do not
 mount, and no promise is judged."""
@@ -37,6 +43,24 @@ def test_sync_export_keeps_every_promise_in_every_crash(
     )
     assert explored.record.judged == STATES
     assert explored.record.cold.checked
+
+
+def test_a_crash_state_from_a_file_has_the_same_verdict(
+    cycle: CrashTestRunner, explore: Explore, tmp_path: Path
+) -> None:
+    explored = explore(cycle(stack_of()).must_pass(), states=FEW_STATES).must_keep_every_promise(but=KNOWN)
+    held = next(mark for mark in reversed(explored.record.marks) if not mark.broken)
+    path = export(*locate(explored.source, held.name), tmp_path / f"state{SUFFIX}")
+    with opened(path) as found:
+        recovered = recover(found, SoftwareSpec(), tmp_path)
+    assert recovered.outcome is Outcome.PASS, recovered.reason
+    # The same disks lack what was acknowledged later.
+    early = next(mark for mark in explored.record.marks if not mark.broken)
+    with opened(export(*locate(explored.source, early.name), tmp_path / f"early{SUFFIX}")) as found:
+        found.terms.acknowledged_ns = explored.source.recording.end_ns
+        lost = recover(found, SoftwareSpec(), tmp_path)
+    assert (lost.outcome, lost.kernel) == (Outcome.FAIL, recovered.kernel), lost.reason
+    assert str(lost.blame).startswith("the stack")
 
 
 def test_raid6_keeps_every_promise_in_every_crash(cycle: CrashTestRunner, explore: Explore) -> None:

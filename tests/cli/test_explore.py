@@ -6,14 +6,18 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from raidproof.cli.main import main
+from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import Status
+from raidproof.core.topology import SoftwareSpec
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.exploration import Budget
-from raidproof.record.exploration import ExplorationRecord, Possible
+from raidproof.crash.states import CrashState
+from raidproof.record.exploration import ExplorationRecord, Possible, StateRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run import exploration as module
 from raidproof.run.crash_states import Options
 from raidproof.run.exploration import Source
+from tests.crash.made_up import ROUNDS
 from tests.crash.stored import OnFakes, store_run
 
 Explore = Callable[..., int]
@@ -178,6 +182,58 @@ def fits(name: str, document: object) -> bool:
     path = SCHEMAS / f"{name}.schema.json"
     Draft202012Validator(json.loads(path.read_text())).validate(document)
     return True
+
+
+def test_a_state_is_written_to_a_file_and_recovered(
+    explore: Explore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, record = tmp_path / "a.crash.zip", state_of(Outcome.FAIL)
+    store = store_run(tmp_path / "honest", lies_from=ROUNDS)
+    source, state = module.source_of(store), CrashState(14)
+    monkeypatch.setattr("raidproof.run.exploration.locate", lambda *_: (source, state))
+    assert main(["explore", str(store.path), "--state", state.name, "--export", str(path)]) == Status.PASS
+    assert f"./raidproof recover {path}" in capsys.readouterr().out
+    asked: list[SoftwareSpec] = []
+
+    def recover(_found: object, software: SoftwareSpec, _logs: Path) -> StateRecord:
+        asked.append(software)
+        return record
+
+    monkeypatch.setattr("raidproof.run.crash_file.recover", recover)
+    assert main(["recover", str(path), "--kernel", "debian/sid"]) == Status.FAIL
+    said = capsys.readouterr().out
+    assert "written by 6.12.113, recovered by 7.2.7" in said
+    assert "FAIL: not mounted; blamed on the stack" in said
+    assert "  block 7" in said
+    assert main(["recover", str(path), "--json"]) == Status.FAIL
+    assert fits("state", json.loads(capsys.readouterr().out))
+    assert [one.kernel for one in asked] == ["debian/sid", None]
+
+
+def state_of(outcome: Outcome) -> StateRecord:
+    return StateRecord(
+        run="run", cycle="sync", state="14-00c0ffee", kernel="7.2.7", recorded_on="6.12.113", outcome=outcome,
+        reason="not mounted", blame=Blame(culprit=Culprit.STACK), examples=["block 7"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--export", "a.zip"], "--export requires --state"),
+        (["--state", "14-00c0ffee", "--export", "a.zip", "--keep"], "--keep would have no effect"),
+    ],
+)
+def test_an_export_needs_one_state(
+    explore: Explore, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert explore(*words) == Status.BAD_REQUEST
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_that_does_not_exist_cannot_be_recovered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recover", str(tmp_path / "missing.zip")]) == Status.BAD_REQUEST
+    assert "does not exist" in capsys.readouterr().err
 
 
 def test_an_exploration_and_a_state_as_json(

@@ -1,5 +1,6 @@
 """`raidproof explore`: check the possible crash states of a recorded crash test."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -120,6 +121,12 @@ def explore(
         bool,
         typer.Option("--keep", help="With --state: keep the lab with the crash state running, for `raidproof shell`."),
     ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --state: write the crash state to a file, for `raidproof recover`; no check."
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the newest exploration of this crash test.")
     ] = False,
@@ -142,27 +149,8 @@ def explore(
     if tear not in TEARS:
         raise RequestError(f"--tear must be 512 or 4096, the bytes that a disk writes atomically, not {tear}")
     spec = None if cluster is None else cluster_of(cluster, checkers=bool(given_of(asked, ("checkers",))))
-    if keep and state is None:
-        raise RequestError("--keep requires --state", remedy="give --state with the ID of a crash state")
-    given = given_of(asked, SAMPLING)
-    if all_losses is None and epochs is not None:
-        raise RequestError("--epochs requires --all-losses", remedy="give --all-losses with a number of lost requests")
-    # Seed and unit of atomic writes select the states of second cuts, which are a sample in any case.
-    sampling = tuple(one for one in OF_A_SAMPLE if not (second_cuts and one in {"seed", "tear"}))
-    if all_losses is not None and (useless := given_of(asked, sampling)):
-        raise RequestError(
-            f"with --all-losses, which draws no state at random, {', '.join(useless)} would have no effect",
-            remedy=f"omit --all-losses, or omit {', '.join(useless)}",
-        )
-    if state is not None and given:
-        raise RequestError(
-            f"with --state, which checks one given crash state, {', '.join(given)} would have no effect",
-            remedy=f"omit --state, or omit {', '.join(given)}",
-        )
-    if not second_cuts and given_of(asked, ("second_states",)):
-        raise RequestError(
-            "--second-states requires --second-cuts", remedy="give --second-cuts with a number of crash states"
-        )
+    refuse_useless(asked, all_losses=all_losses is not None, second_cuts=second_cuts > 0)
+    refuse_beside_state(asked, state=state is not None, keep=keep)
     store = RunStore.find(run, results)
     source = source_of(store, cycle, starts_dirty=starts_dirty, lost_member=lost_member, scrub=scrub)
     unlimited = all_losses is not None or minutes is not None
@@ -179,6 +167,9 @@ def explore(
         second_cuts=second_cuts,
         second_states=second_states,
     )
+    if export is not None and state is not None:
+        write_state(source, state, export)
+        return
     if dry_run:
         show_dry_run(source, options, as_json=json)
         return
@@ -217,6 +208,46 @@ def cluster_of(text: str, *, checkers: bool) -> "ClusterSpec":
     return ClusterSpec.read(text)
 
 
+def refuse_useless(asked: typer.Context, *, all_losses: bool, second_cuts: bool) -> None:
+    """Refuse options that have no effect beside the others.
+
+    Raises:
+        RequestError: an option has no effect.
+    """
+    if not all_losses and given_of(asked, ("epochs",)):
+        raise RequestError("--epochs requires --all-losses", remedy="give --all-losses with a number of lost requests")
+    # Seed and unit of atomic writes select the states of second cuts, which are a sample in any case.
+    sampling = tuple(one for one in OF_A_SAMPLE if not (second_cuts and one in {"seed", "tear"}))
+    if all_losses and (useless := given_of(asked, sampling)):
+        raise RequestError(
+            f"with --all-losses, which draws no state at random, {', '.join(useless)} would have no effect",
+            remedy=f"omit --all-losses, or omit {', '.join(useless)}",
+        )
+    if not second_cuts and given_of(asked, ("second_states",)):
+        raise RequestError(
+            "--second-states requires --second-cuts", remedy="give --second-cuts with a number of crash states"
+        )
+
+
+def refuse_beside_state(asked: typer.Context, *, state: bool, keep: bool) -> None:
+    """Refuse options that need one given state, without one, and those that select states, beside one.
+
+    Raises:
+        RequestError: an option is missing or has no effect.
+    """
+    exports = bool(given_of(asked, ("export",)))
+    for option, is_given in (("--keep", keep), ("--export", exports)):
+        if is_given and not state:
+            raise RequestError(f"{option} requires --state", remedy="give --state with the ID of a crash state")
+    if keep and exports:
+        raise RequestError("--export checks no state, so that --keep would have no effect", remedy="omit one of them")
+    if state and (given := given_of(asked, SAMPLING)):
+        raise RequestError(
+            f"with --state, which checks one given crash state, {', '.join(given)} would have no effect",
+            remedy=f"omit --state, or omit {', '.join(given)}",
+        )
+
+
 def given_of(asked: typer.Context, names: tuple[str, ...]) -> list[str]:
     """Return those of the options that the command line has."""
     sources = {name: asked.get_parameter_source(name) for name in names}
@@ -244,6 +275,16 @@ def show_dry_run(source: "Source", options: "Options", *, as_json: bool) -> None
 
     record = dry_run(source, options)
     emit(record, as_json, lambda console: say(console, lines_of(record)))
+
+
+def write_state(source: "Source", name: str, path: Path) -> None:
+    """Write a crash state to a file, and print its size and the command that recovers it."""
+    from raidproof.core.units import format_size  # noqa: PLC0415
+    from raidproof.run.crash_file import export  # noqa: PLC0415
+    from raidproof.run.exploration import locate  # noqa: PLC0415
+
+    written = export(*locate(source, name), path)
+    print(f"{written}: {format_size(written.stat().st_size)}; ./raidproof recover {written} --kernel ...")  # noqa: T201
 
 
 def show_state(source: "Source", name: str, *, keep: bool, as_json: bool) -> "Outcome":

@@ -24,6 +24,7 @@ from raidproof.cli import import_server as cli_import
 from raidproof.cli import kernel as cli_kernel
 from raidproof.cli import package as cli_package
 from raidproof.cli import project_tests as cli_tests
+from raidproof.cli import recover as cli_recover
 from raidproof.cli import teach as cli_teach
 from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.config import split, use_defaults
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from raidproof.plan.plan import Plan
 
 ORDER = (
-    *("demo", "teach", "import", "run", "advise", "ab", "explore"),
+    *("demo", "teach", "import", "run", "advise", "ab", "explore", "recover"),
     *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
     *("bisect", "bisect-run", "findings"),
     *("doctor", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
@@ -153,6 +154,7 @@ app.command()(cli_compare.compare)
 app.command()(cli_history.history)
 app.command()(cli_advise.advise)
 app.command()(cli_explore.explore)
+app.command()(cli_recover.recover)
 app.command()(cli_bisect.bisect)
 app.command("import")(cli_import.import_server)
 app.command("bisect-run")(cli_bisect.bisect_run)

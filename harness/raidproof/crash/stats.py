@@ -145,8 +145,8 @@ class ExplorationStats:
             return self.oracle.judge(
                 observation,
                 self.recording.acknowledged_ns(state.cut),
-                torn=self._torn_in(state),
-                torn_blocks=self._torn.blocks(state),
+                torn=self.torn_in(state),
+                torn_blocks=self.torn_blocks(state),
                 lost=self._lost_by_lies(state),
             )
 
@@ -158,11 +158,21 @@ class ExplorationStats:
         if self._lies.lied:
             return None
         instant_ns = self.recording.acknowledged_ns(state.cut)
-        return self.oracle.moment(instant_ns), self._torn_in(state), self._torn.blocks(state)
+        return self.oracle.moment(instant_ns), self.torn_in(state), self.torn_blocks(state)
 
-    def _torn_in(self, state: CrashState) -> bool:
+    def torn_in(self, state: CrashState) -> bool:
+        """Return whether a request survived in part in a state."""
         origin = self.recording.origin
         return any(one.spans is not None for one in state.survivors) or (origin is not None and origin.torn)
+
+    def torn_blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
+        """Return the file number and the offset of each block of the ledger in a request that survived in part."""
+        return self._torn.blocks(state)
+
+    @property
+    def lied(self) -> bool:
+        """Whether a disk acknowledged a flush that it did not execute."""
+        return self._lies.lied
 
     def breaks(self, state: CrashState, observation: Observation) -> bool:
         """Return whether an observation of a state breaks a promise; thread-safe."""

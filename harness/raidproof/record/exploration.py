@@ -461,6 +461,10 @@ class StateRecord(Strict):
     """Name of the crash test."""
     state: str
     """Name of the crash state."""
+    kernel: str = ""
+    """Release of the kernel that recovered an exported state; empty for a state of a stored run."""
+    recorded_on: str = ""
+    """Release of the kernel that had written the disks of an exported state; empty if not known."""
     outcome: Outcome
     reason: str
     blame: Blame | None = None

@@ -336,3 +336,9 @@ class RunRecord(Strict):
     """The known differences that the run was judged with; None without any."""
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
+
+    @property
+    def server_kernel(self) -> str:
+        """Release of the server's kernel; empty if not known."""
+        machines = self.environment.machines if self.environment is not None else []
+        return next((one.kernel for one in machines if one.role == "server"), "")

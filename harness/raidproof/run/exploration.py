@@ -110,16 +110,13 @@ class Source:
         """Return a checker that is not booted yet; its console logs go to a subfolder of ``logs``."""
         folder = logs / f"checker{number}"
         folder.mkdir(parents=True, exist_ok=True)
-        application = application_of(self.cycle)
-        # The copy of the data and the check command have this limit each.
-        deadline_s = DEADLINE_S + (2 * application.check_s if application is not None else 0)
         return Checker(
             self.topology,
             self.stack,
             self.scan_config,
             folder,
             content=self.recording.most_content,
-            deadline_s=deadline_s,
+            deadline_s=deadline_s(self.cycle),
             starts_dirty=self.starts_dirty,
             without=() if self.lost_member is None else (self.lost_member,),
             scrub=self.scrub,
@@ -159,6 +156,13 @@ def scan_config_of(cycle: CrashTestRecord, run: Path) -> dict[str, Any]:
     if (application := application_of(cycle)) is not None and cycle.files.application is not None:
         config |= application_config(application, json.loads((run / cycle.files.application).read_text()))
     return config
+
+
+def deadline_s(cycle: CrashTestRecord) -> float:
+    """Return the time limit in seconds of one step of the check of a crash state."""
+    application = application_of(cycle)
+    # The copy of the data and the check command have this limit each.
+    return DEADLINE_S + (2 * application.check_s if application is not None else 0)
 
 
 def application_of(cycle: CrashTestRecord) -> ApplicationSpec | None:

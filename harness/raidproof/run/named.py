@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from raidproof.core.topology import Role
 from raidproof.record.failure import FailureRecord
 from raidproof.record.finding import load_findings
 from raidproof.record.run import RunRecord
@@ -35,9 +34,8 @@ def name_failures(failures: Iterable[FailureRecord], run: RunRecord, stack: Stac
 
 def tested_by(run: RunRecord, stack: StackSpec) -> Software:
     """Return the software that a run tested with a stack."""
-    machines = run.environment.machines if run.environment is not None else []
     return Software(
-        kernel=next((one.kernel for one in machines if one.role == Role.SERVER), ""),
+        kernel=run.server_kernel,
         filesystem=stack.filesystem.type,
         level=str(stack.array.model_dump().get("level", "")),
         server=stack.export.type,

@@ -68,7 +68,9 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
         "exploration-dry-run": Published(
             "result of `explore --dry-run`", record(exploration.ExplorationDryRun, exploration.SCHEMA)
         ),
-        "state": Published("result of `explore --state`", record(exploration.StateRecord, exploration.SCHEMA)),
+        "state": Published(
+            "result of `explore --state`, and of `recover`", record(exploration.StateRecord, exploration.SCHEMA)
+        ),
         "dry-run": Published("result of `run --dry-run`", record(DryRun, DRY_RUN_SCHEMA)),
         "import": Published("result of `import`", record(Imported, IMPORT_SCHEMA)),
         "comparison-dry-run": Published("result of `ab --dry-run`", record(ComparisonDryRun, DRY_RUN_SCHEMA)),
