@@ -23,7 +23,7 @@ ALARMS = (
     r"Disk failure on",
     r"read error (?:not |NOT )?correct",
     r"unrecoverable I/O read error|Too many read errors",
-    r"md: (?:super_written gets error|vd\w+ flush io error)|Cannot continue operation",
+    r"md: (?:super_written gets error|vd\w+ flush io error)|Cannot continue operation|vd\w+: unable to read RDB block",
 )
 """Regular expressions for the kernel log lines that a fault of a member excuses: they report the failing member."""
 NOTICE_DEADLINE_S = 60.0
