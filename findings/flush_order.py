@@ -6,7 +6,7 @@ content, so that writes of md's superblock and bitmap, which go to each member b
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raidproof.disk.writelog import Kind, Record
@@ -18,8 +18,8 @@ _JBD2_MAGIC, _COMMIT = 0xC03B3998, 2
 _XLOG_MAGIC = 0xFEEDBABE
 """The magic number of a log record of XFS (struct xlog_rec_header in fs/xfs/libxfs/xfs_log_format.h)."""
 _HEAD = struct.Struct(">III")
-LONG_NS = 10_000_000
-"""Least duration of a flush on the slow member in ns: then a barrier write that does not wait for it is seen."""
+METADATA_END = 1 << 20
+"""Byte of a member below which md stores its superblock and its bitmap, whose writes it flushes by themselves."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class FlushOrder:
     """The number of barrier writes in a write log, and how many did not wait for the flushes before them."""
 
     barriers: int
-    """Number of barrier writes that a flush of at least `LONG_NS` preceded, since the previous barrier write."""
+    """Number of barrier writes that another write preceded, since the previous barrier write."""
     early: int
-    """Number of barrier writes that a member received while a flush of a member was open."""
+    """Number of barrier writes that came before the end of a flush of each member that had been written before."""
 
     def __str__(self) -> str:
         return f"{self.early} of {self.barriers} barrier writes came before the end of the flushes that precede them"
@@ -45,32 +45,36 @@ def is_barrier(data: bytes | memoryview) -> bool:
 
 
 def flush_order(records: Iterable[Record]) -> FlushOrder:
-    """Return how many barrier writes did not wait for the flushes of all members.
+    """Return how many barrier writes did not wait for the flushes of all members that had been written before.
 
-    The copies of one barrier write, and its parity if it looks alike, count as one write if no flush lies between
-    them. The workload must be one process that waits for each of its writes: then a flush that is open when a barrier
-    write reaches a member can only be one of those that must precede the write. The array must have no bitmap, whose
-    writes flush single members at any time.
+    Between the first write of a member since the last barrier write and the next barrier write, a flush of the member
+    must begin and end, and no flush may be open. Later writes of other processes may come after the flush. The copies
+    of one barrier write count as one. The workload must be one process that waits for each of its writes, on an array
+    without a bitmap: then a flush that is open when a barrier write comes is one of those that must precede it.
     """
     requests = sorted(
         (one for one in records if one.kind in {Kind.WRITE, Kind.FLUSH} and not one.flags & one.flags.IN_FLIGHT),
         key=lambda one: one.issued_ns,
     )
-    return _counted(_barriers(requests))
-
-
-def _barriers(requests: list[Record]) -> Iterator[tuple[bool, bool]]:
-    """Yield for each barrier write whether a long flush preceded it, and whether a flush was open."""
-    longest, flushes_until, new = 0, 0, False
+    barriers = early = 0
+    before, since_ns = b"", 0
     for one in requests:
-        if one.kind is Kind.FLUSH:
-            longest = max(longest, one.completed_ns - one.issued_ns)
-            flushes_until, new = max(flushes_until, one.completed_ns), True
-        elif new and is_barrier(one.data):
-            yield longest >= LONG_NS, flushes_until > one.issued_ns
-            longest, new = 0, False
-
-
-def _counted(barriers: Iterable[tuple[bool, bool]]) -> FlushOrder:
-    seen = [early for long, early in barriers if long or early]
-    return FlushOrder(len(seen), sum(seen))
+        if one.kind is Kind.FLUSH or not is_barrier(one.data) or bytes(one.data) == before:
+            continue
+        ended = [other for other in requests if since_ns <= other.issued_ns and other.completed_ns < one.issued_ns]
+        written: dict[int, int] = {}
+        for other in ended:
+            if other.kind is Kind.WRITE and other.offset >= METADATA_END and bytes(other.data) != before:
+                written[other.member] = min(written.get(other.member, other.completed_ns), other.completed_ns)
+        flushed = {
+            other.member
+            for other in ended
+            if other.kind is Kind.FLUSH and other.issued_ns >= written.get(other.member, 0)
+        }
+        open_ = any(
+            other.kind is Kind.FLUSH and other.issued_ns < one.issued_ns < other.completed_ns for other in requests
+        )
+        barriers += bool(written)
+        early += bool(written) and (open_ or bool(written.keys() - flushed))
+        before, since_ns = bytes(one.data), one.issued_ns
+    return FlushOrder(barriers, early)

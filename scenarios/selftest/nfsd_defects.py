@@ -14,12 +14,11 @@ from pathlib import Path
 from raidproof.core.errors import RequestError, nearest
 from raidproof.image import kernel
 from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
+from scenarios.selftest.planted_source import broken, inserted, parameter
 
 MODULE = "fs/nfsd/nfsd.ko"
-PARAMETER = "/sys/module/nfsd/parameters/defect"
-"""The module parameter that selects the defect: the name of a defect, or empty for none; writable at any time."""
-BROKEN = "/sys/module/nfsd/parameters/broken"
-"""The module parameter that counts the steps that the defect has omitted. Writing 0 resets the counter."""
+PARAMETER, BROKEN = parameter("nfsd"), broken("nfsd")
+"""The module parameters that select the defect, and count the steps that it has omitted."""
 
 
 @dataclass(frozen=True)
@@ -59,31 +58,6 @@ DEFECTS: Mapping[str, Defect] = {
     "clone-no-sync": Defect("CLONE does not sync the cloned data", frozenset({"clone"}), hidden=True),
 }
 
-_INSERTED = """\
-#include <linux/module.h>
-
-static char planted_defect[32]%s;
-module_param_string(defect, planted_defect, sizeof(planted_defect), 0644);
-static unsigned int planted_calls, planted_broken;
-module_param_named(broken, planted_broken, uint, 0644);
-
-static bool planted(const char *defect)
-{
-	if (!sysfs_streq(planted_defect, defect))
-		return false;
-	planted_broken++;
-	return true;
-}
-
-static bool planted_8th(const char *defect)
-{
-	if (!sysfs_streq(planted_defect, defect) || ++planted_calls %% 8)
-		return false;
-	planted_broken++;
-	return true;
-}
-"""
-
 
 def _left_out(defect: str, function: str, count: int = 1) -> Substitution:
     """Return an edit of nfsd: while ``defect`` is selected, ``function`` does not commit its metadata.
@@ -97,9 +71,9 @@ _SUBSTITUTIONS = (
     Substitution(
         "nfsd_commit",
         "vfs_fsync_range(",
-        'planted("commit-noop") || planted_8th("commit-every-8th") ? 0 : vfs_fsync_range(',
+        'planted("commit-noop") || planted_nth("commit-every-8th", 8) ? 0 : vfs_fsync_range(',
     ),
-    Substitution("nfsd_vfs_write", "if (stable && !", 'if (stable && !planted_8th("stable-write-every-8th") && !'),
+    Substitution("nfsd_vfs_write", "if (stable && !", 'if (stable && !planted_nth("stable-write-every-8th", 8) && !'),
     _left_out("link-no-commit", "nfsd_link", 2),
     _left_out("rename-no-commit", "nfsd_rename", 2),
     _left_out("remove-no-commit", "nfsd_unlink"),
@@ -119,8 +93,7 @@ def edit(defect: str = "") -> SourceEdit:
     """
     if defect and defect not in DEFECTS:
         raise RequestError(f"nfsd has no defect {defect!r}: {nearest(defect, DEFECTS)}")
-    initial = f' = "{defect}"' if defect else ""
-    return SourceEdit("fs/nfsd/vfs.c", _INSERTED % initial, _SUBSTITUTIONS)
+    return SourceEdit("fs/nfsd/vfs.c", inserted(defect), _SUBSTITUTIONS)
 
 
 def defective_nfsd(defect: str = "", name: str = kernel.DEFAULT) -> Path:

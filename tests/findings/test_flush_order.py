@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from findings.flush_order import LONG_NS, FlushOrder, flush_order, is_barrier
+from findings.flush_order import FlushOrder, flush_order, is_barrier
 from raidproof.disk.writelog import Flag, Kind, Record
 
 DATA = Path(__file__).parents[1] / "data" / "findings"
@@ -71,14 +71,40 @@ def test_a_barrier_write_is_known_by_its_content(data: bytes, expected: bool) ->
     assert is_barrier(data) is expected
 
 
-def test_a_short_flush_shows_nothing() -> None:
-    waited = [request(Kind.FLUSH, 3, 0, LONG_NS / 2e6), request(Kind.WRITE, 1, 20, 21, COMMIT)]
-    assert flush_order(waited) == FlushOrder(barriers=0, early=0)
+DATA_OF = {member: request(Kind.WRITE, member, 0, 1, b"data") for member in (0, 1)}
+COPIES = [request(Kind.WRITE, member, 5 + member, 8, COMMIT) for member in (0, 1)]
 
 
-def test_copies_of_one_commit_block_are_one_barrier() -> None:
-    flush = request(Kind.FLUSH, 3, 0, 20)
-    copies = [request(Kind.WRITE, member, 1 + member, 4, COMMIT) for member in (0, 1)]
-    assert flush_order([flush, *copies]) == FlushOrder(barriers=1, early=1)
-    caught = flush._replace(flags=Flag.IN_FLIGHT)
-    assert flush_order([caught, *copies]) == FlushOrder(barriers=0, early=0)
+def flushes(begun_ms: float, ended_ms: float, *members: int) -> list[Record]:
+    return [request(Kind.FLUSH, member, begun_ms, ended_ms) for member in members]
+
+
+@pytest.mark.parametrize(
+    ("between", "early"),
+    [
+        (flushes(2, 4, 0, 1), 0),
+        (flushes(2, 4, 0), 1),  # the other member was not flushed
+        (flushes(9, 10, 0, 1), 1),  # the flushes begin after the commit block, as on RAID1
+        (flushes(2, 7, 0, 1), 1),  # the flushes are open
+        (flushes(0.5, 0.9, 0, 1), 1),  # the flushes begin before the data are written
+        ([], 1),
+    ],
+)
+def test_a_barrier_write_must_wait_for_a_flush_of_each_member(between: list[Record], early: int) -> None:
+    found = flush_order([*DATA_OF.values(), *between, *COPIES])
+    assert found == FlushOrder(barriers=1, early=early)
+
+
+def test_without_a_write_before_nothing_must_be_flushed() -> None:
+    assert flush_order(COPIES) == FlushOrder(barriers=0, early=0)
+    assert flush_order([*DATA_OF.values(), *flushes(2, 4, 0, 1), *COPIES, *COPIES]).barriers == 1
+
+
+def test_what_was_in_flight_at_a_power_cut_does_not_count() -> None:
+    caught = [one._replace(flags=Flag.IN_FLIGHT) for one in DATA_OF.values()]
+    assert flush_order([*caught, *COPIES]) == FlushOrder(barriers=0, early=0)
+
+
+def test_the_metadata_of_md_is_no_write_of_the_file_system() -> None:
+    superblock = DATA_OF[0]._replace(offset=4096)
+    assert flush_order([superblock, *COPIES]) == FlushOrder(barriers=0, early=0)

@@ -1,0 +1,102 @@
+"""A crash test, or an exploration of it, finds each defect that is planted in md."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from raidproof.core.errors import RequirementMissing
+from raidproof.core.topology import Role, Topology
+from raidproof.fault import FaultContext
+from raidproof.image import kernel
+from raidproof.pytest_plugin.fixtures import Explore, stack_of
+from raidproof.record import CrashTestRecord
+from raidproof.record.outcome import Outcome
+from raidproof.run.crash_test import CrashTestSpec
+from raidproof.run.run import Run
+from scenarios.crash.known_findings import KNOWN
+from scenarios.selftest.defects import Before, Places, TamperedCut
+from scenarios.selftest.md_defects import MD_DEFECTS, defective_md
+from scenarios.selftest.planted_source import broken, parameter
+from scenarios.selftest.test_planted import all_said
+
+pytestmark = pytest.mark.exhaustive
+
+LEDGER_SECONDS = 3.0
+"""Duration of the workload in seconds: a row counts as never written a second after its last write."""
+STATES = 60
+"""Number of crash states to check."""
+
+
+@pytest.fixture(scope="module", params=MD_DEFECTS)
+def own(current_run: Run, request: pytest.FixtureRequest) -> Iterator[tuple[str, Run]]:
+    """Yield the name of a defect, and a separate run whose server has the module with the defect."""
+    if current_run.topology.provider != kernel.USER_MODE:
+        raise RequirementMissing(
+            f"provider {current_run.topology.provider} cannot replace a kernel module; only uml can (--provider uml)"
+        )
+    topology = with_module(current_run.topology, request.param)
+    current_run.discard_lab()
+    with Run(f"planted-in-md-{request.param}", current_run.store.path, topology) as one:
+        yield request.param, one
+
+
+def with_module(topology: Topology, name: str) -> Topology:
+    """Return a topology whose server has the module with a defect; the clients have the kernel's original modules."""
+    machines = []
+    for machine in topology.machines:
+        software = machine.software
+        if machine.role is Role.SERVER:
+            folder = defective_md(name, software.kernel or kernel.DEFAULT)
+            software = software.model_copy(update={"modules": str(folder)})
+        machines.append(machine.model_copy(update={"software": software}))
+    return topology.model_copy(update={"machines": tuple(machines)})
+
+
+def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecord, int]:
+    """Cut the power with a defect selected (empty: none); return the record and the number of steps left out."""
+    places: Places = {}
+    module = MD_DEFECTS[name].module
+
+    def plant(context: FaultContext, _places: Places) -> None:
+        context.lab.server.put(defect, parameter(module))
+        context.lab.server.put("0", broken(module))
+
+    def count(context: FaultContext, places: Places) -> None:
+        places["left out"] = context.lab.server.get(broken(module))
+
+    record = own.cycle(
+        CrashTestSpec(
+            name=title.replace(" ", "-"),
+            title=title,
+            stack=stack_of(MD_DEFECTS[name].level),
+            ledger_seconds=LEDGER_SECONDS,
+            during=(Before(plant),),
+            fault=TamperedCut(places=places, at_work=count),
+        )
+    )
+    assert "left out" in places, all_said(record)
+    return record, int(places["left out"])
+
+
+@pytest.mark.plants
+def test_a_defect_of_md_is_found(own: tuple[str, Run]) -> None:
+    name, run = own
+    record, left_out = cut(run, name, f"md {name}", defect=name)
+    assert left_out, f"md left out no step: {MD_DEFECTS[name].says}"
+    found = {one.checker: one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
+    if record.outcome is not Outcome.FAIL:
+        explored = Explore(run)(record, STATES)
+        assert explored.record.outcome is Outcome.FAIL, explored.record.reason
+        found = {one.promise: one.blame for one in explored.unknown(KNOWN) if one.confirmed}
+    seen = {checker: blame for checker, blame in found.items() if re.match(MD_DEFECTS[name].found_as, checker)}
+    assert seen, f"{found}\n{all_said(record)}"
+    assert all(str(blame).startswith("the stack") for blame in seen.values()), seen
+
+
+def test_without_a_defect_the_same_module_keeps_every_promise(own: tuple[str, Run]) -> None:
+    name, run = own
+    record, left_out = cut(run, name, f"sound {name}", defect="")
+    assert not left_out
+    assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)
+    Explore(run)(record, STATES).must_keep_every_promise(but=KNOWN)
