@@ -78,6 +78,14 @@ def test_a_torn_request_keeps_its_terms(source: Source, tmp_path: Path) -> None:
         assert found.terms.torn
 
 
+def test_all_files_of_the_verdict_are_kept(source: Source, tmp_path: Path) -> None:
+    for name in ("replies", "application"):
+        (source.store.path / name).write_text("{}")
+        setattr(source.cycle.files, name, name)
+    with zipfile.ZipFile(export(source, LAST, tmp_path / "a.crash.zip")) as archive:
+        assert {source.cycle.files.history, "replies", "application"} < {*archive.namelist()}
+
+
 def test_a_state_of_lying_disks_is_refused(tmp_path: Path) -> None:
     lying = source_of(store_run(tmp_path / "run"))
     with pytest.raises(RequestError, match="acknowledged flushes that it did not execute"):

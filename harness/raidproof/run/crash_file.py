@@ -88,7 +88,8 @@ def export(source: Source, state: CrashState, path: Path) -> Path:
         without=[] if source.lost_member is None else [source.lost_member],
     )
     record = source.run.model_copy(update={"cycles": [source.cycle], "cells": [], "known": None})
-    kept = [one for one in (source.cycle.files.history, source.cycle.files.application) if one is not None]
+    files = source.cycle.files
+    kept = [one for one in (files.history, files.replies, files.application) if one is not None]
     infos = [MemberInfo(one.serial, one.size, CacheMode.LYING, CacheMode.VOLATILE) for one in source.recording.members]
     with TemporaryDirectory(prefix="raidproof-crash-file-") as folder:
         with new_log(content := Path(folder) / CONTENT, infos) as log:
