@@ -227,6 +227,7 @@ XFS (md0): Starting recovery (logdev: internal)
 XFS (md0): Ending recovery (logdev: internal)
 EXT4-fs (md0): recovery complete
 EXT4-fs (md0): mounted filesystem 12345678-0000-0000-0000-000000000000 r/w with ordered data mode. Quota mode: none.
+jbd2/ubda-8: page allocation failure: order:0, mode:0x40820(GFP_ATOMIC|__GFP_COMP), nodemask=(null)
 md0: bitmap file is out of date (3 < 5) -- forcing full recovery
 created bitmap (1 pages) for device md0
 """.strip().splitlines()

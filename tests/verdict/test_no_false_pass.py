@@ -11,6 +11,7 @@ from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OLD, OTH
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import Evidence
 from raidproof.verdict.contract import (
+    LAST_CLOSE,
     RECONNECT_NS,
     Conditions,
     judge_blocks,
@@ -200,6 +201,21 @@ def test_a_soft_mount_gets_no_error_once_its_client_is_connected_again() -> None
     assert outcome(RESUMED + 6, before) is Outcome.PASS
     assert outcome(RESUMED + 6, served) is Outcome.FAIL
     assert outcome(RESUMED + 4, served) is Outcome.PASS
+
+
+def test_the_last_close_of_a_file_may_report_an_error_of_the_outage_late() -> None:
+    soft = replace(SYNC, allowed_by_fault=frozenset({EIO}), fault_begun_ns=CUT, served_ns=RESUMED)
+    late = RESUMED + RECONNECT_NS
+    last = did(LAST_CLOSE, 0, 0, late, late + 1, error=EIO)._replace(begun_ns=late + LEAST_DELAY_NS)
+    met = did("pages", 0, 1, CUT + 1, RESUMED - 1, error=EIO)
+
+    def outcome(*operations: Operation, step: Operation = last) -> Outcome:
+        return judge_errors(History(operations, steps=[step]), soft, CUT, RESUMED).outcome
+
+    assert outcome(met) is Outcome.PASS
+    assert outcome() is Outcome.FAIL
+    assert outcome(met._replace(worker=1)) is Outcome.FAIL
+    assert outcome(met, step=last._replace(kind="unlock")) is Outcome.FAIL
 
 
 def test_random_content_is_excused_by_no_torn_overwrite_and_by_no_async_export() -> None:

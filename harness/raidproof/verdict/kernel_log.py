@@ -41,7 +41,8 @@ SIGNS: dict[str, re.Pattern[str]] = {
         r"|inconsistent lock state|suspicious RCU usage"
     ),
     START_UP: re.compile(r"raidproof-init: (?!ready)"),
-    "out of memory": re.compile(r"Out of memory:|oom-kill:|page allocation failure"),
+    # An atomic allocation may fail: network drivers try again, and User-mode Linux logs it (finding uml-network).
+    "out of memory": re.compile(r"Out of memory:|oom-kill:|page allocation failure(?!.*GFP_ATOMIC)"),
 }
 
 """Patterns of suspicious kernel messages, by the name of the sign that reports show."""
