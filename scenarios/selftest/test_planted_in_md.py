@@ -14,6 +14,7 @@ from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
+from raidproof.storage.filesystem import Ext4Spec
 from scenarios.crash.known_findings import KNOWN
 from scenarios.selftest.defects import Before, Places, TamperedCut
 from scenarios.selftest.md_defects import MD_DEFECTS, defective_md
@@ -56,7 +57,7 @@ def with_module(topology: Topology, name: str) -> Topology:
 def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecord, int]:
     """Cut the power with a defect selected (empty: none); return the record and the number of steps left out."""
     places: Places = {}
-    module = MD_DEFECTS[name].module
+    module, level = MD_DEFECTS[name].module, MD_DEFECTS[name].level
 
     def plant(context: FaultContext, _places: Places) -> None:
         context.lab.server.put(defect, parameter(module))
@@ -69,7 +70,7 @@ def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecor
         CrashTestSpec(
             name=title.replace(" ", "-"),
             title=title,
-            stack=stack_of(MD_DEFECTS[name].level),
+            stack=stack_of(level, filesystem=Ext4Spec() if level == "1" else None),  # one disk is too small for XFS
             ledger_seconds=LEDGER_SECONDS,
             during=(Before(plant),),
             fault=TamperedCut(places=places, at_work=count),
