@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
-from raidproof.core.errors import RequirementMissing
-from raidproof.core.topology import Role, Topology
 from raidproof.fault import FaultContext
-from raidproof.image import kernel
 from raidproof.pytest_plugin.fixtures import Explore, stack_of
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
@@ -16,6 +14,7 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
 from raidproof.storage.filesystem import Ext4Spec
 from scenarios.crash.known_findings import KNOWN
+from scenarios.selftest.defective_server import defective_run
 from scenarios.selftest.defects import Before, Places, TamperedCut
 from scenarios.selftest.md_defects import MD_DEFECTS, defective_md
 from scenarios.selftest.planted_source import broken, parameter
@@ -32,26 +31,8 @@ STATES = 60
 @pytest.fixture(scope="module", params=MD_DEFECTS)
 def own(current_run: Run, request: pytest.FixtureRequest) -> Iterator[tuple[str, Run]]:
     """Yield the name of a defect, and a separate run whose server has the module with the defect."""
-    if current_run.topology.provider != kernel.USER_MODE:
-        raise RequirementMissing(
-            f"provider {current_run.topology.provider} cannot replace a kernel module; only uml can (--provider uml)"
-        )
-    topology = with_module(current_run.topology, request.param)
-    current_run.discard_lab()
-    with Run(f"planted-in-md-{request.param}", current_run.store.path, topology) as one:
+    with defective_run(f"planted-in-md-{request.param}", current_run, partial(defective_md, request.param)) as one:
         yield request.param, one
-
-
-def with_module(topology: Topology, name: str) -> Topology:
-    """Return a topology whose server has the module with a defect; the clients have the kernel's original modules."""
-    machines = []
-    for machine in topology.machines:
-        software = machine.software
-        if machine.role is Role.SERVER:
-            folder = defective_md(name, software.kernel or kernel.DEFAULT)
-            software = software.model_copy(update={"modules": str(folder)})
-        machines.append(machine.model_copy(update={"software": software}))
-    return topology.model_copy(update={"machines": tuple(machines)})
 
 
 def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecord, int]:

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from raidproof.core.errors import RequirementMissing
-from raidproof.core.topology import Role, Topology
 from raidproof.fault import FaultContext
-from raidproof.image import kernel
 from raidproof.pytest_plugin.fixtures import Explore
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
@@ -16,6 +13,7 @@ from raidproof.run.demo import demo_cycles
 from raidproof.run.run import Run
 from raidproof.verdict.contract import PROMISES
 from scenarios.crash.quiet import quiet
+from scenarios.selftest.defective_server import defective_run
 from scenarios.selftest.defects import Before, Places, TamperedCut
 from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
 from scenarios.selftest.test_planted import all_said
@@ -73,26 +71,8 @@ class Defective:
 @pytest.fixture(scope="module")
 def defective(current_run: Run) -> Iterator[Defective]:
     """Yield crash tests in a separate run, in which the server has the nfsd with defects."""
-    if current_run.topology.provider != kernel.USER_MODE:
-        raise RequirementMissing(
-            f"provider {current_run.topology.provider} cannot replace a kernel module; only uml can (--provider uml)"
-        )
-    topology = with_module(current_run.topology)
-    current_run.discard_lab()
-    with Run("planted-in-the-kernel", current_run.store.path, topology) as own:
+    with defective_run("planted-in-the-kernel", current_run, lambda name: defective_nfsd(name=name)) as own:
         yield Defective(own)
-
-
-def with_module(topology: Topology) -> Topology:
-    """Return a topology whose server has the defective nfsd; the clients have the kernel's original modules."""
-    machines = []
-    for machine in topology.machines:
-        software = machine.software
-        if machine.role is Role.SERVER:
-            folder = defective_nfsd(name=software.kernel or kernel.DEFAULT)
-            software = software.model_copy(update={"modules": str(folder)})
-        machines.append(machine.model_copy(update={"software": software}))
-    return topology.model_copy(update={"machines": tuple(machines)})
 
 
 @pytest.mark.plants

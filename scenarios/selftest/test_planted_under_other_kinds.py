@@ -20,11 +20,11 @@ from raidproof.run.run import Run
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.selftest import defects
+from scenarios.selftest.defective_server import with_module
 from scenarios.selftest.defects import Before, Places, TamperedCut, disks_of
-from scenarios.selftest.nfsd_defects import BROKEN, PARAMETER
+from scenarios.selftest.nfsd_defects import BROKEN, PARAMETER, defective_nfsd
 from scenarios.selftest.plants import careless_agents
 from scenarios.selftest.test_planted import all_said
-from scenarios.selftest.test_planted_in_the_kernel import with_module
 
 pytestmark = pytest.mark.exhaustive
 
@@ -70,7 +70,11 @@ def stack(kind: str) -> StackSpec:
 def own(current_run: Run) -> Iterator[Run]:
     """Yield a separate run, so that expected failures do not fail the run that scenarios share."""
     current_run.discard_lab()
-    with Run("planted-under-other-kinds", current_run.store.path, with_module(current_run.topology)) as one:
+    with Run(
+        "planted-under-other-kinds",
+        current_run.store.path,
+        with_module(current_run.topology, lambda name: defective_nfsd(name=name)),
+    ) as one:
         yield one
 
 

@@ -1,0 +1,38 @@
+"""Separate runs whose server has a module of the kernel with planted defects: expected failures fail no shared run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from raidproof.core.errors import RequirementMissing
+from raidproof.core.topology import Role, Topology
+from raidproof.image import kernel
+from raidproof.run.run import Run
+
+
+def defective_run(name: str, current_run: Run, build: Callable[[str], Path]) -> Run:
+    """Return a run of this name whose server has a changed module; the clients have the kernel's original modules.
+
+    ``build``: builds the module for the kernel of a name, and returns the folder with it.
+
+    Raises:
+        RequirementMissing: the provider cannot replace a module.
+    """
+    if current_run.topology.provider != kernel.USER_MODE:
+        raise RequirementMissing(
+            f"provider {current_run.topology.provider} cannot replace a kernel module; only uml can (--provider uml)"
+        )
+    topology = with_module(current_run.topology, build)
+    current_run.discard_lab()
+    return Run(name, current_run.store.path, topology)
+
+
+def with_module(topology: Topology, build: Callable[[str], Path]) -> Topology:
+    """Return a topology whose server has the module that ``build`` makes for its kernel."""
+    machines = []
+    for machine in topology.machines:
+        software = machine.software
+        if machine.role is Role.SERVER:
+            folder = build(software.kernel or kernel.DEFAULT)
+            software = software.model_copy(update={"modules": str(folder)})
+        machines.append(machine.model_copy(update={"software": software}))
+    return topology.model_copy(update={"machines": tuple(machines)})
