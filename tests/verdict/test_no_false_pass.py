@@ -213,6 +213,7 @@ def test_the_last_close_of_a_file_may_report_an_error_of_the_outage_late() -> No
         return judge_errors(History(operations, steps=[step]), soft, CUT, RESUMED).outcome
 
     assert outcome(met) is Outcome.PASS
+    assert outcome(met, step=last._replace(kind="close")) is Outcome.PASS
     assert outcome() is Outcome.FAIL
     assert outcome(met._replace(worker=1)) is Outcome.FAIL
     assert outcome(met, step=last._replace(kind="unlock")) is Outcome.FAIL
