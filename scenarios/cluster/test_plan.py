@@ -15,7 +15,6 @@ from raidproof.record import RunRecord
 from raidproof.record.comparison import BASE, NEW, ComparisonRecord
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.change.history import server_kernel
 
 PLAN = """
 title = "two levels on two workers"
@@ -121,7 +120,7 @@ def test_one_worker_measures_both_sides_of_a_round(tmp_path: Path) -> None:
     kernels = {}
     for side in SIDES:
         (stored,) = tmp_path.glob(f"*-plan-{side}/report.json")
-        kernels[side] = server_kernel(RunRecord.model_validate_json(stored.read_text()))
+        kernels[side] = RunRecord.model_validate_json(stored.read_text()).server_kernel
     assert kernels[BASE].startswith("6.1.")
     assert kernels[NEW].startswith("6.12.")
 

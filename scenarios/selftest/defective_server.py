@@ -6,7 +6,12 @@ from pathlib import Path
 from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Role, Topology
 from raidproof.image import kernel
+from raidproof.machine.machine import Machine
 from raidproof.run.run import Run
+from scenarios.selftest.planted_source import broken, parameter
+
+LEFT_OUT = "left out"
+"""The key of the number of steps left out among what a planted defect has stored (`defects.Places`)."""
 
 
 def defective_run(name: str, current_run: Run, build: Callable[[str], Path]) -> Run:
@@ -24,6 +29,17 @@ def defective_run(name: str, current_run: Run, build: Callable[[str], Path]) -> 
     topology = with_module(current_run.topology, build)
     current_run.discard_lab()
     return Run(name, current_run.store.path, topology)
+
+
+def select(server: Machine, module: str, defect: str) -> None:
+    """Select a planted defect of a module (``nfsd``), or none if the name is empty, and reset the count of steps."""
+    server.put(defect, parameter(module))
+    server.put("0", broken(module))
+
+
+def left_out(server: Machine, module: str) -> str:
+    """Return the number of steps that the selected defect of a module has left out."""
+    return server.get(broken(module))
 
 
 def with_module(topology: Topology, build: Callable[[str], Path]) -> Topology:

@@ -3,12 +3,15 @@
 While the parameter is empty, a module behaves as the original.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from raidproof.image import kernel
 from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
+from raidproof.verdict.contract import PROMISES
+from raidproof.verdict.crash_states import RECOVERY
 from scenarios.selftest.planted_source import inserted
 
 
@@ -71,7 +74,7 @@ MD_DEFECTS: Mapping[str, MdDefect] = {
             'if ((rdev->raid_disk == 1 && planted("flush-not-forwarded")) || rdev->raid_disk < 0 ||',
         ),
         "5",
-        "write . |metadata|recovery",
+        "|".join(map(re.escape, (*PROMISES.values(), RECOVERY))),
     ),
 }
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from raidproof.core.errors import RequestError, nearest
 from raidproof.image import kernel
 from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
-from scenarios.selftest.planted_source import broken, inserted, parameter
+from scenarios.selftest.planted_source import inserted
 
 MODULE = "fs/nfsd/nfsd.ko"
-PARAMETER, BROKEN = parameter("nfsd"), broken("nfsd")
-"""The module parameters that select the defect, and count the steps that it has omitted."""
+NFSD = "nfsd"
+"""Name of the module, as in /sys/module."""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
 from raidproof.storage.filesystem import Ext4Spec
 from scenarios.crash.known_findings import KNOWN
-from scenarios.selftest.defective_server import defective_run
+from scenarios.selftest.defective_server import LEFT_OUT, defective_run, left_out, select
 from scenarios.selftest.defects import Before, Places, TamperedCut
 from scenarios.selftest.md_defects import MD_DEFECTS, defective_md
-from scenarios.selftest.planted_source import broken, parameter
 from scenarios.selftest.test_planted import all_said
 
 pytestmark = pytest.mark.exhaustive
@@ -41,11 +40,10 @@ def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecor
     module, level = MD_DEFECTS[name].module, MD_DEFECTS[name].level
 
     def plant(context: FaultContext, _places: Places) -> None:
-        context.lab.server.put(defect, parameter(module))
-        context.lab.server.put("0", broken(module))
+        select(context.lab.server, module, defect)
 
     def count(context: FaultContext, places: Places) -> None:
-        places["left out"] = context.lab.server.get(broken(module))
+        places[LEFT_OUT] = left_out(context.lab.server, module)
 
     record = own.cycle(
         CrashTestSpec(
@@ -57,15 +55,15 @@ def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecor
             fault=TamperedCut(places=places, at_work=count),
         )
     )
-    assert "left out" in places, all_said(record)
-    return record, int(places["left out"])
+    assert LEFT_OUT in places, all_said(record)
+    return record, int(places[LEFT_OUT])
 
 
 @pytest.mark.plants
 def test_a_defect_of_md_is_found(own: tuple[str, Run]) -> None:
     name, run = own
-    record, left_out = cut(run, name, f"md {name}", defect=name)
-    assert left_out, f"md left out no step: {MD_DEFECTS[name].says}"
+    record, omitted = cut(run, name, f"md {name}", defect=name)
+    assert omitted, f"md left out no step: {MD_DEFECTS[name].says}"
     found = {one.checker: one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
     if record.outcome is not Outcome.FAIL:
         explored = Explore(run)(record, STATES)
@@ -78,7 +76,7 @@ def test_a_defect_of_md_is_found(own: tuple[str, Run]) -> None:
 
 def test_without_a_defect_the_same_module_keeps_every_promise(own: tuple[str, Run]) -> None:
     name, run = own
-    record, left_out = cut(run, name, f"sound {name}", defect="")
-    assert not left_out
+    record, omitted = cut(run, name, f"sound {name}", defect="")
+    assert not omitted
     assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)
     Explore(run)(record, STATES).must_keep_every_promise(but=KNOWN)

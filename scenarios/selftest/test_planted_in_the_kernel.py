@@ -13,9 +13,9 @@ from raidproof.run.demo import demo_cycles
 from raidproof.run.run import Run
 from raidproof.verdict.contract import PROMISES
 from scenarios.crash.quiet import quiet
-from scenarios.selftest.defective_server import defective_run
+from scenarios.selftest.defective_server import LEFT_OUT, defective_run, left_out, select
 from scenarios.selftest.defects import Before, Places, TamperedCut
-from scenarios.selftest.nfsd_defects import BROKEN, DEFECTS, PARAMETER, defective_nfsd
+from scenarios.selftest.nfsd_defects import DEFECTS, NFSD, defective_nfsd
 from scenarios.selftest.test_planted import all_said
 
 pytestmark = pytest.mark.exhaustive
@@ -49,11 +49,10 @@ class Defective:
         places: Places = {}
 
         def plant(context: FaultContext, _places: Places) -> None:
-            context.lab.server.put("" if defect == NONE else defect, PARAMETER)
-            context.lab.server.put("0", BROKEN)
+            select(context.lab.server, NFSD, "" if defect == NONE else defect)
 
         def count(context: FaultContext, places: Places) -> None:
-            places[BROKEN] = context.lab.server.get(BROKEN)
+            places[LEFT_OUT] = left_out(context.lab.server, NFSD)
 
         changes = {
             "name": defect,
@@ -64,8 +63,8 @@ class Defective:
             "fault": TamperedCut(places=places, at_work=count),
         }
         record = self.current_run.cycle(SYNC.model_copy(update=changes))
-        assert BROKEN in places, all_said(record)
-        return record, int(places[BROKEN])
+        assert LEFT_OUT in places, all_said(record)
+        return record, int(places[LEFT_OUT])
 
 
 @pytest.fixture(scope="module")

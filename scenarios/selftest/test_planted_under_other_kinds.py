@@ -20,9 +20,9 @@ from raidproof.run.run import Run
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.selftest import defects
-from scenarios.selftest.defective_server import with_module
+from scenarios.selftest.defective_server import LEFT_OUT, left_out, select, with_module
 from scenarios.selftest.defects import Before, Places, TamperedCut, disks_of
-from scenarios.selftest.nfsd_defects import BROKEN, PARAMETER, defective_nfsd
+from scenarios.selftest.nfsd_defects import NFSD, defective_nfsd
 from scenarios.selftest.plants import careless_agents
 from scenarios.selftest.test_planted import all_said
 
@@ -123,15 +123,14 @@ def test_a_void_commit_is_found(own: Run, kind: str) -> None:
     places: Places = {}
 
     def plant(context: FaultContext, _places: Places) -> None:
-        context.lab.server.put("commit-noop", PARAMETER)
-        context.lab.server.put("0", BROKEN)
+        select(context.lab.server, NFSD, "commit-noop")
 
     def count(context: FaultContext, _places: Places) -> None:
-        places[BROKEN] = context.lab.server.get(BROKEN)
-        context.lab.server.put("", PARAMETER)
+        places[LEFT_OUT] = left_out(context.lab.server, NFSD)
+        select(context.lab.server, NFSD, "")
 
     record = ended(own, "commit", kind, during=(Before(plant),), fault=TamperedCut(at_work=count))
-    assert int(places[BROKEN]) > 0
+    assert int(places[LEFT_OUT]) > 0
     assert any("pages" in one.checker for one in record.verdicts if one.outcome is Outcome.FAIL), all_said(record)
 
 

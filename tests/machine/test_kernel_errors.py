@@ -6,7 +6,8 @@ from typing import cast
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.machine.kernel_errors import FLAGS, TAINTED, ErrorWatch, Reported, kinds_of, reported_by, text_of
+from raidproof.machine.kernel_errors import FLAGS, TAINTED, ErrorWatch, Reported, kinds_of, reported_by
+from raidproof.machine.kernel_log import text_of
 from raidproof.machine.machine import Machine
 
 USUAL, ODD = "<3>[    0.300000] lab0: weight 128", "<2>[   12.000001] md/raid:md0: Cannot continue"

@@ -66,6 +66,11 @@ def test_an_installed_package_names_no_finding(tmp_path: Path, home: Path) -> No
     assert "finding" not in reason
 
 
+def test_a_file_that_is_no_finding_loses_no_result(tmp_path: Path, home: Path) -> None:
+    (home / FOLDER / "md-early.toml").write_text("title = 1\n")
+    assert names(tmp_path / "run")[0] == {None}
+
+
 def test_a_file_that_is_no_finding_is_an_error(tmp_path: Path, home: Path) -> None:
     (home / FOLDER / "md-early.toml").write_text("title = 1\n")
     with pytest.raises(RequestError, match=r"md-early\.toml"):

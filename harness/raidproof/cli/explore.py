@@ -279,12 +279,12 @@ def show_dry_run(source: "Source", options: "Options", *, as_json: bool) -> None
 
 def write_state(source: "Source", name: str, path: Path) -> None:
     """Write a crash state to a file, and print its size and the command that recovers it."""
-    from raidproof.core.units import format_size  # noqa: PLC0415
+    from raidproof.report.words import data  # noqa: PLC0415
     from raidproof.run.crash_file import export  # noqa: PLC0415
     from raidproof.run.exploration import locate  # noqa: PLC0415
 
     written = export(*locate(source, name), path)
-    print(f"{written}: {format_size(written.stat().st_size)}; ./raidproof recover {written} --kernel ...")  # noqa: T201
+    print(f"{written}: {data(written.stat().st_size)}; ./raidproof recover {written} --kernel ...")  # noqa: T201
 
 
 def show_state(source: "Source", name: str, *, keep: bool, as_json: bool) -> "Outcome":

@@ -373,7 +373,8 @@ def explain(
 
 def add_orders(replayer: Replayer, groups: Iterable[Group], records: Mapping[Damage, FailureRecord]) -> None:
     """Add the broken order of writes in the first state of each failure to its record, by damage in ``records``."""
-    for group in groups:
+    # A cursor that moves back reads the write log from its beginning.
+    for group in sorted(groups, key=lambda one: one.first.state.cut):
         record = records[group.damage]
         record.order = replayer.order(group.first.state, record.blame)
 

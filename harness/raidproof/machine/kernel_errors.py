@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from raidproof.core.errors import RigError
+from raidproof.machine.kernel_log import RING, text_of
 from raidproof.machine.machine import Machine
 
-ERRORS = ["dmesg", "--raw", "--kernel", "--level", "emerg,alert,crit,err"]
+ERRORS = [*RING, "--kernel", "--level", "emerg,alert,crit,err"]
 """Command that prints the kernel's messages of the ring buffer whose level is err or worse."""
 TAINTED = "/proc/sys/kernel/tainted"
 FLAGS: Mapping[int, str] = {
@@ -25,7 +26,6 @@ Source: Documentation/admin-guide/tainted-kernels.rst of Linux. The other flags 
 """
 DEADLINE_S = 5.0
 """Time limit in seconds of the command `ERRORS`: a machine may hang."""
-_PREFIX = re.compile(r"^<\d+>(\[ *[\d.]+\] ?)?")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
@@ -52,11 +52,6 @@ def reported_by(machine: Machine) -> Reported:
     return Reported(tuple(errors), frozenset(name for bit, name in FLAGS.items() if bits >> bit & 1))
 
 
-def text_of(line: str) -> str:
-    """Return the text of a message, without its level and its time stamp."""
-    return _PREFIX.sub("", line)
-
-
 def kinds_of(lines: Iterable[str]) -> frozenset[str]:
     """Return the texts of messages, without time stamps and with all numbers alike."""
     return frozenset(_NUMBER.sub("#", text_of(line)) for line in lines)
@@ -72,15 +67,14 @@ class ErrorWatch:
     machines: Mapping[str, Machine]
     found: dict[str, Reported] = field(default_factory=dict, init=False)
     """What is new, by name of the machine; a machine that never answered is missing."""
-    _before: dict[str, Reported] = field(default_factory=dict, init=False)
-    _boots: dict[str, str | None] = field(default_factory=dict, init=False)
-    """The boot_id of each machine at the last look."""
+    _last: dict[str, tuple[str | None, Reported]] = field(default_factory=dict, init=False)
+    """The boot_id of each machine at the last look, and what its kernel had reported."""
 
     def __post_init__(self) -> None:
         for name, machine in self.machines.items():
             with suppress(RigError):
-                now = self._before[name] = reported_by(machine)
-                self._boots[name] = machine.boot_id
+                now = reported_by(machine)
+                self._last[name] = machine.boot_id, now
                 if machine.usual_errors is None:
                     machine.usual_errors = kinds_of(now.errors)
 
@@ -92,8 +86,9 @@ class ErrorWatch:
         for name, machine in self.machines.items():
             with suppress(RigError):
                 now, found = reported_by(machine), self.found.get(name, NOTHING)
-                before = self._before.get(name, NOTHING) if machine.boot_id == self._boots.get(name) else NOTHING
+                boot, last = self._last.get(name, (None, NOTHING))
+                before = last if machine.boot_id == boot else NOTHING
                 usual = machine.usual_errors or frozenset()
                 new = (line for line in now.errors if line not in before.errors and not kinds_of([line]) <= usual)
                 self.found[name] = Reported((*found.errors, *new), found.tainted | (now.tainted - before.tainted))
-                self._before[name], self._boots[name] = now, machine.boot_id
+                self._last[name] = machine.boot_id, now

@@ -16,6 +16,7 @@ TASKS = ["ps", "-eo", "pid,stat,wchan:32,time,args"]
 """Command that prints the state, wait channel and CPU time of each process."""
 TASKS_S = 5.0
 """Deadline of the command `TASKS` in seconds after a failure, when the machine may hang."""
+_PREFIX = re.compile(r"^(<\d+>)?(\[[ .\d]+\])? *")
 _STAMP = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d{6})")
 WAITING_TASKS_S = 10.0
 """Deadline of the command `TASKS` in seconds, when `stuck_tasks` runs it."""
@@ -31,9 +32,14 @@ def console_logs(folder: Path, machine: str, boots: int) -> tuple[Path, ...]:
     return tuple(folder / f"{machine}.console.{boot}.log" for boot in range(1, boots + 1))
 
 
+def text_of(line: str) -> str:
+    """Return the text of a kernel message, without its level and its time stamp."""
+    return _PREFIX.sub("", line).strip()
+
+
 def cause_of_death(console: str) -> str:
     """Return the console line with the likely cause of the kernel's end: the first fatal error, else the last line."""
-    lines = [re.sub(r"^(<\d+>)?(\[[ .\d]+\])? *", "", line).strip() for line in console.splitlines()]
+    lines = [text_of(line) for line in console.splitlines()]
     fatal = (line for line in lines if re.match(r"Bus error|Kernel panic|BUG:|Oops|VFS: (?:Cannot|Unable)", line))
     return next(fatal, next((line for line in reversed(lines) if line), "no output"))
 

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from pydantic import ValidationError
 
 from raidproof.core.errors import RequestError
+from raidproof.core.files import write_durably
 from raidproof.core.log import step
 from raidproof.core.topology import Role, SoftwareSpec, Topology
 from raidproof.crash.checker import PreloadedLab, check_after_boot, checker_topology, config_of
@@ -91,24 +92,22 @@ def export(source: Source, state: CrashState, path: Path) -> Path:
     files = source.cycle.files
     kept = [one for one in (files.history, files.replies, files.application) if one is not None]
     infos = [MemberInfo(one.serial, one.size, CacheMode.LYING, CacheMode.VOLATILE) for one in source.recording.members]
-    with TemporaryDirectory(prefix="raidproof-crash-file-") as folder:
-        with new_log(content := Path(folder) / CONTENT, infos) as log:
-            job.base.after(None).then(job.patch).write_to(log, infos)
-        unfinished = path.with_name(f"{path.name}.part")
-        try:
-            if path.exists():
-                raise RequestError(f"{path} exists", remedy="choose another file, or delete this one")
-            with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
+    if path.exists():
+        raise RequestError(f"{path} exists", remedy="choose another file, or delete this one")
+    try:
+        with TemporaryDirectory(prefix="raidproof-crash-file-") as folder:
+            content, packed = Path(folder) / CONTENT, Path(folder) / "packed.zip"
+            with new_log(content, infos) as log:
+                job.base.after(None).then(job.patch).write_to(log, infos)
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
                 archive.writestr(TERMS, terms.model_dump_json(indent=1))
                 archive.writestr(RECORD, record.model_dump_json())
                 for name in kept:
                     archive.write(source.store.path / name, name)
                 archive.write(content, CONTENT)
-            unfinished.rename(path)
-        except OSError as error:
-            raise RequestError(f"{path} cannot be written: {error.strerror}") from error
-        finally:
-            unfinished.unlink(missing_ok=True)
+            write_durably(path, packed.read_bytes())
+    except OSError as error:
+        raise RequestError(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 

@@ -1,8 +1,10 @@
 """Names the known findings with whose crash states the failures of an exploration agree."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
+from raidproof.core.errors import RequestError
+from raidproof.core.log import logger
 from raidproof.record.failure import FailureRecord
 from raidproof.record.finding import load_findings
 from raidproof.record.run import RunRecord
@@ -19,14 +21,20 @@ def folder_of_findings() -> Path | None:
     return HOME / FOLDER if (HOME / "tox.ini").is_file() else None
 
 
-def name_failures(failures: Iterable[FailureRecord], run: RunRecord, stack: StackSpec) -> None:
+def name_failures(failures: Sequence[FailureRecord], run: RunRecord, stack: StackSpec) -> None:
     """Enter in each failure the finding with whose crash states it agrees.
 
-    Raises:
-        RequestError: a file in the folder of the findings is not a finding.
+    A file in the folder of the findings that is not a finding leaves the failures without names: the results of the
+    exploration are worth more than the names.
     """
     folder = folder_of_findings()
-    findings = load_findings(folder) if folder is not None else []
+    if folder is None or not failures:
+        return
+    try:
+        findings = load_findings(folder)
+    except RequestError as error:
+        logger.warning("no failure is compared with the known findings: %s", error)
+        return
     tested = tested_by(run, stack)
     for failure in failures:
         failure.finding = finding_of(failure, tested, findings)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from raidproof.core.blame import Blame, Culprit
-from raidproof.machine.kernel_errors import text_of
+from raidproof.machine.kernel_log import text_of
 from raidproof.record.observation import KernelSeen
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.storage.array import ARRAYS

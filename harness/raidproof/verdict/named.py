@@ -32,7 +32,10 @@ def finding_of(failure: FailureRecord, tested: Software, findings: Iterable[Find
 
 
 def agrees(failure: FailureRecord, tested: Software, states: CrashStates) -> bool:
-    """Return whether a failure agrees with the crash states of a finding. What is not known does not agree."""
+    """Return whether a failure agrees with the crash states of a finding in all facts that restrict them.
+
+    A fact that was not recorded does not agree.
+    """
     restricted = [
         (states.filesystems, [tested.filesystem]),
         (states.levels, [tested.level]),

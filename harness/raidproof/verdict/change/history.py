@@ -195,7 +195,7 @@ def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
     return HistoryPoint(
         run=run.run,
         started=run.started,
-        kernel=server_kernel(run),
+        kernel=run.server_kernel,
         values=cell.measured,
         median=cell.median,
         limit=cell.limit,
@@ -204,12 +204,6 @@ def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
         reason=cell.reason,
         lost=cell.lost,
     )
-
-
-def server_kernel(run: RunRecord) -> str:
-    """Return the effective kernel release of a run's server; empty if it is not known."""
-    machines = run.environment.machines if run.environment else []
-    return next((one.kernel for one in machines if one.role == "server"), "")
 
 
 def version_key(version: str) -> list[tuple[int, str]]:
