@@ -26,6 +26,7 @@ int
 nfsd_vfs_write(int err)
 {
 	int stable = 1;
+	unsigned long size = 65536, *cnt = &size;
 	if (stable && !err)
 		made++;
 	return err;
@@ -45,6 +46,7 @@ CALLED = {
     "commit-every-8th": "nfsd_commit",
     "commit-noop": "nfsd_commit",
     "stable-write-every-8th": "nfsd_vfs_write",
+    "stable-write-large": "nfsd_vfs_write",
     "link-no-commit": "nfsd_link",
     "rename-no-commit": "nfsd_rename",
     "remove-no-commit": "nfsd_unlink",

@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.disk import CorruptedAtRest, MemberFails
-from raidproof.guest.ledger_writer import MAGIC
+from raidproof.guest.ledger_format import MAGIC
 from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 from scenarios.array.stacks import raid5

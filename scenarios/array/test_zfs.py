@@ -10,7 +10,7 @@ from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Platform, server_and_clients
 from raidproof.fault.array import Degraded
 from raidproof.fault.disk import CorruptedAtRest
-from raidproof.guest.ledger_writer import MAGIC
+from raidproof.guest.ledger_format import MAGIC
 from raidproof.image.kernel import pc
 from raidproof.provider.registry import prepare
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, name_of, stack_of

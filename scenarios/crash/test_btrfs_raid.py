@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.disk import CorruptedAtRest
-from raidproof.guest.ledger_writer import MAGIC
+from raidproof.guest.ledger_format import MAGIC
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, Explore, stack_of
 from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome

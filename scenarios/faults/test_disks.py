@@ -16,7 +16,7 @@ from raidproof.fault.disk import (
     SilentCorruption,
     SlowMember,
 )
-from raidproof.guest.ledger_writer import MAGIC
+from raidproof.guest.ledger_format import MAGIC
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.run import BlockClass, ControlSpec
 

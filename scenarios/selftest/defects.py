@@ -20,7 +20,7 @@ from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, slow_flushes
 from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, KernelPanic, PowerCut
 from raidproof.fault.array import hits, place_of
 from raidproof.fault.disk import BLOCK
-from raidproof.guest.ledger_writer import HEADER, MAGIC
+from raidproof.guest.ledger_format import HEADER, MAGIC
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.array.superblock import OFFSET
 from raidproof.storage.filesystem import FilesystemState

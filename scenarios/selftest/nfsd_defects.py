@@ -43,6 +43,10 @@ DEFECTS: Mapping[str, Defect] = {
     "stable-write-every-8th": Defect(
         "every 8th WRITE with stable_how FILE_SYNC or DATA_SYNC is not synced", _BY_STABLE_WRITE
     ),
+    "stable-write-large": Defect(
+        "a WRITE of at least 64 KiB with stable_how FILE_SYNC or DATA_SYNC is not synced",
+        (_BY_STABLE_WRITE | {"o_direct_sync"}) - {"append", "o_append"},
+    ),
     "link-no-commit": Defect("LINK does not commit its metadata", frozenset({"link"})),
     "rename-no-commit": Defect("RENAME does not commit its metadata", frozenset({"rename", "replace"})),
     "remove-no-commit": Defect(
@@ -73,7 +77,12 @@ _SUBSTITUTIONS = (
         "vfs_fsync_range(",
         'planted("commit-noop") || planted_nth("commit-every-8th", 8) ? 0 : vfs_fsync_range(',
     ),
-    Substitution("nfsd_vfs_write", "if (stable && !", 'if (stable && !planted_nth("stable-write-every-8th", 8) && !'),
+    Substitution(
+        "nfsd_vfs_write",
+        "if (stable && !",
+        'if (stable && !planted_nth("stable-write-every-8th", 8)'
+        ' && !(*cnt >= 65536 && planted("stable-write-large")) && !',
+    ),
     _left_out("link-no-commit", "nfsd_link", 2),
     _left_out("rename-no-commit", "nfsd_rename", 2),
     _left_out("remove-no-commit", "nfsd_unlink"),

@@ -114,10 +114,11 @@ def kernel_keeps_for_longer(patch: pytest.MonkeyPatch) -> None:
 
 CALLED = "            result = action()\n"
 """The line of the ledger's program that carries out an operation or a step."""
-REPORTED, UNREPORTED = "self.pending = FRAME.pack(end", 'self.pending = b"" if end == ACKNOWLEDGE else FRAME.pack(end'
+REPORTED = "self.pending = ledger.FRAME.pack(end"
+UNREPORTED = 'self.pending = b"" if end == ledger.ACKNOWLEDGE else ledger.FRAME.pack(end'
 """The begin of the line that reports an end, and of one that reports the ends of steps only."""
-ACKNOWLEDGED_BEFORE = """            if end == ACKNOWLEDGE:
-                self.connection.sendall(FRAME.pack(ACKNOWLEDGE, *fields, 0, monotonic_ns()))
+ACKNOWLEDGED_BEFORE = """            if end == ledger.ACKNOWLEDGE:
+                self.connection.sendall(ledger.FRAME.pack(ledger.ACKNOWLEDGE, *fields, 0, monotonic_ns()))
                 self.stop.wait({seconds})
 {called}"""
 NEVER = ACKNOWLEDGED_BEFORE.format(seconds=60, called=CALLED)

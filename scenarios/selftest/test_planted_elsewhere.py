@@ -11,7 +11,7 @@ from raidproof.crash.sampler import Choices
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault import NfsdRestart
 from raidproof.fault.network import port_of
-from raidproof.guest.ledger_writer import METADATA
+from raidproof.guest.ledger_format import METADATA
 from raidproof.namespace.network import Way
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.run import crash_states

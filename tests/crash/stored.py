@@ -8,7 +8,7 @@ from typing import Any, cast
 from raidproof.core.topology import server_and_clients
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker, Held
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
+from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
 from raidproof.run.exploration import Source

@@ -10,7 +10,7 @@ from raidproof.crash.exploration import Budget
 from raidproof.crash.shrink import explain
 from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Flag, Kind
-from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.record.failure import DifferenceRecord, FailureRecord, Gap, WriteRecord
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.exploration import Damage, Judgement, Missing

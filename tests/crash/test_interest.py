@@ -2,7 +2,7 @@ import pytest
 
 from raidproof.crash.interest import AT_RISK, BEFORE_DURABLE, FRESH, METADATA, SEVERAL_MEMBERS, Interest
 from raidproof.disk.writelog import Flag, Kind
-from raidproof.guest.ledger_writer import HEADER, MAGIC
+from raidproof.guest.ledger_format import HEADER, MAGIC
 from tests.crash.conftest import Did, Record
 
 PLAIN, FORCED, FLUSH = Did(Kind.WRITE), Did(Kind.WRITE, offset=8192, flags=int(Flag.FUA)), Did(Kind.FLUSH)

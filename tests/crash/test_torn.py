@@ -3,7 +3,7 @@
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.torn import Torn
 from raidproof.disk.writelog import Kind
-from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.guest.ledger_format import BLOCK, block
 from tests.crash.conftest import Did, Record
 
 

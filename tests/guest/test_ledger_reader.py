@@ -11,9 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from raidproof.guest.ledger_reader import TORN, LedgerReader, Part, names, parts_of_torn, read_back, read_block
-from raidproof.guest.ledger_reader import torn as torn_code
-from raidproof.guest.ledger_writer import (
+from raidproof.guest.ledger_format import (
     ABSENT,
     BLOCK,
     GARBAGE,
@@ -21,10 +19,14 @@ from raidproof.guest.ledger_writer import (
     OLD,
     OLD_MAGIC,
     OTHER_CONTENT,
+    TORN,
     UNCUT,
     UNREADABLE,
     block,
+    parts_of_torn,
 )
+from raidproof.guest.ledger_format import torn as torn_code
+from raidproof.guest.ledger_reader import LedgerReader, Part, names, read_back, read_block
 
 numbers = st.integers(min_value=0, max_value=2**40)
 generations = st.integers(min_value=1, max_value=2**40)

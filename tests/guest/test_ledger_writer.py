@@ -12,19 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.guest.ledger_writer import (
-    ACKNOWLEDGE,
-    BLOCK,
-    FRAME,
-    GROUPS,
-    KINDS,
-    Blocks,
-    Directory,
-    Trees,
-    mark_rpcs,
-    take_turns,
-    write_whole,
-)
+from raidproof.guest.ledger_format import ACKNOWLEDGE, BLOCK, FRAME, GROUPS, KINDS, write_whole
+from raidproof.guest.ledger_writer import Blocks, Directory, Trees, mark_rpcs, take_turns
 
 
 @pytest.mark.parametrize("position", [None, 100])
@@ -42,7 +31,7 @@ def test_a_write_that_does_less_is_gone_on_with(
 
 def test_what_is_written_past_the_cache_lies_in_aligned_memory_of_the_workers_own(tmp_path: Path) -> None:
     worker = Blocks.__new__(Blocks)
-    worker.mapping = None
+    worker.mappings = {}
     for byte in (1, 2):
         data = worker.aligned(bytes([byte]) * BLOCK)
         assert data == bytes([byte]) * BLOCK

@@ -29,8 +29,10 @@ class Local:
     def target(self, path: str) -> str:
         return str(Path(f"{self.root}{path}").readlink())
 
-    def data(self, path: str) -> Iterator[bytes]:
-        content = Path(f"{self.root}{path}").read_bytes()
+    def data(self, path: str, begin: int) -> Iterator[bytes]:
+        with Path(f"{self.root}{path}").open("rb") as file:
+            file.seek(begin)
+            content = file.read()
         yield content[: len(content) - self.short]
 
 
@@ -53,6 +55,19 @@ def test_a_copy_has_the_names_modes_links_and_data_of_its_source(source: Path, t
     assert (tmp_path / "copy" / "file").samefile(tmp_path / "copy" / "folder" / "link")
     assert copied["folder/symlink"][3] == "../nowhere"
     assert copied["file"][:3] == [0o100640, 100, 2]
+
+
+def test_of_a_large_file_the_last_bytes_are_copied_to_the_same_place(source: Path, tmp_path: Path) -> None:
+    size = libnfs_copy.LARGE + 7
+    with (source / "large").open("wb") as file:
+        file.seek(size - 3)
+        file.write(b"end")
+    Copy(Local(source), str(tmp_path / "copy")).make()
+    copy = tmp_path / "copy" / "large"
+    assert copy.stat().st_size == size
+    with copy.open("rb") as file:
+        file.seek(size - 4)
+        assert file.read() == b"\0end"
 
 
 def test_a_file_that_ends_early_is_an_error(source: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run

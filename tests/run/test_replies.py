@@ -10,9 +10,10 @@ import pytest
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import now_ns, realtime_ahead_ns
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, GROUPS, ISSUE
+from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, GROUPS, ISSUE
 from raidproof.lab.lab import Lab
-from raidproof.monitor.capture import CLOCK_SET_NS, Reply, tapping
+from raidproof.monitor.capture import tapping
+from raidproof.monitor.reply_times import CLOCK_SET_NS, Reply
 from raidproof.record.observation import RepliesSeen, ReportDelay
 from raidproof.run import replies as module
 from raidproof.run.replies import ReplyWatch, replied, summary
@@ -149,8 +150,8 @@ def test_what_clients_did_is_dated_when_they_have_ended(
     at = [(begun + later + tap.ahead_ns) for later in (1_000_000, 2_000_000)]
     stamps = [f"{one // 10**9}.{one % 10**9:09}" for one in at]
     lines = (
-        f"{stamps[0]}\t10.0.0.1\t10.0.0.9\t0\t0x1\t0\t{GROUPS},0\t\t2\n"
-        f"{stamps[1]}\t10.0.0.9\t10.0.0.1\t0\t0x1\t1\t\t\t2\n"
+        f"{stamps[0]}\t10.0.0.1\t10.0.0.9\t0\t0x1\t0\t{GROUPS},0\t\t2\t\t65536\n"
+        f"{stamps[1]}\t10.0.0.9\t10.0.0.1\t0\t0x1\t1\t\t\t2\t\t\n"
     )
     monkeypatch.setattr(module, "printed", lambda _: lines)
     with watch.watching(tmp_path / "history"):

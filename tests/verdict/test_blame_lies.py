@@ -7,7 +7,7 @@ import pytest
 
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, pack_kept
-from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import BEGUN_LATE_NS, Lies, Lost, blamed, read_lies
 from raidproof.verdict.contract import Conditions

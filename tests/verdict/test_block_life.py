@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
-from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.block_life import MOST_LIVES, chosen, lives_of
 from raidproof.workload.history import Ended, Operation, WorkerSpec

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from raidproof.core.blame import Culprit
-from raidproof.guest.ledger_writer import KINDS
+from raidproof.guest.ledger_format import KINDS
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import Evidence
 from raidproof.verdict.contract import (

@@ -13,7 +13,7 @@ from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
 from raidproof.fault import ClientPowerCut, Fault, FaultEffects, KernelPanic, PowerCut
-from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec, CrashTestRecord, RunRecord, RunStore
 from raidproof.record.observation import Files, MembersSeen, RepliesSeen

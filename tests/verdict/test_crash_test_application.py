@@ -10,7 +10,7 @@ import pytest
 from raidproof.core.blame import Culprit
 from raidproof.crash.stats import ExplorationStats
 from raidproof.fault import ClientPowerCut, PowerCut
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, APPLICATION, END, FRAME, ISSUE, KINDS
+from raidproof.guest.ledger_format import ACKNOWLEDGE, APPLICATION, END, FRAME, ISSUE, KINDS
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.exploration import End, Observation, UndecidedRecord

@@ -12,7 +12,7 @@ import pytest
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
-from raidproof.guest.ledger_writer import GARBAGE
+from raidproof.guest.ledger_format import GARBAGE
 from raidproof.record import ControlSpec, CrashTestRecord, RunStore
 from raidproof.record.exploration import End, Observation
 from raidproof.record.observation import ArraySeen

@@ -13,8 +13,7 @@ from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault.array import WRITE_HOLE
-from raidproof.guest.ledger_reader import torn
-from raidproof.guest.ledger_writer import ABSENT, MISPLACED, UNREADABLE
+from raidproof.guest.ledger_format import ABSENT, MISPLACED, UNREADABLE, torn
 from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord

@@ -6,17 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_reader import TORN, torn
-from raidproof.guest.ledger_writer import (
+from raidproof.guest.ledger_format import (
     ABSENT,
     BLOCK,
     GARBAGE,
     METADATA,
     MISPLACED,
     OLD,
+    TORN,
     UNREADABLE,
     WRITTEN,
     signed,
+    torn,
 )
 from raidproof.record.run import BROKEN, BlockClass, Evidence
 from raidproof.verdict.balance import EXAMPLES_EACH, Balance, KeptParts

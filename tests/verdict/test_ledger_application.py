@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import Evidence
 from raidproof.verdict.contract import Conditions, judge_application_data, judge_nothing_invented, judge_promises

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from raidproof.guest.ledger_reader import torn
-from raidproof.guest.ledger_writer import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE
+from raidproof.guest.ledger_format import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE, torn
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import Evidence
 from raidproof.verdict.contract import (

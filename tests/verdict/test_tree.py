@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_writer import MODE, OTHER_CONTENT, UNCUT
+from raidproof.guest.ledger_format import MODE, OTHER_CONTENT, UNCUT
 from raidproof.verdict.tree import (
     BLOCK_FIELD,
     LOOSE,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import calls_of, judge_calls, total

@@ -25,7 +25,7 @@ from raidproof.core.errors import DeadlineExceeded, RequestError
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest import application as guest
 from raidproof.guest import ledger_reader, ledger_writer
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, APPLICATION, END, FRAME, ISSUE
+from raidproof.guest.ledger_format import ACKNOWLEDGE, APPLICATION, END, FRAME, ISSUE
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome
@@ -42,7 +42,8 @@ from raidproof.verdict.contract import (
 from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.application import LIBRARIES, LIBRARY, ApplicationError, ApplicationSpec, Reports
 from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Recorder, WorkerSpec
-from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec, Receiver, ServerPlace, application_config
+from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec, ServerPlace, application_config
+from raidproof.workload.ledger_receiver import Receiver
 
 TOY = Path(__file__).resolve().parents[2] / "scenarios" / "applications" / "records.py"
 PYTHON = sys.executable

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from raidproof.guest import ledger_format
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, FRAME, ISSUE, KINDS
+from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.record.run import Evidence
 from raidproof.verdict.ledger import build_evidence
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec, parse
@@ -248,10 +249,10 @@ def test_a_symlink_that_points_elsewhere_is_no_symlink_that_was_made(tree: Ran) 
     assert evidence.lost.get("symlink") or evidence.invented
 
 
-@pytest.mark.parametrize("content", [bytes(agent.TRUNCATED), b"x" * agent.TRUNCATED])
+@pytest.mark.parametrize("content", [bytes(ledger_format.TRUNCATED), b"x" * ledger_format.TRUNCATED])
 def test_a_truncated_file_must_hold_its_beginning(content: bytes, tree: Ran) -> None:
     path = first(tree, "c")
-    assert path.stat().st_size == agent.TRUNCATED
+    assert path.stat().st_size == ledger_format.TRUNCATED
     path.write_bytes(content)
     evidence = tree.build_evidence()
     assert evidence.lost_total or evidence.invented

@@ -1,6 +1,6 @@
 """The ledger's blocks are found in the data of write requests, wherever the file system placed them."""
 
-from raidproof.guest.ledger_writer import BLOCK, HEADER, block
+from raidproof.guest.ledger_format import BLOCK, HEADER, block
 from raidproof.workload.ledger_blocks import blocks_in
 
 

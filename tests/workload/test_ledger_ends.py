@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.guest.ledger_writer import STEPS
+from raidproof.guest.ledger_format import STEPS
 from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.completeness import judge_ends

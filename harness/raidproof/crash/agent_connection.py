@@ -14,8 +14,9 @@ from raidproof.guest import (
     application,
     assembled,
     check_agent,
+    ledger_format,
+    ledger_pieces,
     ledger_reader,
-    ledger_writer,
     member_disks,
     storage_calls,
 )
@@ -28,7 +29,8 @@ FOLDER = "/run/raidproof"
 PROGRAMS = (
     application,
     assembled,
-    ledger_writer,
+    ledger_format,
+    ledger_pieces,
     ledger_reader,
     check_agent,
     member_disks,

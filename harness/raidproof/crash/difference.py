@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Flag, Kind, Record
-from raidproof.guest.ledger_writer import BLOCK
+from raidproof.guest.ledger_format import BLOCK
 from raidproof.record.failure import DifferenceRecord, DifferingRequest, Gap, MissingRecord, WriteRecord
 from raidproof.verdict.exploration import Damage, Judgement, Missing
 from raidproof.workload.ledger_blocks import blocks_in
@@ -94,11 +94,7 @@ def broken_by(recording: Recording, missing: Sequence[Missing], requests: Iterab
     held = {(one.file, one.offset) for one in written}
 
     def blocks(one: Missing) -> Iterator[tuple[int, int]]:
-        span = one.worker.span
-        return (
-            (one.worker.file, place * BLOCK)
-            for place in range(span * one.operation.place, span * (one.operation.place + 1))
-        )
+        return ((one.worker.file, block * BLOCK) for block in one.worker.blocks_of(one.operation))
 
     return next((one for one in missing if held.intersection(blocks(one))), next(iter(missing), None))
 

@@ -15,31 +15,31 @@ from importlib import import_module
 from typing import Any
 
 # In a machine both files are in one folder, in the harness in a package.
-writer = import_module("raidproof.guest.ledger_writer" if __package__ else "ledger_writer")
+ledger = import_module("raidproof.guest.ledger_format" if __package__ else "ledger_format")
 application = import_module("raidproof.guest.application" if __package__ else "application")
-BLOCK = writer.BLOCK
+pieces = import_module("raidproof.guest.ledger_pieces" if __package__ else "ledger_pieces")
+BLOCK = ledger.BLOCK
 WORDS = struct.Struct("<%dQ" % (BLOCK // 8))
 MIXED = 8  # greatest number of generations in a torn block: a cut interrupts few writes of one block
 SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
-TORN = -16  # in a scan of an older version: the block may be torn; codes below it: the block is torn, see `torn`
-TORN_SHIFT = 48
 LONGEST = 1 << 20  # greatest number of bytes beside the blocks that one read returns
+FAR = 1 << 27  # size in bytes from which on only the first and the last LONGEST bytes of zeros are read
 
 
 def read_block(data: bytes, file: int, offset: int, seed: int, shift: int = 0) -> int:
-    """Return the generation of a block of a file, or an error code (`ledger_writer.GARBAGE`, for example).
+    """Return the generation of a block of a file, or an error code (`ledger_format.GARBAGE`, for example).
 
     A torn block has a code of its own, see `torn`.
 
     ``shift``: offset of the block in its first page, in bytes. A block in two pages is written by two requests to the
     disks: if its parts have different generations, the older generation counts.
     """
-    found = writer.identity(data, seed)
-    if found == writer.GARBAGE and shift and len(data) == BLOCK:
+    found = ledger.identity(data, seed)
+    if found == ledger.GARBAGE and shift and len(data) == BLOCK:
         found = oldest(data, file, offset, seed, BLOCK - shift)
-    if found == writer.GARBAGE and (parts := parts_in(data, file, offset, seed)) is not None:
-        return torn(*parts)
-    return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else writer.MISPLACED
+    if found == ledger.GARBAGE and (parts := parts_in(data, file, offset, seed)) is not None:
+        return int(ledger.torn(*parts))
+    return found if isinstance(found, int) else found[2] if found[:2] == (file, offset) else ledger.MISPLACED
 
 
 def parts_in(data: bytes, file: int, offset: int, seed: int) -> tuple[int, int] | None:
@@ -57,24 +57,13 @@ def parts_in(data: bytes, file: int, offset: int, seed: int) -> tuple[int, int] 
     marks: list[int] = [words[3]]
     marks += [unit[2] ^ seed if unit[2] or is_seed else 0 for unit, is_seed in zip(units, seeds)]  # noqa: B905
     inner = [len(list(run)) for _, run in itertools.groupby(marks)][1:-1]
-    if max(marks) >> TORN_SHIFT or len({*marks}) > MIXED or any(length < SECTOR_UNITS for length in inner):
+    if max(marks) >> ledger.TORN_SHIFT or len({*marks}) > MIXED or any(length < SECTOR_UNITS for length in inner):
         return None
-    wholes = [WORDS.unpack(writer.block(file, offset, one, seed)) for one in {mark or 1 for mark in marks}]
+    wholes = [WORDS.unpack(ledger.block(file, offset, one, seed)) for one in {mark or 1 for mark in marks}]
     # A part without a mark does not depend on the generation.
     if not all(one[0] in one[1:] for one in zip(words, bytes(len(words)), *wholes)):  # noqa: B905  not in Python 3.9
         return None
     return min(marks), max(marks)
-
-
-def torn(oldest: int, newest: int) -> int:
-    """Return the code in a scan for a torn block with parts of these generations."""
-    return TORN - 1 - (oldest << TORN_SHIFT | newest)
-
-
-def parts_of_torn(code: int) -> tuple[int, int]:
-    """Return the oldest and the newest generation that the code of a torn block states."""
-    oldest, newest = divmod(TORN - 1 - code, 1 << TORN_SHIFT)
-    return oldest, newest
 
 
 def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
@@ -82,19 +71,19 @@ def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
     found = []
     for start, end in ((0, first), (first, BLOCK)):
         part = data[start:end]
-        generation = writer.generation_of(data, start, seed) if any(part) else writer.ABSENT
-        if generation and part != writer.block(file, offset, generation, seed)[start:end]:
-            return int(writer.GARBAGE)
+        generation = ledger.generation_of(data, start, seed) if any(part) else ledger.ABSENT
+        if generation and part != ledger.block(file, offset, generation, seed)[start:end]:
+            return int(ledger.GARBAGE)
         found.append(generation)
     return int(min(found))
 
 
 def signature(data: bytes, file: int, seed: int) -> str:
     """Return the signature of a block of an ``extents`` worker's file: index and generation, or an error code."""
-    found = writer.identity(data, seed)
+    found = ledger.identity(data, seed)
     if isinstance(found, int):
-        return str({writer.ABSENT: "-", writer.OLD: "old"}.get(found, writer.OTHER_CONTENT))
-    return str(writer.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
+        return str({ledger.ABSENT: "-", ledger.OLD: "old"}.get(found, ledger.OTHER_CONTENT))
+    return str(ledger.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:
@@ -124,9 +113,9 @@ class LedgerReader:
         seed = self._config["seed"]
         for worker, parts in self._workers:
             path = os.path.join(root, worker["path"])
-            if worker["kind"] in writer.TREES:
+            if worker["kind"] in ledger.TREES:
                 found[worker["path"]] = names(path, worker["file"], seed, worker.get("rounds", ()))
-            elif worker["kind"] == writer.APPLICATION:
+            elif worker["kind"] == ledger.APPLICATION:
                 found[worker["path"]] = application.check(self._config, worker, path)
             elif worker["kind"] == "o_append":
                 found[worker["path"] + "@%d" % worker["number"]] = {
@@ -162,22 +151,22 @@ def key_of(worker: dict[str, Any]) -> str:
 class Rest:
     """What the files of the ledger have beside the blocks of all workers: no client has written it."""
 
-    def __init__(self, parts: "list[Part]") -> None:
-        covered: dict[str, list[int]] = {}
+    def __init__(self, parts: "list[Any]") -> None:
+        covered: dict[str, list[tuple[int, int]]] = {}
         for part in parts:
-            covered.setdefault(part.path, []).extend(position for _, position in part.places)
-        self._files = {path: sorted(positions) for path, positions in covered.items()}
+            covered.setdefault(part.path, []).extend(part.ranges)
+        self._files = {path: sorted(ranges) for path, ranges in covered.items()}
 
     def read(self, root: str) -> dict[str, tuple[list[str], list[str]]]:
         """Return for each file with other content what is strange, and where it has old data of the disk."""
         found = {}
-        for path, positions in self._files.items():
+        for path, ranges in self._files.items():
             try:
                 fd = os.open("%s/%s" % (root, path), os.O_RDONLY)
             except OSError:
                 continue  # the entry of its blocks says so
             try:
-                rest = rest_of(fd, positions)
+                rest = rest_of(fd, ranges)
             finally:
                 os.close(fd)
             if any(rest):
@@ -185,24 +174,24 @@ class Rest:
         return found
 
 
-def rest_of(fd: int, positions: list[int]) -> tuple[list[str], list[str]]:
-    """Return what is strange in a file, and where it has old data; ``positions``: of its blocks, ascending."""
+def rest_of(fd: int, ranges: list[tuple[int, int]]) -> tuple[list[str], list[str]]:
+    """Return what is strange in a file, and where it has old data; ``ranges``: what workers write, ascending."""
     status, strange, old = os.fstat(fd), [], []
     if stat.S_IMODE(status.st_mode) & ~0o644:
         strange.append("mode %o" % stat.S_IMODE(status.st_mode))
     if status.st_nlink != 1:
         strange.append("%d names" % status.st_nlink)
-    end = positions[-1] + BLOCK
+    end = ranges[-1][1]
     if status.st_size > end:
         strange.append("%d bytes behind its end" % (status.st_size - end))
-    begins = [0, *(position + BLOCK for position in positions)]
-    for begin, limit in zip(begins, [*positions, status.st_size]):  # noqa: B905  not in Python 3.9
+    begins = [0, *(one[1] for one in ranges)]
+    for begin, limit in zip(begins, [*(one[0] for one in ranges), status.st_size]):  # noqa: B905  not in Python 3.9
         try:
             at, content = first_data(fd, begin, min(limit, status.st_size))
         except OSError as error:
             strange.append("unreadable behind byte %d: %s" % (begin, error.strerror))
             continue
-        if writer.OLD_MAGIC in content:
+        if ledger.OLD_MAGIC in content:
             old.append("old data of the disk behind byte %d" % at)
         elif content:
             strange.append("content behind byte %d that no client wrote" % at)
@@ -218,10 +207,13 @@ def first_data(fd: int, begin: int, end: int) -> tuple[int, bytes]:
             if error.errno != errno.ENXIO:  # only a hole follows
                 raise
             break
-        data = pread_all(fd, min(end - begin, LONGEST), begin) if begin < end else b""
+        data = ledger.read_whole(fd, min(end - begin, LONGEST), begin) if begin < end else b""
         if any(data):
             return begin, data
         begin += len(data) or LONGEST
+        if end - begin > FAR:
+            # Where the mount does not know the holes (NFSv3), the whole hole cannot be read.
+            begin = end - LONGEST
     return begin, b""
 
 
@@ -231,10 +223,15 @@ def in_files(worker: dict[str, Any]) -> bool:
     return bool(worker.get("files")) or worker["kind"] == "close"
 
 
-def parts_of(worker: dict[str, Any], seed: int) -> "list[Part]":
-    """Return the parts of files that a worker writes; an empty list for a worker without numbered blocks."""
-    if worker["kind"] in (*writer.TREES, writer.APPLICATION, "o_append"):
+def parts_of(worker: dict[str, Any], seed: int) -> "list[Any]":
+    """Return a reader of each part of a file that a worker writes: `Part`, or `ledger_pieces.PieceReader`.
+
+    The list is empty for a worker without numbered blocks.
+    """
+    if worker["kind"] in (*ledger.TREES, ledger.APPLICATION, "o_append"):
         return []
+    if worker.get("pieces"):
+        return [pieces.PieceReader(worker, place, seed) for place in range(len(worker["pieces"]))]
     count, span, path = worker["blocks"], worker.get("span", 1), worker["path"]
     if in_files(worker):
         worker = {**worker, "files": True}
@@ -250,8 +247,13 @@ class Part:
 
     def __init__(self, worker: dict[str, Any], path: str, index: int, count: int, seed: int) -> None:
         self._file, self.path, self._seed = worker["file"], path, seed
-        self.places = [(one, writer.position_of(worker, one)) for one in range(index, index + count)]
+        self.places = [(one, ledger.position_of(worker, one)) for one in range(index, index + count)]
         self._last: tuple[bytes, list[int]] | None = None
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Begin and end of each block in the file, in bytes."""
+        return [(position, position + BLOCK) for _, position in self.places]
 
     def read(self, root: str) -> list[int]:
         """Return the generations or error codes of the blocks."""
@@ -260,9 +262,9 @@ class Part:
         try:
             fd = os.open("%s/%s" % (root, self.path), os.O_RDONLY)
         except FileNotFoundError:
-            return [writer.ABSENT] * len(self.places)
+            return [ledger.ABSENT] * len(self.places)
         except OSError:
-            return [writer.UNREADABLE] * len(self.places)
+            return [ledger.UNREADABLE] * len(self.places)
         try:
             return self._blocks(fd)
         finally:
@@ -271,7 +273,7 @@ class Part:
     def _blocks(self, fd: int) -> list[int]:
         start, end = self.places[0][1], self.places[-1][1] + BLOCK
         try:
-            data = pread_all(fd, end - start, start)
+            data = ledger.read_whole(fd, end - start, start)
         except OSError:
             return [self._block(fd, *place) for place in self.places]
         if self._last is None or self._last[0] != data:
@@ -280,41 +282,29 @@ class Part:
 
     def _block(self, fd: int, index: int, position: int) -> int:
         try:
-            data = pread_all(fd, BLOCK, position)
+            data = ledger.read_whole(fd, BLOCK, position)
         except OSError:
-            return int(writer.UNREADABLE)
+            return int(ledger.UNREADABLE)
         return self._read(data, index, position)
 
     def _read(self, data: bytes, index: int, position: int) -> int:
         return read_block(data, self._file, index * BLOCK, self._seed, position % BLOCK)
 
 
-def pread_all(fd: int, size: int, position: int) -> bytes:
-    """Return ``size`` bytes of a file at ``position``, or fewer at the end of the file."""
-    data = os.pread(fd, size, position)
-    while len(data) < size:
-        # A read returns fewer bytes at the end of the file, and also before an unreadable page.
-        more = os.pread(fd, size - len(data), position + len(data))
-        if not more:
-            break
-        data += more
-    return data
-
-
 def records(path: str, file: int, seed: int) -> list[int]:
     """Return a number per record of an append file, in order: for this worker's records, the sequence number (from 1).
 
-    `ledger_writer.MISPLACED` stands for a valid record of another worker; other codes stand for damaged records.
+    `ledger_format.MISPLACED` stands for a valid record of another worker; other codes stand for damaged records.
     """
     try:
-        with writer.opened(path, os.O_RDONLY) as fd:
-            data = pread_all(fd, os.fstat(fd).st_size, 0)
+        with ledger.opened(path, os.O_RDONLY) as fd:
+            data = ledger.read_whole(fd, os.fstat(fd).st_size, 0)
     except FileNotFoundError:
         return []
     except OSError:
-        return [writer.UNREADABLE]
-    found = [writer.identity(data[position : position + BLOCK], seed) for position in range(0, len(data), BLOCK)]
-    mine = [one if isinstance(one, int) or one[0] == file else writer.MISPLACED for one in found]
+        return [ledger.UNREADABLE]
+    found = [ledger.identity(data[position : position + BLOCK], seed) for position in range(0, len(data), BLOCK)]
+    mine = [one if isinstance(one, int) or one[0] == file else ledger.MISPLACED for one in found]
     return [one if isinstance(one, int) else one[1] // BLOCK + 1 for one in mine]
 
 
@@ -331,7 +321,7 @@ def regular(path: str, file: int, seed: int) -> list[Any]:
 
     The content is None if the file is not a regular one: then its directory is damaged.
     """
-    with writer.opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as fd:
+    with ledger.opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as fd:
         status = os.fstat(fd)
         found = content(fd, status.st_size, file, seed) if stat.S_ISREG(status.st_mode) else None
         return [status.st_mode, status.st_size, status.st_nlink, found]
@@ -341,24 +331,24 @@ def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
     """Return the content of an open regular file of a worker that changes directories.
 
     For a file of at least one block: the signature of each block. For a shorter file: ``+`` for the data of append or
-    its beginning, `ledger_writer.UNCUT` for this data with zeroes instead of the part that truncate cuts, and
+    its beginning, `ledger_format.UNCUT` for this data with zeroes instead of the part that truncate cuts, and
     `ledger_writer.OTHER_CONTENT` for other data.
     """
     if size >= BLOCK:
-        data = pread_all(fd, size, 0)
+        data = ledger.read_whole(fd, size, 0)
         return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
     # One byte more than append writes: the size in the result shows how long the file is.
-    data = os.read(fd, writer.APPENDED + 1)
+    data = os.read(fd, ledger.APPENDED + 1)
     if not data.strip(b"+"):
         return "+"
-    uncut = b"+" * writer.TRUNCATED + bytes(writer.APPENDED - writer.TRUNCATED)
-    return str(writer.UNCUT if data == uncut else writer.OTHER_CONTENT)
+    uncut = b"+" * ledger.TRUNCATED + bytes(ledger.APPENDED - ledger.TRUNCATED)
+    return str(ledger.UNCUT if data == uncut else ledger.OTHER_CONTENT)
 
 
 def attribute(path: str) -> str | None:
     """Return the value of the extended attribute that setxattr sets, or None if the file lacks the attribute."""
     try:
-        return os.getxattr(path, writer.XATTR).decode(errors="replace")
+        return os.getxattr(path, ledger.XATTR).decode(errors="replace")
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
             return None

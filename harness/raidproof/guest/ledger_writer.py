@@ -15,135 +15,21 @@ import json
 import os
 import select
 import socket
-import struct
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import import_module
 from time import monotonic_ns
 from typing import Any
 
 # In a machine both files are in one folder, in the harness in a package.
 application = import_module("raidproof.guest.application" if __package__ else "application")
+ledger = import_module("raidproof.guest.ledger_format" if __package__ else "ledger_format")
+pieces = import_module("raidproof.guest.ledger_pieces" if __package__ else "ledger_pieces")
 
-BLOCK = 4096
-"""Bytes of a ledger block: the client's page size, the smallest unit that an NFS client writes back."""
-
-HEADER = struct.Struct("<8sQQQQ")  # magic, file, offset in bytes, generation, seed
-# The body of a block, repeated up to the checksum: file, offset and generation, each XORed with the seed; seed.
-UNIT = struct.Struct("<QQQQ")
-CHECKSUM = struct.Struct("<I")  # CRC-32 of all preceding bytes of the block
-MAGIC = b"RAIDPRF1"
-
-FRAME = struct.Struct("<BBHIIIiQ")  # type, kind, worker, sequence, index, generation, errno, CLOCK_MONOTONIC in ns
-ISSUE, ACKNOWLEDGE, END, STEP, STEPPED = 1, 2, 3, 4, 5  # STEP and STEPPED: begin and end of a step
-
-# The kinds of operation. An index in this tuple is the number in a frame, so new kinds go to the end.
-KINDS = (
-    "fsync",  # write of a block, then fsync
-    "o_sync",  # write to a file opened with O_SYNC
-    "close",  # write of several pages of a file, then close
-    "mkdir", "create", "append", "setattr", "link", "symlink", "rename", "truncate",
-    "remove",  # of one of two names of a file
-    "fdatasync",  # write, then fdatasync
-    "o_dsync",  # write to a file opened with O_DSYNC
-    "o_direct",  # write to a file opened with O_DIRECT, then fsync
-    "msync",  # write to a mapping, then msync with MS_SYNC
-    "pages",  # write of pages that are not adjacent, then one fsync: UNSTABLE WRITEs and a COMMIT
-    "unaligned",  # as pages, with blocks that lie in two pages
-    "replace",  # rename over a name that exists
-    "unlink",  # of a file's last name
-    "rmdir", "setxattr",
-    "allocate",  # fallocate(2) beyond the end of the file
-    "punch",  # fallocate(2) with FALLOC_FL_PUNCH_HOLE
-    "copy",  # copy_file_range(2), then fsync
-    "clone",  # ioctl FICLONE
-    "o_append",  # write to a file opened with O_APPEND, then fsync, under a lock that clients take in turn
-    "application",  # of the user's own application, whose number is the index in a frame
-)  # fmt: skip
-# The kinds of step: calls of a worker that belong to none of its operations. The index is the number in a frame.
-STEPS = (
-    "set-up",  # creation of the worker's own file or directory
-    "lock",  # attempt to lock the file to which several clients append
-    "unlock",
-    "last close",  # of a file that the worker keeps open
-)
-# Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
-# together.
-METADATA = (
-    *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone",
-)  # fmt: skip
-TREES = ("metadata", "extents")  # kinds of worker that create directories and apply a list of changes to each
-APPENDED = 100  # bytes of one append
-TRUNCATED = 10  # bytes that a truncate leaves
-CREATED = 0o600  # the mode with which create makes a file
-MODE = 0o640  # the mode that setattr sets
-XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setxattr sets
-# Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
-WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
-APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations
-GROUPS = 20000  # the group id in the RPCs of worker n is GROUPS + n, which identifies the worker in a capture
 PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
 LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
-UNCUT = "+0"  # code in a scan: a file with the data of append, in which zeroes follow the length that truncate sets
-OTHER_CONTENT = "?"  # code in a scan: a file with other data than append writes
-
-BLANK = bytes(BLOCK)
-# Codes in a scan instead of the generation of a block: the block is missing or zero; is damaged; is a valid block of
-# another position; cannot be read.
-ABSENT, GARBAGE, MISPLACED, UNREADABLE = 0, -1, -2, -3
-OLD = -4  # the block has data that the disk contained before the run
-OLD_MAGIC = b"OLDDATA1"  # first bytes of each unwritten block of a disk that a lab filled with old data
-
-
-def block(file: int, offset: int, generation: int, seed: int) -> bytes:
-    """Return a block that contains its file, offset, generation and seed."""
-    header = HEADER.pack(MAGIC, file, offset, generation, seed)
-    # The body differs between blocks too, so that a torn block is not taken for a complete block.
-    unit = UNIT.pack(file ^ seed, offset ^ seed, generation ^ seed, seed)
-    rest = BLOCK - HEADER.size - CHECKSUM.size
-    content = header + (unit * (rest // len(unit) + 1))[:rest]
-    return content + CHECKSUM.pack(zlib.crc32(content))
-
-
-def generation_of(data: bytes, start: int, seed: int) -> int:
-    """Return the generation in the part of a block from byte ``start`` on; an arbitrary number for a damaged part."""
-    if start < HEADER.size:
-        return int(HEADER.unpack_from(data)[3])
-    unit = HEADER.size + -(-(start - HEADER.size) // UNIT.size) * UNIT.size
-    return int(UNIT.unpack_from(data, unit)[2] ^ seed) if unit + UNIT.size <= BLOCK - CHECKSUM.size else 0
-
-
-def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:
-    """Return (file, offset, generation) of a block, or an error code if it is no complete block of this seed."""
-    if data == BLANK or not any(data):
-        return ABSENT
-    if len(data) != BLOCK or CHECKSUM.unpack_from(data, BLOCK - 4)[0] != zlib.crc32(data[:-4]):
-        return OLD if OLD_MAGIC in data else GARBAGE
-    magic, file, offset, generation, its_seed = HEADER.unpack_from(data)
-    return (file, offset, generation) if magic == MAGIC and its_seed == seed else GARBAGE
-
-
-def signed(place: int, generation: int) -> str:
-    """Return the signature of a block: its place (block index) in the file, and its generation."""
-    return "%d.%d" % (place, generation)
-
-
-def write_whole(fd: int, data: bytes, position: int | None = None) -> None:
-    """Write all of the data at ``position``, or at the file offset: one write(2) may write less than requested."""
-    done = 0
-    while done < len(data):
-        rest = data[done:]
-        done += os.write(fd, rest) if position is None else os.pwrite(fd, rest, position + done)
-
-
-def position_of(worker: dict[str, Any], index: int) -> int:
-    """Return the position in bytes of block number ``index`` in a worker's file."""
-    if worker.get("files"):
-        index %= worker.get("span", 1)
-    return int(index * worker.get("step", 1) * BLOCK + worker.get("shift", 0))
 
 
 class Disconnected(Exception):
@@ -206,8 +92,8 @@ class Worker:
 
     def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
         """Report that an operation begins, call ``action``, and queue the report of the end; return its success."""
-        fields = (KINDS.index(kind), self.number, self.sequence, index, generation)
-        failure, _ = self.call(ISSUE, ACKNOWLEDGE, fields, action)
+        fields = (ledger.KINDS.index(kind), self.number, self.sequence, index, generation)
+        failure, _ = self.call(ledger.ISSUE, ledger.ACKNOWLEDGE, fields, action)
         self.sequence += 1
         if self.quiet_s:
             # The next operation may be another worker's, which would not send this worker's queued report.
@@ -217,7 +103,9 @@ class Worker:
 
     def step(self, kind: str, action: Callable[[], object]) -> bool:
         """Report a step as `do` reports an operation; return whether it succeeded, and did not return False."""
-        failure, result = self.call(STEP, STEPPED, (STEPS.index(kind), self.number, self.steps, 0, 0), action)
+        failure, result = self.call(
+            ledger.STEP, ledger.STEPPED, (ledger.STEPS.index(kind), self.number, self.steps, 0, 0), action
+        )
         self.steps += 1
         if self.quiet_s:
             self.send()
@@ -228,14 +116,14 @@ class Worker:
 
         ``fields``: the fields of both frames after the type. The errno is 0 if the call succeeded.
         """
-        self.pending += FRAME.pack(begin, *fields, 0, monotonic_ns())
+        self.pending += ledger.FRAME.pack(begin, *fields, 0, monotonic_ns())
         self.send()
         failure, result = 0, None
         try:
             result = action()
         except OSError as error:
             failure = self.fail(error)
-        self.pending = FRAME.pack(end, *fields, failure, monotonic_ns())
+        self.pending = ledger.FRAME.pack(end, *fields, failure, monotonic_ns())
         return failure, result
 
     def fail(self, error: OSError) -> int:
@@ -256,23 +144,86 @@ class Worker:
             self.step("last close", lambda: os.close(fd))  # noqa: B023  called at once
 
 
-FLAGS = {"o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT}  # open(2) flags by kind
-AFTER = {"o_sync": "", "o_dsync": "", "fdatasync": "fdatasync"}  # call after a write by kind; other kinds: fsync
+# open(2) flags by kind of operation
+FLAGS = {
+    "o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT, "o_direct_sync": os.O_DIRECT | os.O_SYNC,
+}  # fmt: skip
+# Call after a write by kind of operation; other kinds: fsync
+AFTER = {"o_sync": "", "o_dsync": "", "o_direct_sync": "", "fdatasync": "fdatasync"}
+Data = Iterator[tuple[int, bytes]]  # the position in a file and the data of each write of an operation
 
 
-class Blocks(Worker):
+class Writing(Worker):
+    """Base class of the workers that write data at positions of a file, each by one of the ways to make it durable."""
+
+    def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: threading.Event) -> None:
+        super().__init__(config, worker, stop)
+        self.mappings: dict[Any, Any] = {}
+
+    def put(self, kind: str, path: str, data: Data, size: int = 0) -> None:
+        """Write data to a file, and make it durable by the calls of a kind of operation.
+
+        ``size``: the size that a file gets that is mapped.
+        """
+        if kind == "close":
+            self.write_and_close(path, data)
+        elif kind == "msync":
+            self.write_mapped(path, data, size)
+        else:
+            self.write(kind, path, data)
+
+    def write(self, kind: str, path: str, data: Data) -> None:
+        """Write to a file that stays open, and make the data durable by the call of a kind of operation."""
+        if path not in self.open:
+            self.open[path] = os.open(path, os.O_WRONLY | os.O_CREAT | FLAGS.get(kind, 0), 0o644)
+        fd = self.open[path]
+        for position, part in data:
+            ledger.write_whole(fd, self.aligned(part) if kind in ("o_direct", "o_direct_sync") else part, position)
+        if after := AFTER.get(kind, "fsync"):
+            getattr(os, after)(fd)
+
+    def aligned(self, data: bytes) -> Any:
+        """Return a copy of the data in memory that is aligned as O_DIRECT requires."""
+        size = len(data)
+        if size not in self.mappings:
+            self.mappings[size] = import_module("mmap").mmap(-1, size)
+        self.mappings[size][:] = data
+        return memoryview(self.mappings[size])
+
+    def write_and_close(self, path: str, data: Data) -> None:
+        """Write a file and close it: an NFS client makes the data durable at close."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            for position, part in data:
+                ledger.write_whole(fd, part, position)
+        finally:
+            os.close(fd)
+
+    def write_mapped(self, path: str, data: Data, size: int) -> None:
+        """Write to a mapping of a file of ``size`` bytes, and call msync(2)."""
+        if path not in self.mappings:
+            fd = self.open[path] = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            os.ftruncate(fd, size)
+            self.mappings[path] = import_module("mmap").mmap(fd, size)
+        for position, part in data:
+            self.mappings[path][position : position + len(part)] = part
+            page = position - position % ledger.BLOCK
+            self.mappings[path].flush(page, position + len(part) - page)
+
+
+class Blocks(Writing):
     """Worker that overwrites blocks in rounds, one generation per round; in one file, or one file per operation."""
 
     def work(self) -> Iterator[None]:
         """Write blocks, and yield after each operation."""
         count, first = self.worker["blocks"], self.worker.get("first", 0)
-        self.mapping: Any = None
+        size = (first + count) * ledger.BLOCK
         if self.worker.get("files"):
             self.set_up(lambda: os.makedirs(self.path, exist_ok=True))
-        act = {"close": self.write_and_close, "msync": self.write_mapped}.get(self.kind, self.write)
         while self.more():
             place, generation = first + self.sequence % count, self.sequence // count + 1
-            self.do(self.kind, place, generation, lambda: act(place, generation))  # noqa: B023  called at once
+            name, data = self.name_of(place), self.pieces(place, generation)
+            self.do(self.kind, place, generation, lambda: self.put(self.kind, name, data, size))  # noqa: B023  at once
             yield
         self.close_files()
 
@@ -280,49 +231,32 @@ class Blocks(Worker):
         """Return the path of the file that an operation writes."""
         return os.path.join(self.path, "f%d" % place) if self.worker.get("files") else self.path
 
-    def pieces(self, place: int, generation: int) -> Iterator[tuple[int, bytes]]:
+    def pieces(self, place: int, generation: int) -> Data:
         """Yield the position in the file and the data of each block that an operation writes."""
         span = self.worker.get("span", 1)
         for index in range(place * span, (place + 1) * span):
-            yield position_of(self.worker, index), block(self.file, index * BLOCK, generation, self.seed)
+            position = ledger.position_of(self.worker, index)
+            yield position, ledger.block(self.file, index * ledger.BLOCK, generation, self.seed)
 
-    def write(self, place: int, generation: int) -> None:
-        """Write the blocks of one operation, and make them durable by the call of the worker's kind."""
-        path = self.name_of(place)
-        if path not in self.open:
-            self.open[path] = os.open(path, os.O_WRONLY | os.O_CREAT | FLAGS.get(self.kind, 0), 0o644)
-        fd = self.open[path]
-        for position, data in self.pieces(place, generation):
-            write_whole(fd, self.aligned(data) if self.kind == "o_direct" else data, position)
-        if after := AFTER.get(self.kind, "fsync"):
-            getattr(os, after)(fd)
 
-    def aligned(self, data: bytes) -> Any:
-        """Return a copy of the data in memory that is aligned as O_DIRECT requires."""
-        if self.mapping is None:
-            self.mapping = import_module("mmap").mmap(-1, BLOCK)
-        self.mapping[:] = data
-        return memoryview(self.mapping)
+class Sizes(Writing):
+    """Worker that writes pieces of many sizes at many positions, each in a file of its own, in rounds."""
 
-    def write_and_close(self, place: int, generation: int) -> None:
-        """Write a file and close it: an NFS client makes the data durable at close."""
-        fd = os.open(self.name_of(place), os.O_WRONLY | os.O_CREAT, 0o644)
-        try:
-            for position, data in self.pieces(place, generation):
-                write_whole(fd, data, position)
-        finally:
-            os.close(fd)
-
-    def write_mapped(self, place: int, generation: int) -> None:
-        """Write the blocks to a mapping of the file, and call msync(2)."""
-        if self.mapping is None:
-            fd = self.open[self.path] = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-            size = (self.worker.get("first", 0) + self.worker["blocks"]) * BLOCK
-            os.ftruncate(fd, size)
-            self.mapping = import_module("mmap").mmap(fd, size)
-        for position, data in self.pieces(place, generation):
-            self.mapping[position : position + BLOCK] = data
-            self.mapping.flush(position, BLOCK)
+    def work(self) -> Iterator[None]:
+        """Write pieces, and yield after each operation."""
+        self.set_up(lambda: os.makedirs(self.path, exist_ok=True))
+        count = len(self.worker["pieces"])
+        while self.more():
+            place, generation = self.sequence % count, self.sequence // count + 1
+            one, path = self.worker["pieces"][place], os.path.join(self.path, "f%d" % place)
+            data = pieces.content(self.file, place, count, generation, self.seed, one["size"])
+            written, size = (
+                iter([(pieces.slot_of(one, generation), data)]),
+                one["position"] + one["slots"] * one["size"],
+            )
+            self.do(one["kind"], place, generation, lambda: self.put(one["kind"], path, written, size))  # noqa: B023
+            yield
+        self.close_files()
 
 
 class Appends(Worker):
@@ -357,7 +291,7 @@ class Appends(Worker):
 
     def append(self, fd: int, place: int) -> None:
         """Append one record, and call fsync."""
-        write_whole(fd, block(self.file, place * BLOCK, 1, self.seed))
+        ledger.write_whole(fd, ledger.block(self.file, place * ledger.BLOCK, 1, self.seed))
         os.fsync(fd)
 
 
@@ -388,20 +322,20 @@ class Directory:
             "mkdir": lambda: os.mkdir(path),
             "create": self.create,
             "append": self.append,
-            "setattr": lambda: os.chmod(a, MODE),
-            "setxattr": lambda: os.setxattr(a, XATTR, XATTR_VALUE.encode()),
+            "setattr": lambda: os.chmod(a, ledger.MODE),
+            "setxattr": lambda: os.setxattr(a, ledger.XATTR, ledger.XATTR_VALUE.encode()),
             "link": lambda: os.link(a, b),
             "symlink": lambda: os.symlink("a", s),
             "rename": lambda: os.rename(a, c),
-            "truncate": lambda: os.truncate(c, TRUNCATED),
+            "truncate": lambda: os.truncate(c, ledger.TRUNCATED),
             "remove": lambda: os.unlink(b),
             "replace": lambda: os.rename(a, t),
             "unlink": lambda: os.unlink(t if self.created > 1 else a),
             "rmdir": lambda: os.rmdir(path),
             "pages": self.pages,
-            "allocate": lambda: self.reserve(0, WRITTEN, ALLOCATED),
+            "allocate": lambda: self.reserve(0, ledger.WRITTEN, ledger.ALLOCATED),
             # FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE
-            "punch": lambda: self.reserve(3, PUNCHED, 1),
+            "punch": lambda: self.reserve(3, ledger.PUNCHED, 1),
             "copy": self.copy,
             "clone": self.clone,
         }
@@ -410,19 +344,21 @@ class Directory:
         """Create the file `a` at the first call, `t` at the second."""
         path = self.t if self.created else self.a
         self.created += 1
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, CREATED))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, ledger.CREATED))
 
     def append(self) -> None:
         """Append `APPENDED` bytes to the file `a`, and call fsync."""
-        with opened(self.a, os.O_WRONLY | os.O_APPEND) as fd:
-            write_whole(fd, b"+" * APPENDED)
+        with ledger.opened(self.a, os.O_WRONLY | os.O_APPEND) as fd:
+            ledger.write_whole(fd, b"+" * ledger.APPENDED)
             os.fsync(fd)
 
     def pages(self) -> None:
         """Write the first `WRITTEN` blocks of the file `a`, and call fsync."""
-        with opened(self.a, os.O_WRONLY) as fd:
-            for place in range(WRITTEN):
-                write_whole(fd, block(self.file, place * BLOCK, self.number + 1, self.seed), place * BLOCK)
+        with ledger.opened(self.a, os.O_WRONLY) as fd:
+            for place in range(ledger.WRITTEN):
+                ledger.write_whole(
+                    fd, ledger.block(self.file, place * ledger.BLOCK, self.number + 1, self.seed), place * ledger.BLOCK
+                )
             os.fsync(fd)
 
     def reserve(self, mode: int, first: int, count: int) -> None:
@@ -430,14 +366,14 @@ class Directory:
         ctypes = import_module("ctypes")
         libc = ctypes.CDLL(None, use_errno=True)
         libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-        with opened(self.a, os.O_WRONLY) as fd:
-            if libc.fallocate(fd, mode, first * BLOCK, count * BLOCK):
+        with ledger.opened(self.a, os.O_WRONLY) as fd:
+            if libc.fallocate(fd, mode, first * ledger.BLOCK, count * ledger.BLOCK):
                 raise OSError(ctypes.get_errno(), "fallocate")
 
     def copy(self) -> None:
         """Copy the first `COPIED` blocks of the file `a` to a new file `b`, and call fsync."""
-        with opened(self.a, os.O_RDONLY) as source, opened(self.b, os.O_WRONLY | os.O_CREAT) as target:
-            left = COPIED * BLOCK
+        with ledger.opened(self.a, os.O_RDONLY) as source, ledger.opened(self.b, os.O_WRONLY | os.O_CREAT) as target:
+            left = ledger.COPIED * ledger.BLOCK
             while left:
                 done = os.copy_file_range(source, target, left)
                 if not done:
@@ -447,7 +383,7 @@ class Directory:
 
     def clone(self) -> None:
         """Clone all blocks of the file `a` to a new file `c`."""
-        with opened(self.a, os.O_RDONLY) as source, opened(self.c, os.O_WRONLY | os.O_CREAT) as target:
+        with ledger.opened(self.a, os.O_RDONLY) as source, ledger.opened(self.c, os.O_WRONLY | os.O_CREAT) as target:
             import_module("fcntl").ioctl(target, 0x40049409, source)  # FICLONE
 
 
@@ -470,19 +406,9 @@ class Application(Worker):
         running.end()
 
 
-@contextmanager
-def opened(path: str, flags: int) -> Iterator[int]:
-    """Open a file, yield its descriptor, and close it after the body."""
-    fd = os.open(path, flags, CREATED)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
-
-
 # Other kinds of worker: Blocks.
 CLASSES: dict[str, type[Worker]] = {
-    "metadata": Trees, "extents": Trees, "o_append": Appends, APPLICATION: Application,
+    "metadata": Trees, "extents": Trees, "o_append": Appends, "sizes": Sizes, ledger.APPLICATION: Application,
 }  # fmt: skip
 
 
@@ -490,12 +416,12 @@ def mark_rpcs(number: int) -> None:
     """Set the group id in the AUTH_SYS credentials of this thread's RPCs to that of a worker (setfsgid(2))."""
     # setfsgid affects one thread, os.setegid all threads. A minimal Python without ctypes cannot mark RPCs.
     with suppress(ImportError):
-        import_module("ctypes").CDLL(None).setfsgid(GROUPS + number)
+        import_module("ctypes").CDLL(None).setfsgid(ledger.GROUPS + number)
 
 
 def end_of(worker: int, sequence: int, status: int) -> bytes:
     """Return the frame that reports the end of a worker; ``status``: minus the signal that killed it, or 0."""
-    return FRAME.pack(END, 0, worker, sequence, 0, 0, status, monotonic_ns())
+    return bytes(ledger.FRAME.pack(ledger.END, 0, worker, sequence, 0, 0, status, monotonic_ns()))
 
 
 def end_at_errors(arguments: threading.ExceptHookArgs) -> None:

@@ -67,6 +67,8 @@ class RepliesSeen(Strict):
     """Delay of the clients' reports after the server's replies."""
     writes: dict[str, int] = Field(default_factory=dict)
     """Number of WRITE calls by requested stability."""
+    stable_writes: dict[int, int] | None = None
+    """Number of WRITE calls with FILE_SYNC or DATA_SYNC by class of size: the least size in bytes of each class."""
 
     @property
     def none_dated(self) -> bool:

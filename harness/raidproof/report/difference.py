@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.failure import DifferenceRecord, DifferingRequest, Gap, MissingRecord, WriteRecord
 from raidproof.report.table import Field, Table
 from raidproof.report.words import UNKNOWN, count, number, plural

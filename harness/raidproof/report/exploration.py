@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.exploration import ExplorationDryRun, ExplorationRecord, Possible, StageTime
 from raidproof.record.failure import FailureRecord, MissingRecord, OrderRecord, WriteRecord
 from raidproof.record.recovery import RecoveryRecord

@@ -22,7 +22,7 @@ from raidproof.crash.unwritten import never_written
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_errors import ErrorWatch
 from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks

@@ -11,24 +11,20 @@ from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from raidproof.core.command import CommandFailed
 from raidproof.core.errors import RaidproofError, RequirementMissing, RigError
-from raidproof.guest.ledger_writer import GROUPS
+from raidproof.guest.ledger_format import GROUPS
 from raidproof.lab.lab import Lab
-from raidproof.monitor.capture import (
-    Clocks,
-    Reply,
-    Tap,
-    parse_replies,
-    parse_writes,
-    printed,
-    replies_command,
-    tapping,
-)
+from raidproof.monitor.capture import Tap, printed, tapping
+from raidproof.monitor.reply_times import STABILITY, Clocks, Reply, parse_replies, parse_writes, replies_command
 from raidproof.record.observation import RepliesSeen, ReportDelay
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec, write_replies
+from raidproof.workload.ledger_sizes import SIZE_CLASSES, class_of
 
+UNSTABLE = STABILITY[0]
+"""The stability of a WRITE whose data the server may hold in its memory only."""
 Replied = dict[tuple[int, int], int]
 """Time (CLOCK_MONOTONIC, ns) of the server's last reply to an operation on the bridge, by worker and sequence."""
 
@@ -168,8 +164,18 @@ class ReplyWatch:
         path = self._folder / "replies"
         write_replies(path, dated)
         tap.discard()
-        self.seen = summary(operations, dated).model_copy(update={"writes": dict(parse_writes(text))})
+        self.seen = summary(operations, dated).model_copy(update=writes_of(parse_writes(text)))
         self.found = path
+
+
+def writes_of(counted: Mapping[tuple[str, int | None], int]) -> dict[str, Any]:
+    """Return the fields of `RepliesSeen` about WRITEs; ``counted``: their number by stability and size."""
+    writes, stable = Counter[str](), dict.fromkeys(SIZE_CLASSES, 0)
+    for (how, size), count in counted.items():
+        writes[how] += count
+        if how != UNSTABLE and size:
+            stable[class_of(size)] += count
+    return {"writes": dict(writes), "stable_writes": stable}
 
 
 def summary(operations: Sequence[Operation], dated: Mapping[tuple[int, int], int]) -> RepliesSeen:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
-from raidproof.guest.ledger_writer import APPLICATION, TREES
+from raidproof.guest.ledger_format import APPLICATION, TREES
 from raidproof.record.run import BlockClass, Evidence
 from raidproof.workload.history import Operation, WorkerSpec
 
@@ -34,7 +34,7 @@ class Loss(NamedTuple):
     @property
     def bytes(self) -> int:
         """Size in bytes of the data that the operation had to make durable."""
-        return self.worker.bytes_of(self.operation.kind)
+        return self.worker.bytes_of(self.operation)
 
     def __str__(self) -> str:
         done = self.operation
@@ -50,6 +50,8 @@ class Loss(NamedTuple):
             return f"operation {place}"
         if worker.kind in TREES:
             return f"directory d{place}"
+        if worker.pieces:
+            return f"{worker.pieces[place].size:,} bytes in file f{place}"
         if worker.files or worker.kind == "close":
             return f"file f{place}"
         if worker.kind == "o_append":
@@ -71,7 +73,8 @@ class CorruptedBlock(NamedTuple):
     def __str__(self) -> str:
         if self.worker.kind == APPLICATION:
             return f"{self.worker.path}: {self.what}"
-        return f"{self.worker.path}: block {self.place} {_DAMAGE[self.kind]}"
+        what = f"the data of file f{self.worker.place_of(self.place)}" if self.worker.pieces else f"block {self.place}"
+        return f"{self.worker.path}: {what} {_DAMAGE[self.kind]}"
 
 
 class Balance:
@@ -146,7 +149,7 @@ class Balance:
         recovery: the clone of a file that the fault emptied is empty, too.
         """
         self.lost[operation.kind] += 1
-        self.lost_bytes += worker.bytes_of(operation.kind)
+        self.lost_bytes += worker.bytes_of(operation)
         self.lost_after_recovery += self.after_recovery(builds_on or operation)
         ended = operation.promised_ns or 0
         self.first_lost_ns = ended if self.first_lost_ns is None else min(self.first_lost_ns, ended)

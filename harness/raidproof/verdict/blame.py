@@ -17,7 +17,7 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
-from raidproof.guest.ledger_writer import APPLICATION, BLOCK, KINDS, METADATA, TREES
+from raidproof.guest.ledger_format import APPLICATION, BLOCK, KINDS, METADATA, TREES
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.balance import Loss
@@ -30,7 +30,9 @@ CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
 """Kinds of log records that change the content of a disk."""
 _READ = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
-OF_BLOCKS = frozenset({"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append"})
+OF_BLOCKS = frozenset(
+    {"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append", "o_direct_sync"}
+)
 """Kinds of operation that write page-aligned blocks, which can be found in the write requests of a write log."""
 BEGUN_LATE_NS = 1_000_000_000
 """Greatest time from the begin of an operation to its time stamp (arrival of the client's report), in nanoseconds."""
@@ -172,17 +174,16 @@ class Lost:
         if self._until_ns is None:
             return False
         if operation.kind in OF_BLOCKS and worker.kind not in TREES and self._log.blocks:
-            places = range(operation.place * worker.span, (operation.place + 1) * worker.span)
-            written = [self._writes_of(place, operation.generation, worker) for place in places]
+            written = [self._writes_of(one, operation.generation, worker) for one in worker.blocks_of(operation)]
             if not all(self._requests.isdisjoint(requests) for requests in written):
                 return True
             if not all(any(map(self._is_there, requests)) for requests in written):
                 return False
         return self._until_ns >= operation.issued_ns - BEGUN_LATE_NS
 
-    def _writes_of(self, place: int, least: int, worker: WorkerSpec) -> list[int]:
+    def _writes_of(self, block: int, least: int, worker: WorkerSpec) -> list[int]:
         """Return the requests before the cut that contain a block in generation ``least`` or a later one."""
-        carried = self._log.blocks.get((worker.file, place * BLOCK), ())
+        carried = self._log.blocks.get((worker.file, block * BLOCK), ())
         return [number for number, generation in carried if number < self._log.cut and generation >= least]
 
     def _is_there(self, number: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
-from raidproof.guest.ledger_writer import BLOCK
+from raidproof.guest.ledger_format import BLOCK
 from raidproof.record.block_life import BlockLife, DiskRequest
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import OF_BLOCKS, Block
@@ -55,6 +55,7 @@ def of_one_block(loss: Loss) -> bool:
         and worker.kind in OF_BLOCKS - {"close", "pages", "o_append"}
         and worker.span == 1
         and worker.shift == 0
+        and not worker.pieces
     )
 
 

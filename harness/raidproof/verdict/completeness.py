@@ -6,7 +6,7 @@ from pathlib import Path
 from signal import SIGBUS, Signals
 
 from raidproof.core.blame import Blame, Culprit
-from raidproof.guest.ledger_writer import APPLICATION, TREES
+from raidproof.guest.ledger_format import APPLICATION, TREES
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.balance import Balance

@@ -7,7 +7,7 @@ from errno import EEXIST, EIO, ENOENT, errorcode
 from math import inf
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.guest.ledger_writer import APPLICATION, METADATA
+from raidproof.guest.ledger_format import APPLICATION, METADATA
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, Evidence
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -18,6 +18,7 @@ PROMISES: Mapping[str, str] = {
     "o_sync": "O_SYNC write",
     "o_dsync": "O_DSYNC write",
     "o_direct": "O_DIRECT write + fsync",
+    "o_direct_sync": "O_DIRECT and O_SYNC write",
     "msync": "mmap + msync",
     "pages": "many pages + fsync",
     "unaligned": "unaligned writes + fsync",

@@ -1,20 +1,16 @@
 """Verdicts on a crash test and on a run, from their recorded observations: right after the run or from its files."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RigError
 from raidproof.disk.cache import CacheMode, CutPolicy
-from raidproof.guest.ledger_writer import BLOCK
+from raidproof.guest.ledger_format import BLOCK
 from raidproof.monitor.capture import read_exchanges
-from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict, and_errors, worst, worst_of
 from raidproof.record.run import BIN_MS, CrashTestRecord, RunRecord, Timeline
 from raidproof.storage.array.level import level_names
@@ -42,13 +38,12 @@ from raidproof.verdict.kernel_log import FILE_GONE, KERNEL, blocked, judge_kerne
 from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import balance_of, scan_of
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
+from raidproof.verdict.read_back import judge_read_back
 from raidproof.verdict.second_reader import judge_second_reader
+from raidproof.verdict.sizes import judge_sizes
 from raidproof.verdict.suite import judge_suite_record
 from raidproof.verdict.wire import judge_calls, judge_restart
 from raidproof.workload.history import History, WorkerSpec, read_replies
-
-ONE_EACH: Mapping[str, int] = MappingProxyType({})
-"""Number of blocks per file if every worker writes one block into each file."""
 
 SESSIONS = ("4.1", "4.2")
 """NFS versions with sessions (RFC 8881)."""
@@ -56,49 +51,6 @@ LEASE_S = 90.0
 """Default lease time of nfsd, in seconds."""
 _SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)
 _FILESYSTEM: TypeAdapter[FilesystemSpec] = TypeAdapter(AnyFilesystem)
-
-
-class Least(NamedTuple):
-    """The least amount of data that a client with an empty cache must fetch from the server to read the ledger."""
-
-    bytes: int
-    calls: int
-    """Number of READ calls."""
-
-
-def least_of(found: Mapping[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Least:
-    """Return the least amount of data that a client fetches for a scan: all written blocks, one READ call per file.
-
-    Holes, short files and names may need no READ; read-ahead fetches more data. A READ covers one file only.
-    ``found``: the scan. ``spans``: number of blocks per file, by the key of the worker; no entry: 1 block.
-    """
-    blocks, files = 0, set()
-    for key, one in found.items():
-        # The entry of a worker that changes directories has no "names": its keys are the directories d0, d1 and so on.
-        if "names" not in one:
-            continue
-        path, at, _ = key.rpartition("@")
-        for place, generation in enumerate(one.get("blocks", one.get("records"))):
-            if generation > 0:
-                blocks += 1
-                # A key with an @ stands for one file, possibly shared with other workers; any other key for one file
-                # for each place.
-                files.add((path, None) if at else (key, place // spans.get(key, 1)))
-    return Least(BLOCK * blocks, len(files))
-
-
-def judge_read_back(counted: ReadBack, found: Mapping[str, Any], spans: Mapping[str, int] = ONE_EACH) -> Verdict:
-    """Judge by a client's counters that it fetched the scanned data from the server, and not from its cache."""
-    client, fetched, calls = counted.client, counted.bytes, counted.calls
-    least = least_of(found, spans)
-    counts = (
-        f"{client} read {least.bytes:,} bytes of {least.calls:,} files, and fetched {fetched:,} bytes from the server "
-        f"by {calls:,} READ calls"
-    )
-    if fetched < least.bytes or calls < least.calls:
-        reason, blame = f"{counts}: the rest came from the client's cache", Blame(culprit=Culprit.CLIENT_CACHE)
-        return Verdict(checker="read back", outcome=Outcome.FAIL, reason=reason, blame=blame)
-    return Verdict(checker="read back", outcome=Outcome.PASS, reason=counts)
 
 
 def judge_run(record: RunRecord, directory: Path) -> None:
@@ -243,13 +195,16 @@ def judge_what_is_left(
         verdicts += judge_promises(evidence, conditions, where)
         if place == "on_server":
             verdicts += judge_work(workers, balance.parts, where)
+            bound = [one for one in history.operations if one.binds(before_ns)]
+            wsizes = [mount["wsize"] for mount in cycle.effective.get("mounts", {}).values()]
+            verdicts += judge_sizes(workers, bound, cycle.observed.replies, wsizes)
         verdicts += judge_application_data(evidence, conditions, where)
         verdicts += judge_application_checks(evidence, where)
         verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)
         verdicts.append(judge_blocks(evidence, conditions, where))
         verdicts.append(judge_nothing_invented(evidence, conditions, where))
         if place == "on_client" and (counted := cycle.observed.read_back) is not None:
-            verdicts.append(judge_read_back(counted, found, {one.key: one.span for one in workers}))
+            verdicts.append(judge_read_back(counted, found, {one.key: one for one in workers}))
     verdicts += judge_readers(cycle, directory)
     return verdicts
 

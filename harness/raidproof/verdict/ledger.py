@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_reader import TORN, parts_of_torn
-from raidproof.guest.ledger_writer import (
+from raidproof.guest.ledger_format import (
     ABSENT,
     APPLICATION,
     BLOCK,
@@ -20,8 +19,10 @@ from raidproof.guest.ledger_writer import (
     METADATA,
     MISPLACED,
     OLD,
+    TORN,
     TREES,
     UNREADABLE,
+    parts_of_torn,
 )
 from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, Evidence
 from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts
@@ -119,7 +120,7 @@ def key_of(worker: WorkerSpec, history: History, bounds: Bounds) -> Hashable:
     torn = bounds.get("torn", False)
     if not isinstance(torn, bool):
         # As in `Case.may_be_torn`: only blocks of the worker's own file matter to it.
-        torn = bool(worker.shift % BLOCK) or frozenset(one for one in torn if one[0] == worker.file)
+        torn = bool(worker.shift % BLOCK or worker.pieces) or frozenset(one for one in torn if one[0] == worker.file)
     others = (
         bounds.get("shows_old_data"),
         bounds.get("resumed_ns"),
@@ -155,8 +156,8 @@ def part_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], boun
     """Compare the operations of one worker with the scan of its files."""
     case = case_of(worker, history, entry, bounds)
     part, restarted_ns = Balance(bounds.get("resumed_ns")), bounds.get("restarted_ns")
-    if worker.span > 1 and restarted_ns is not None:
-        across = [one for one in case.operations if closes_across(one, restarted_ns)]
+    if restarted_ns is not None:
+        across = [one for one in case.operations if closes_across(one, worker, restarted_ns)]
         part.across_restart = len(across)
         case = case._replace(bound=[one for one in case.bound if one not in across])
     # The evidence has a count of 0 for each kind that the worker had not executed yet.
@@ -167,10 +168,15 @@ def part_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], boun
     return part
 
 
-def closes_across(operation: Operation, restarted_ns: int) -> bool:
-    """Return whether an operation is a `close` that was in progress when a restarted server first replied."""
+def closes_across(operation: Operation, worker: WorkerSpec, restarted_ns: int) -> bool:
+    """Return whether an operation is a `close` that was in progress when a restarted server first replied.
+
+    Only a close of several pages counts, for which a client may send UNSTABLE WRITEs.
+    """
     ended = operation.ended_ns
-    return operation.kind == "close" and ended is not None and operation.issued_ns < restarted_ns <= ended
+    if operation.kind != "close" or worker.bytes_of(operation) <= BLOCK or ended is None:
+        return False
+    return operation.issued_ns < restarted_ns <= ended
 
 
 def kinds_of(worker: WorkerSpec) -> tuple[str, ...]:
@@ -201,8 +207,9 @@ class Case(NamedTuple):
 
     def may_be_torn(self, block: int) -> bool:
         """Return whether the cut may have torn the block with this index while it was being overwritten."""
-        # A block that straddles two pages takes two requests, and the second one has no header that identifies it.
-        if isinstance(self.torn, bool) or self.worker.shift % BLOCK:
+        # A block that straddles two pages takes two requests, and the second one has no header that identifies it; a
+        # piece may begin anywhere.
+        if isinstance(self.torn, bool) or self.worker.shift % BLOCK or self.worker.pieces:
             return self.torn is not False
         return (self.worker.file, block * BLOCK) in self.torn
 
@@ -214,17 +221,13 @@ class Case(NamedTuple):
         # EEXIST or ENOENT may be the reply to a retransmission of a request that was already executed.
         return operation.error in {EEXIST, ENOENT, *self.indeterminate_errnos}
 
-    def blocks_of(self, operation: Operation) -> range:
-        """Return the indexes of the blocks that an operation wrote."""
-        return range(operation.place * self.worker.span, (operation.place + 1) * self.worker.span)
-
-    @staticmethod
-    def newest(operations: Sequence[Operation]) -> dict[int, int]:
-        """Return the newest generation that the given operations wrote, by `Operation.place`."""
+    def newest(self, operations: Sequence[Operation]) -> dict[int, int]:
+        """Return the newest generation that the given operations wrote, by block (`WorkerSpec.states_of`)."""
         generations: dict[int, int] = {}
         for operation in operations:
-            if operation.generation > generations.get(operation.place, 0):
-                generations[operation.place] = operation.generation
+            for block in self.worker.states_of(operation):
+                if operation.generation > generations.get(block, 0):
+                    generations[block] = operation.generation
         return generations
 
 
@@ -237,14 +240,15 @@ def compare_blocks(case: Case, balance: Balance) -> None:
     worker = case.worker
     required, issued = case.newest(case.bound), case.newest(case.operations)
     states: dict[int, int] = dict(enumerate(case.found["blocks"], start=worker.first * worker.span))
-    for place in required:
-        if place * worker.span not in states or (place + 1) * worker.span - 1 not in states:
-            raise RigError(f"the scan of {worker.path} lacks blocks of operation {place}")
+    if lacking := required.keys() - states.keys():
+        raise RigError(f"the scan of {worker.path} lacks blocks of operation {worker.place_of(min(lacking))}")
     kinds = count_blocks(case, states, required, issued, balance)
-    balance.judged.update(one.kind for one in case.bound if one.generation == required[one.place])
-    older = {block // worker.span for block in kinds if states[block] < required.get(block // worker.span, 0)}
-    for operation in case.bound:
-        for block in case.blocks_of(operation) if operation.place in older else ():
+    balance.judged.update(one.kind for one in case.bound if one.generation == required[worker.states_of(one).start])
+    older = {block for block in kinds if states[block] < required.get(block, 0)}
+    for operation in case.bound if older else ():
+        for block in worker.states_of(operation):
+            if block not in older:
+                continue
             state = states[block]
             torn = state <= TORN and kinds[block] is BlockClass.UNSYNCED_LOST
             if state < operation.generation and not torn:
@@ -267,13 +271,12 @@ def count_blocks(
     """Count the blocks of a worker by class; return the class of each block that is not `BlockClass.DURABLE`.
 
     ``states``: what the scan found, by block. ``required`` and ``issued``: the newest generation that was
-    acknowledged, and that may have been written, by `Operation.place`.
+    acknowledged, and that may have been written, by block.
     """
     kinds: dict[int, BlockClass | None] = {}
     worker = case.worker
     for block, state in states.items():
-        place = block // worker.span
-        needed, most = required.get(place, 0), ANY_GENERATION if case.disconnected else issued.get(place, 0)
+        needed, most = required.get(block, 0), ANY_GENERATION if case.disconnected else issued.get(block, 0)
         if 0 < state == needed <= most:
             # Nearly all blocks are so.
             continue
@@ -284,7 +287,8 @@ def count_blocks(
             if kind in BROKEN:
                 balance.add_corrupted(worker, block, kind)
         if state != ABSENT and (kind is None or state > most):
-            balance.invented.append(f"{worker.path}: block {block} has a generation that was never written")
+            what = f"file f{worker.place_of(block)}" if worker.pieces else f"block {block}"
+            balance.invented.append(f"{worker.path}: {what} has a generation that was never written")
     if durable := len(states) - len(kinds):
         balance.blocks[BlockClass.DURABLE] += durable
     return kinds

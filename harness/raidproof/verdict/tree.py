@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_writer import (
+from raidproof.guest.ledger_format import (
     ALLOCATED,
     APPENDED,
     BLOCK,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.guest import application as guest
-from raidproof.guest.ledger_writer import ACKNOWLEDGE, APPLICATION, END, FRAME, ISSUE, KINDS
+from raidproof.guest.ledger_format import ACKNOWLEDGE, APPLICATION, END, FRAME, ISSUE, KINDS
 from raidproof.image.recipe import VMS
 
 LIBRARY = VMS / "application"

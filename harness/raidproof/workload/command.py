@@ -11,7 +11,7 @@ from raidproof.core.errors import RigError
 from raidproof.core.layer import Machine, State
 from raidproof.guest import application as guest
 from raidproof.guest import application_meter
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.workload.application import PROGRAM, ApplicationError, ApplicationSpec, Commands
 from raidproof.workload.workload import (
     Place,

@@ -1,12 +1,12 @@
 """The history of a ledger: the operations of the clients with time stamps, and the times of the server's replies."""
 
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,12 +14,13 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_writer import (
+from raidproof.guest.ledger_format import (
     ACKNOWLEDGE,
     APPLICATION,
     BLOCK,
     END,
     FRAME,
+    HEADER,
     ISSUE,
     KINDS,
     METADATA,
@@ -35,7 +36,7 @@ STAMP = struct.Struct("<QI")
 FORMAT = b"RAIDPROOF HISTORY 2\n"
 """First bytes of a history file whose frames have the client's time stamps. Older formats begin with a chunk."""
 FRAME_1 = struct.Struct("<BBHIIIi")
-"""Layout of a frame in older files: `ledger_writer.FRAME` without the client's time stamp."""
+"""Layout of a frame in older files: `ledger_format.FRAME` without the client's time stamp."""
 LEAST_DELAY_NS = 10_000_000
 """Uncertainty in ns of ``Operation.begun_ns``: the operation may have begun this much earlier (see `parse`)."""
 LONGEST_DELAY_NS = 1_000_000_000
@@ -53,6 +54,21 @@ class Ended(StrEnum):
     OK = "ok"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+class PieceSpec(BaseModel):
+    """A piece of the ledger: data of some size that a worker of kind ``sizes`` writes again and again to one file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    """Kind of operation: the way in which the data are written and made durable."""
+    size: int
+    """Bytes that one operation writes."""
+    position: int = 0
+    """Position of the first slot in the file, in bytes."""
+    slots: int = 1
+    """Number of slots, each of ``size`` bytes, into which successive operations write."""
 
 
 class WorkerSpec(BaseModel):
@@ -83,6 +99,8 @@ class WorkerSpec(BaseModel):
     """Whether each operation of a round writes its own file, in the directory ``path``."""
     rounds: tuple[tuple[str, ...], ...] = ()
     """For a worker that changes directories: lists of kinds of operation; each new directory takes the next list."""
+    pieces: tuple[PieceSpec, ...] = ()
+    """For a worker of kind ``sizes``: what it writes, in this order; the file of each has its `Operation.place`."""
     local: bool = False
     """Whether the worker runs on the server and uses its file system directly, without NFS."""
     operations: int | None = None
@@ -105,13 +123,41 @@ class WorkerSpec(BaseModel):
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of operation that the worker carries out, each once."""
-        return tuple(dict.fromkeys(kind for steps in self.rounds for kind in steps)) or (self.kind,)
+        kinds = (*(kind for steps in self.rounds for kind in steps), *(piece.kind for piece in self.pieces))
+        return tuple(dict.fromkeys(kinds)) or (self.kind,)
 
-    def bytes_of(self, kind: str) -> int:
-        """Return the number of bytes that one operation of a kind makes durable; 0 for metadata and if not known."""
-        if kind in METADATA or kind == APPLICATION:
+    def bytes_of(self, operation: "Operation") -> int:
+        """Return the number of bytes that an operation makes durable; 0 for metadata and if not known."""
+        if operation.kind in METADATA or operation.kind == APPLICATION:
             return 0
+        if self.pieces:
+            return self.pieces[operation.place].size
         return BLOCK * (WRITTEN if self.kind in TREES else self.span)
+
+    def states_of(self, operation: "Operation") -> range:
+        """Return the numbers of the blocks, or of the slot of a piece, that an operation writes, as in a scan."""
+        if self.pieces:
+            slot = (operation.generation - 1) % self.pieces[operation.place].slots
+            at = self._first_slots[operation.place] + slot
+            return range(at, at + 1)
+        return range(operation.place * self.span, (operation.place + 1) * self.span)
+
+    def place_of(self, state: int) -> int:
+        """Return `Operation.place` of the operations that write a block, or a slot of a piece, as in a scan."""
+        return bisect_right(self._first_slots, state) - 1 if self.pieces else state // self.span
+
+    @cached_property
+    def _first_slots(self) -> list[int]:
+        """The number of the first slot of each piece, where a scan lists the slots of all pieces."""
+        return [0, *accumulate(piece.slots for piece in self.pieces)][:-1]
+
+    def blocks_of(self, operation: "Operation") -> range:
+        """Return the numbers of the blocks that an operation writes, as their headers state them."""
+        if self.pieces:
+            # Block n of a piece, see `ledger_pieces.content`; a piece that is smaller than a header has none.
+            size, place, places = self.pieces[operation.place].size, operation.place, len(self.pieces)
+            return range(place, place + -(-size // BLOCK) * places if size >= HEADER.size else place, places)
+        return range(operation.place * self.span, (operation.place + 1) * self.span)
 
 
 class Operation(NamedTuple):
@@ -198,7 +244,7 @@ class History:
     """All operations of one run of the ledger, in the order in which they were reported to begin.
 
     ``ends``: the reported ends of the workers, by their numbers. ``steps``: the calls of the workers that belong to no
-    operation; the kind of a step is one of `ledger_writer.STEPS`.
+    operation; the kind of a step is one of `ledger_format.STEPS`.
     """
 
     def __init__(

@@ -1,10 +1,7 @@
 """The ledger: the workload whose operations and acknowledgements raidproof records on the host while clients work."""
 
 import json
-import selectors
 import socket
-import struct
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,19 +14,23 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.log import logger
-from raidproof.core.waiting import Deadline, now_ns, pause, realtime_ahead_ns, wait_until
-from raidproof.guest import application, ledger_reader, ledger_writer
-from raidproof.guest.ledger_writer import APPLICATION
+from raidproof.core.waiting import Deadline, pause, wait_until
+from raidproof.guest import application, ledger_format, ledger_pieces, ledger_reader, ledger_writer
+from raidproof.guest.ledger_format import APPLICATION
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
-from raidproof.workload.application import PROGRAM, ApplicationError, ApplicationSpec, Reports
+from raidproof.workload.application import PROGRAM, ApplicationError, ApplicationSpec
 from raidproof.workload.history import History, Recorder, WorkerSpec
+from raidproof.workload.ledger_receiver import Receiver
+from raidproof.workload.ledger_sizes import MOST_ROUNDS, PIECES, pieces_from
 
-WRITER = "/run/raidproof/ledger_writer.py"
+FOLDER = "/run/raidproof"
+"""Folder of the ledger's programs in a machine: a tmpfs."""
+WRITER = f"{FOLDER}/ledger_writer.py"
 """Path of the ledger's writer (guest/ledger_writer.py) in a client."""
-READER = "/run/raidproof/ledger_reader.py"
+READER = f"{FOLDER}/ledger_reader.py"
 """Path of the ledger's reader (guest/ledger_reader.py) in a machine."""
 START_DEADLINE_S = 60.0
 """Seconds within which all workers must have connected to the host."""
@@ -41,16 +42,15 @@ SCAN_DEADLINE_S = 120.0
 """Time limit in seconds for reading back all files of the ledger on one machine."""
 LEAST = 4
 """Number of operations of each kind, and of each client's kind of worker, that must end before a cut: 3 are needed."""
-SO_TIMESTAMPNS = 35
-"""Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
-_TIMESPEC = struct.Struct("@qq")
+LEAST_SIZES = 12
+"""Number of operations of workers that write data of many sizes that must end before a cut: they have all classes."""
 
 Found = dict[str, dict[str, object]]
 """Result of a scan: by `WorkerSpec.key`, the generations of the blocks and the names of the files."""
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
-    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append",
+    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
@@ -89,6 +89,8 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
 
 Each operation is the last of its kind in some round, because a later change of the same file may hide a loss.
 """
+SIZES = "sizes"
+"""The kind of worker that writes data of many sizes, see `ledger_sizes`."""
 WORKER_KINDS = (
     "fsync",
     "fdatasync",
@@ -98,6 +100,7 @@ WORKER_KINDS = (
     "msync",
     "shared",
     "o_append",
+    "sizes",
     *LAYOUTS,
     *ROUNDS,
     APPLICATION,
@@ -176,7 +179,8 @@ class LedgerSpec(BaseModel):
     def doing(self) -> set[str]:
         """Return the kinds of worker and of operation that the settings contain, without those in ``omit``."""
         rounds = (kind for worker in self.kinds for steps in ROUNDS.get(worker, ()) for kind in steps)
-        return {*self.kinds, *rounds} - {*self.omit}
+        pieces = (piece.kind for piece in PIECES if SIZES in self.kinds)
+        return {*self.kinds, *rounds, *pieces} - {*self.omit}
 
     def workers(self, clients: Sequence[str], server: str = "server") -> list[WorkerSpec]:
         """Return the workers of all machines, with numbers, paths and rounds; ``server``: name of the server.
@@ -188,7 +192,7 @@ class LedgerSpec(BaseModel):
             if kind not in WORKER_KINDS:
                 raise RequestError(f"unknown kind of ledger worker: {kind!r}", remedy=nearest(kind, WORKER_KINDS))
         for kind in self.omit:
-            if kind not in (known := (*WORKER_KINDS, *ledger_writer.KINDS)):
+            if kind not in (known := (*WORKER_KINDS, *ledger_format.KINDS)):
                 raise RequestError(
                     f"the ledger cannot omit {kind!r}, which is no kind of worker or operation",
                     remedy=nearest(kind, known),
@@ -214,6 +218,11 @@ class LedgerSpec(BaseModel):
             more |= {"kind": "fsync", "path": kind, "file": SHARED_FILE, "first": place * self.blocks}
         elif kind == "o_append":
             more |= {"path": kind}
+        elif kind == SIZES:
+            # The workers begin at different pieces, so that together they write all of them soon.
+            pieces = pieces_from(place * len(PIECES) // 2, self.omit)
+            most = min(self.operations or MOST_ROUNDS * len(pieces), MOST_ROUNDS * len(pieces))
+            more |= {"files": True, "pieces": pieces, "blocks": len(pieces), "operations": most}
         elif kind in LAYOUTS:
             more |= {"blocks": self.files, **LAYOUTS[kind]}
         elif kind in ROUNDS:
@@ -390,7 +399,9 @@ class Ledger:
         for worker in self.workers:
             of_group[worker.group] += receiver.ended_of[worker.number]
         return receiver.failure is not None or all(
-            of_group[one.group] >= LEAST and all(ended[kind] >= LEAST for kind in one.kinds) for one in working
+            of_group[one.group] >= (LEAST_SIZES if one.pieces else LEAST)
+            and all(ended[kind] >= LEAST for kind in one.kinds)
+            for one in working
         )
 
     def heard_since(self, instant_ns: int) -> int | None:
@@ -477,122 +488,6 @@ def application_config(spec: ApplicationSpec | None, content: Mapping[str, str])
 def install(machine: Machine, config: str) -> None:
     """Copy the writer and its configuration into a machine, to the tmpfs /run."""
     machine.put(Path(application.__file__).read_bytes(), PROGRAM)
-    machine.put(Path(ledger_writer.__file__).read_bytes(), WRITER)
+    for program in (ledger_format.__file__, ledger_pieces.__file__, ledger_writer.__file__):
+        machine.put(Path(program).read_bytes(), f"{FOLDER}/{Path(program).name}")
     machine.put(config, f"{WRITER}.json")
-
-
-class Receiver(threading.Thread):
-    """Thread that records the reports of the clients.
-
-    The kernel stamps the arrival of a report, because this thread may run much later.
-    """
-
-    def __init__(self, listener: socket.socket, recorder: Recorder) -> None:
-        super().__init__(name="ledger-receiver", daemon=True)
-        self.connections = 0
-        """Connections accepted so far; each worker has its own."""
-        self.open_connections = 0
-        self.ended: Counter[str] = Counter()
-        """Number of operations that were reported to have ended, by kind."""
-        self.ended_of: Counter[int] = Counter()
-        """Number of operations that were reported to have ended, by worker."""
-        self.begun_ns: dict[int, int] = {}
-        """Arrival in ns of the last report that an operation begins, by worker."""
-        self.done: set[int] = set()
-        """Numbers of the workers that have reported their end."""
-        self.last_ns = 0
-        """Arrival of the last report of any worker in ns; 0 if there is none."""
-        self.failure: OSError | None = None
-        """The first error of a write to the history file; the run cannot be judged after it."""
-        self.refused: ApplicationError | None = None
-        """The first line of an application that is no report; later reports may be missing."""
-        self.statuses: dict[int, int] = {}
-        """Statuses of the workers that have reported their end, by number; see `history.WorkerEnd`."""
-        self._reports: dict[int, Reports | None] = {}
-        """By file descriptor, the translator of an application's lines; None for the connection of another worker."""
-        self._listener = listener
-        # Accepted connections inherit this option.
-        listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self._recorder = recorder
-        self._selector = selectors.DefaultSelector()
-        self._wake_read, self._wake_write = socket.socketpair()
-
-    def run(self) -> None:
-        """Receive reports until `stop` is called."""
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
-        while True:
-            for key, _ in self._selector.select():
-                source = key.fileobj
-                if source is self._wake_read:
-                    return
-                if source is self._listener:
-                    connection, _ = self._listener.accept()
-                    self._selector.register(connection, selectors.EVENT_READ)
-                    self.connections += 1
-                    self.open_connections += 1
-                else:
-                    self._receive(source)  # type: ignore[arg-type]
-
-    def _receive(self, source: socket.socket) -> None:
-        try:
-            data, ancillary, _, _ = source.recvmsg(1 << 16, socket.CMSG_SPACE(_TIMESPEC.size))
-        except OSError:
-            data, ancillary = b"", []
-        if data:
-            arrived_ns = arrival_ns(ancillary)
-            self.last_ns = max(self.last_ns, arrived_ns)
-            try:
-                data = self._framed(source.fileno(), data, arrived_ns)
-                self._count(self._recorder.add(source.fileno(), arrived_ns, data), arrived_ns)
-            except ApplicationError as error:
-                self.refused = self.refused or error
-            except OSError as error:
-                self.failure = self.failure or error
-        else:
-            self._recorder.forget(source.fileno())
-            self._reports.pop(source.fileno(), None)
-            self._selector.unregister(source)
-            source.close()
-            self.open_connections -= 1
-
-    def _framed(self, connection: int, data: bytes, arrived_ns: int) -> bytes:
-        """Return the frames in received data; the first bytes of an application are text, those of others a frame."""
-        if connection not in self._reports:
-            self._reports[connection] = Reports() if data.startswith(application.WORKER.encode()) else None
-        reports = self._reports[connection]
-        return data if reports is None else reports.take(data, arrived_ns)
-
-    def _count(self, data: bytes, arrived_ns: int) -> None:
-        for what, code, worker, _, _, _, status, _ in ledger_writer.FRAME.iter_unpack(data):
-            if what == ledger_writer.ACKNOWLEDGE:
-                self.ended[ledger_writer.KINDS[code]] += 1
-                self.ended_of[worker] += 1
-            elif what == ledger_writer.ISSUE:
-                self.begun_ns[worker] = arrived_ns
-            elif what == ledger_writer.END:
-                self.statuses[worker] = status
-                self.done.add(worker)
-
-    def stop(self) -> None:
-        """End the thread, and close the connections and the history file."""
-        self._wake_write.send(b"!")
-        self.join()
-        for key in list(self._selector.get_map().values()):
-            if isinstance(key.fileobj, socket.socket) and key.fileobj is not self._listener:
-                key.fileobj.close()
-        self._wake_write.close()
-        self._selector.close()
-        self._recorder.close()
-
-
-def arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-    """Return the kernel's stamp of received data (CLOCK_MONOTONIC, ns); the present time if there is no stamp."""
-    now, ahead_ns = now_ns(), realtime_ahead_ns()
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
-            seconds, ns = _TIMESPEC.unpack_from(data)
-            stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
-            # If the real-time clock was set since, the computed arrival could lie in the future.
-            return min(now, stamp)
-    return now

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from raidproof.guest.ledger_writer import HEADER, MAGIC
+from raidproof.guest.ledger_format import HEADER, MAGIC
 
 
 class Written(NamedTuple):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.units import SECTOR
 from raidproof.crash.page.hash import NONE, page_hash, part_hash
-from raidproof.guest.ledger_writer import BLOCK, block
+from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.storage.array.raid import PAGE, product_table
 from raidproof.storage.array.striping import Striping
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from raidproof.guest.ledger_writer import BLOCK
+from raidproof.guest.ledger_format import BLOCK
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.crash_test import Least, judge_read_back, least_of
+from raidproof.verdict.read_back import Least, judge_read_back, least_of
+from raidproof.workload.history import PieceSpec, WorkerSpec
 
 FOUND: dict[str, Any] = {
     "client1-0-fsync@0": {"blocks": [3, 2, 0, 1], "names": ["client1-0-fsync"]},
@@ -40,3 +41,12 @@ def test_what_was_read_must_have_been_fetched(fetched: int, calls: int, outcome:
 
 def test_where_nothing_is_left_nothing_need_be_fetched() -> None:
     assert judge_read_back(ReadBack(client="client2", bytes=0, calls=0), {}).outcome is Outcome.PASS
+
+
+def test_of_a_piece_the_bytes_that_were_written_count_and_each_file_once() -> None:
+    pieces = (PieceSpec(kind="fsync", size=1, slots=3), PieceSpec(kind="o_sync", size=10_000))
+    worker = WorkerSpec(
+        number=0, client="client1", kind="sizes", path="w", file=0, files=True, pieces=pieces, blocks=2
+    )
+    found = {"w": {"blocks": [4, 2, 0, 1], "names": ["f0", "f1"]}}
+    assert least_of(found, {"w": worker}) == Least(10_002, 2)

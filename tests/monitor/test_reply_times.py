@@ -5,20 +5,23 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.monitor.capture import Clocks, Reply, parse_replies, parse_writes, replies_command
+from raidproof.monitor.reply_times import Clocks, Reply, parse_replies, parse_writes, replies_command
 
 CLOCKS = Clocks(1_700_000_000_000_000_000, 1_700_000_000_000_000_000)
 CLIENT, SERVER = "10.77.0.21", "10.77.0.10"
 
 
-def call(ns: int, xids: str, groups: str, stream: int = 0, *, stable3: str = "", stable4: str = "") -> str:
+def call(
+    ns: int, xids: str, groups: str, stream: int = 0, *, stable: tuple[str, str] = ("", ""), sizes: str = ""
+) -> str:
     kinds = ",".join("0" for _ in xids.split(","))
-    return f"1700000000.{ns:09}\t{CLIENT}\t{SERVER}\t{stream}\t{xids}\t{kinds}\t{groups}\t{stable3}\t{stable4}"
+    fields = (xids, kinds, groups, *stable, *((sizes, "") if stable[0] else ("", sizes)))
+    return "\t".join((f"1700000000.{ns:09}", CLIENT, SERVER, str(stream), *fields))
 
 
 def reply(ns: int, xids: str, stream: int = 0, *, stable4: str = "") -> str:
     kinds = ",".join("1" for _ in xids.split(","))
-    return f"1700000000.{ns:09}\t{SERVER}\t{CLIENT}\t{stream}\t{xids}\t{kinds}\t\t\t{stable4}"
+    return f"1700000000.{ns:09}\t{SERVER}\t{CLIENT}\t{stream}\t{xids}\t{kinds}\t\t\t{stable4}\t\t"
 
 
 def parsed(*lines: str) -> list[Reply]:
@@ -32,15 +35,18 @@ def test_the_port_is_named() -> None:
 
 def test_writes_are_counted_by_the_stability_that_the_clients_asked_for() -> None:
     lines = [
-        call(5, "0x1,0x2", "0,0", stable4="2,0"),
-        call(6, "0x3", "0", stable4="1"),
+        call(5, "0x1,0x2", "0,0", stable=("", "2,0"), sizes="100,4096"),
+        call(6, "0x3", "0", stable=("", "1"), sizes="65536"),
         reply(7, "0x1", stable4="2"),
-        call(8, "0x4", "0", stable3="2"),
+        call(8, "0x4", "0", stable=("2", ""), sizes="100"),
         call(9, "0x5", "0"),
+        # A READ and a WRITE of NFSv3.
+        call(9, "0x6,0x7", "0,0", stable=("2", ""), sizes="4096,8192"),
     ]
-    assert parse_writes("\n".join(lines)) == {"FILE_SYNC": 2, "UNSTABLE": 1, "DATA_SYNC": 1}
+    expected = {("FILE_SYNC", 100): 2, ("UNSTABLE", 4096): 1, ("DATA_SYNC", 65536): 1, ("FILE_SYNC", None): 1}
+    assert parse_writes("\n".join(lines)) == expected
     with pytest.raises(RigError, match="stability"):
-        parse_writes(call(5, "0x1", "0", stable4="3"))
+        parse_writes(call(5, "0x1", "0", stable=("", "3")))
 
 
 def test_a_reply_has_the_group_and_the_instant_of_its_call() -> None:
@@ -70,8 +76,8 @@ def test_a_reply_without_a_captured_call_has_no_owner() -> None:
 
 
 def test_a_call_of_the_server_is_no_reply_and_its_answer_is_the_servers() -> None:
-    back = f"1700000000.000000005\t{SERVER}\t{CLIENT}\t0\t0x7\t0\t0\t\t"
-    answer = f"1700000000.000000006\t{CLIENT}\t{SERVER}\t0\t0x7\t1\t\t\t"
+    back = f"1700000000.000000005\t{SERVER}\t{CLIENT}\t0\t0x7\t0\t0\t\t\t\t"
+    answer = f"1700000000.000000006\t{CLIENT}\t{SERVER}\t0\t0x7\t1\t\t\t\t\t"
     assert parsed(call(4, "0x7", "20003"), back, answer, reply(9, "0x7")) == [
         Reply(SERVER, 6, 5, 0),
         Reply(CLIENT, 9, 4, 20003),
@@ -79,11 +85,11 @@ def test_a_call_of_the_server_is_no_reply_and_its_answer_is_the_servers() -> Non
 
 
 def test_a_piece_of_a_message_is_passed_over() -> None:
-    assert parsed(f"1700000000.000000005\t{CLIENT}\t{SERVER}\t0\t\t\t\t\t") == []
+    assert parsed(f"1700000000.000000005\t{CLIENT}\t{SERVER}\t0\t\t\t\t\t\t\t") == []
 
 
 @pytest.mark.parametrize(
-    "line", ["Running as user", "1700000000.5\ta\tb\t0\t0x1\t0\t\t\t", "1\ta\tb\t0\t0x1,0x2\t0\t\t\t"]
+    "line", ["Running as user", "1700000000.5\ta\tb\t0\t0x1\t0\t\t\t\t\t", "1\ta\tb\t0\t0x1,0x2\t0\t\t\t\t\t"]
 )
 def test_what_is_no_such_line_is_refused(line: str) -> None:
     with pytest.raises(RigError, match="tshark"):
