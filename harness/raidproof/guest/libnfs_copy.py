@@ -3,7 +3,8 @@
 The harness copies this file into machines: standard library only. Run as ``libnfs_copy.py ADDRESS VERSION SOURCE
 TARGET``: it copies the directory SOURCE of the server's name space to the new local directory TARGET, by NFS VERSION 3
 or 4 (libnfs has NFSv4.0), and prints the version of the library. Names, modes, sizes, hard links, symbolic links and
-data are copied, of large files the last ones; extended attributes are not. Exit status 2: the machine has no libnfs with a known interface.
+data are copied, of large files the last data; extended attributes are not. Exit status 2: the machine has no libnfs
+with a known interface.
 
 Structures and functions: include/nfsc/libnfs.h of libnfs.
 """
