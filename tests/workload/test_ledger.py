@@ -34,7 +34,7 @@ from raidproof.workload.ledger_sizes import BYTES
 from tests.workload.local_clients import Client, Host
 
 OPERATIONS = 40
-OMIT = ("clone", "o_direct", "setxattr")
+OMIT = ("clone", "o_direct", "setxattr", "locks")
 """Operations that the file system of a temporary folder may lack."""
 CLOCKS_DIFFER_NS = 50_000
 """Tolerance: a process may be interrupted between its readings of the real-time and the monotonic clock."""
@@ -332,7 +332,7 @@ def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: py
         ("4.2", "xfs", "ganesha", {"clone"}),
         ("4.2", "ext4", "knfsd", {"clone"}),
         ("4.1", "xfs", "knfsd", {"extents"}),
-        ("3", "xfs", "knfsd", {"extents", "o_append"}),
+        ("3", "xfs", "knfsd", {"extents", "locks", "o_append"}),
     ],
 )
 def test_what_a_version_a_file_system_or_a_server_has_not_is_left_out_with_the_reason(

@@ -7,17 +7,18 @@ from typing import NamedTuple, cast
 import pytest
 
 from raidproof.core.waiting import Deadline, wait_until
-from raidproof.guest.ledger_format import STEPS
+from raidproof.guest.ledger_format import REFUSED, STEPS
 from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.completeness import judge_ends
 from raidproof.verdict.contract import Conditions, judge_errors
+from raidproof.verdict.locks import judge_locks
 from raidproof.workload.history import Ended, History, WorkerSpec
 from raidproof.workload.ledger import Ledger, LedgerSpec
 from tests.workload.local_clients import Client, Host
 
 SYNC = Conditions(export_sync=True)
-KINDS = ("fsync", "msync", "pages", "metadata", "o_append")
+KINDS = ("fsync", "msync", "pages", "metadata", "o_append", "locks")
 FAILING = """
 import errno, fcntl, os
 def failing(call, applies, code):
@@ -65,7 +66,9 @@ def test_each_worker_of_a_sound_client_reports_its_steps_and_its_end(tmp_path: P
     done = ran(tmp_path)
     assert done.bad == []
     assert {one.kind for one in done.history.steps} == {*STEPS}
-    assert {one.ended for one in done.history.steps} == {Ended.OK}
+    (verdict,) = judge_locks(done.workers, done.history.steps, None)
+    assert verdict.outcome is not Outcome.FAIL, verdict.reason
+    assert {one.ended for one in done.history.steps if one.error not in REFUSED} == {Ended.OK}
     assert {*done.history.ends} == {one.number for one in done.workers}
 
 

@@ -4,6 +4,7 @@
 this file, which the harness also copies into machines. Standard library only.
 """
 
+import errno
 import os
 import struct
 import zlib
@@ -53,6 +54,9 @@ STEPS = (
     "lock",  # attempt to lock the file to which several clients append
     "unlock",
     "last close",  # of a file that the worker keeps open
+    "claim",  # attempt to lock a range of a file, without waiting
+    "guarded write",  # to a locked range, by a descriptor opened with O_DSYNC
+    "release",  # of the lock of a range
 )
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
@@ -67,6 +71,8 @@ MODE = 0o640  # the mode that setattr sets
 XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setxattr sets
 # Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
+LOCKS = "locks"  # kind of worker that locks ranges of a file that the workers of all clients share
+REFUSED = (errno.EAGAIN, errno.EACCES)  # errors of a claim while another client holds the lock (fcntl(2))
 APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations
 GROUPS = 20000  # the group id in the RPCs of worker n is GROUPS + n, which identifies the worker in a capture
 UNCUT = "+0"  # code in a scan: a file with the data of append, in which zeroes follow the length that truncate sets

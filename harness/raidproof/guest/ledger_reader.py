@@ -122,6 +122,8 @@ class LedgerReader:
                     "records": records(path, worker["file"], seed),
                     "names": [worker["path"]] if os.path.exists(path) else None,
                 }
+            elif worker["kind"] == ledger.LOCKS:
+                found[key_of(worker)] = {"names": [worker["path"]] if os.path.exists(path) else None}
             else:
                 blocks = [block for part in parts for block in part.read(root)]
                 alone = [worker["path"]] if os.path.exists(path) else None
@@ -228,7 +230,7 @@ def parts_of(worker: dict[str, Any], seed: int) -> "list[Any]":
 
     The list is empty for a worker without numbered blocks.
     """
-    if worker["kind"] in (*ledger.TREES, ledger.APPLICATION, "o_append"):
+    if worker["kind"] in (*ledger.TREES, ledger.APPLICATION, ledger.LOCKS, "o_append"):
         return []
     if worker.get("pieces"):
         return [pieces.PieceReader(worker, place, seed) for place in range(len(worker["pieces"]))]

@@ -15,12 +15,13 @@ import json
 import os
 import select
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
-from time import monotonic_ns
+from time import monotonic_ns, sleep
 from typing import Any
 
 # In a machine both files are in one folder, in the harness in a package.
@@ -30,6 +31,11 @@ pieces = import_module("raidproof.guest.ledger_pieces" if __package__ else "ledg
 
 PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
 LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
+# Of fcntl(2) on x86-64 and arm64: F_SETLK and F_OFD_SETLK, F_WRLCK and F_UNLCK.
+SET_LOCK, LOCK_EXCLUSIVE, LOCK_NONE = (6, 37), 1, 2
+# Writes to a locked range, and claims of others, before a worker of kind locks releases its own lock; number of them
+# that are left at most after a request to stop.
+TURNS, LAST_TURNS = 16, 4
 
 
 class Disconnected(Exception):
@@ -101,11 +107,10 @@ class Worker:
             self.stop.wait(self.quiet_s)
         return not failure
 
-    def step(self, kind: str, action: Callable[[], object]) -> bool:
+    def step(self, kind: str, action: Callable[[], object], index: int = 0, generation: int = 0) -> bool:
         """Report a step as `do` reports an operation; return whether it succeeded, and did not return False."""
-        failure, result = self.call(
-            ledger.STEP, ledger.STEPPED, (ledger.STEPS.index(kind), self.number, self.steps, 0, 0), action
-        )
+        fields = (ledger.STEPS.index(kind), self.number, self.steps, index, generation)
+        failure, result = self.call(ledger.STEP, ledger.STEPPED, fields, action)
         self.steps += 1
         if self.quiet_s:
             self.send()
@@ -122,9 +127,14 @@ class Worker:
         try:
             result = action()
         except OSError as error:
-            failure = self.fail(error)
+            failure = (self.is_refusal(begin, fields[0], error) and error.errno) or self.fail(error)
         self.pending = ledger.FRAME.pack(end, *fields, failure, monotonic_ns())
         return failure, result
+
+    @staticmethod
+    def is_refusal(begin: int, code: int, error: OSError) -> bool:
+        """Return whether an error is the usual result of a claim: another client holds the lock."""
+        return begin == ledger.STEP and ledger.STEPS[code] == "claim" and error.errno in ledger.REFUSED
 
     def fail(self, error: OSError) -> int:
         """Return the errno of a failed call, after a pause; an error that is not tolerated ends the worker."""
@@ -295,6 +305,61 @@ class Appends(Worker):
         os.fsync(fd)
 
 
+class Locks(Worker):
+    """Worker that holds the lock of its own range of a file, writes there, and claims the ranges of other clients.
+
+    It holds its lock for most of the time, so also across a fault, and for some turns after a request to stop: only
+    so others can claim a lock after the fault that was held before it.
+    """
+
+    def work(self) -> Iterator[None]:
+        """Claim, write and release, and yield after each turn."""
+        self.set_up(self.open_file)
+        mine, ranges, number = self.worker["first"], self.worker["blocks"], 0
+        while self.more() and number < self.limit:
+            number += 1
+            if self.claim(mine, number):
+                left = TURNS
+                while left and self.guard(mine, number):
+                    left = min(left - 1, LAST_TURNS) if self.stop.is_set() else left - 1
+                    self.visit((mine + 1 + left % (ranges - 1)) % ranges, number)
+                    yield
+                    sleep(LOCK_S)
+                self.release(mine, number)
+            yield
+            self.stop.wait(LOCK_S)
+        self.close_files()
+
+    def visit(self, index: int, number: int) -> None:
+        """Claim the range of another client; if it is free, write to it and release it."""
+        if self.claim(index, number):
+            self.guard(index, number)
+            self.release(index, number)
+
+    def open_file(self) -> None:
+        """Open the file whose ranges all clients lock."""
+        self.open[self.path] = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC, 0o644)
+
+    def claim(self, index: int, number: int) -> bool:
+        """Try to lock a range; return whether it was free."""
+        return self.step("claim", lambda: self.lock(index, number, LOCK_EXCLUSIVE), index, number)
+
+    def guard(self, index: int, number: int) -> bool:
+        """Write to a locked range: if the server has lost the lock, this fails."""
+        data = ledger.block(self.file, index * ledger.BLOCK, number, self.seed)
+        write = lambda: ledger.write_whole(self.open[self.path], data, index * ledger.BLOCK)  # noqa: E731
+        return self.step("guarded write", write, index, number)
+
+    def release(self, index: int, number: int) -> None:
+        """Unlock a range."""
+        self.step("release", lambda: self.lock(index, number, LOCK_NONE), index, number)
+
+    def lock(self, index: int, number: int, kind: int) -> None:
+        """Lock or unlock a range: in turn by a lock of the process, and by one of the open file (fcntl(2))."""
+        request = struct.pack("hhqqi0q", kind, os.SEEK_SET, index * ledger.BLOCK, ledger.BLOCK, 0)
+        import_module("fcntl").fcntl(self.open[self.path], SET_LOCK[number % 2], request)
+
+
 class Trees(Worker):
     """Worker that creates one directory after another, and applies a round of changes to each."""
 
@@ -408,7 +473,8 @@ class Application(Worker):
 
 # Other kinds of worker: Blocks.
 CLASSES: dict[str, type[Worker]] = {
-    "metadata": Trees, "extents": Trees, "o_append": Appends, "sizes": Sizes, ledger.APPLICATION: Application,
+    "metadata": Trees, "extents": Trees, "o_append": Appends, "sizes": Sizes, ledger.LOCKS: Locks,
+    ledger.APPLICATION: Application,
 }  # fmt: skip
 
 

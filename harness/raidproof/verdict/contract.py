@@ -7,7 +7,7 @@ from errno import EEXIST, EIO, ENOENT, errorcode
 from math import inf
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.guest.ledger_format import APPLICATION, METADATA
+from raidproof.guest.ledger_format import APPLICATION, METADATA, REFUSED
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, Evidence
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
@@ -49,7 +49,7 @@ LEAST_JUDGED = 3
 
 NAMES = frozenset(METADATA) - {"append", "copy", "allocate", "punch", "clone"}
 """Kinds of operation that change names and attributes, and no data."""
-OF_LOCKS = frozenset({"o_append", "lock", "unlock"})
+OF_LOCKS = frozenset({"o_append", "lock", "unlock", "claim", "guarded write", "release"})
 """Kinds of operation and of step that need the lock of a file."""
 APPLICATION_CHECK = "check of the application"
 """Name of the check that the check command of an application gave a result."""
@@ -287,7 +287,9 @@ def judge_errors(
     errors = [
         one
         for one in (*history.operations, *history.steps)
-        if one.ended is Ended.FAILED and (conditions.exactly_once or not resent(one, fault_at_ns, served_until_ns))
+        if one.ended is Ended.FAILED
+        and not (one.kind == "claim" and one.error in REFUSED)
+        and (conditions.exactly_once or not resent(one, fault_at_ns, served_until_ns))
     ]
     connected = connected_ns(history, conditions)
     failed = [one for one in errors if not is_expected(one, conditions, connected(one.worker))]

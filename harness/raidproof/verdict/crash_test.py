@@ -37,6 +37,7 @@ from raidproof.verdict.crash_states import RECOVERY, outcome_of
 from raidproof.verdict.kernel_log import FILE_GONE, KERNEL, blocked, judge_kernel_logs, judge_wrecks
 from raidproof.verdict.known import apply_known
 from raidproof.verdict.ledger import balance_of, scan_of
+from raidproof.verdict.locks import judge_locks
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
 from raidproof.verdict.read_back import judge_read_back
 from raidproof.verdict.second_reader import judge_second_reader
@@ -128,6 +129,7 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
     cycle.verdicts += judge_application_runs(workers, history, conditions, cycle.fault_at_ns)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.served_until_ns))
+    cycle.verdicts += judge_locks(workers, history.steps, cycle.fault_at_ns)
     cycle.verdicts += judge_ends(workers, history, conditions, cycle.lost_power)
     cycle.verdicts += judge_observations(cycle, directory)
     cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))

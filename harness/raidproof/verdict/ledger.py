@@ -16,6 +16,7 @@ from raidproof.guest.ledger_format import (
     APPLICATION,
     BLOCK,
     GARBAGE,
+    LOCKS,
     METADATA,
     MISPLACED,
     OLD,
@@ -503,5 +504,6 @@ COMPARISONS: Mapping[str, Callable[[Case, Balance], None]] = {
     **dict.fromkeys(TREES, compare_names),
     "o_append": compare_records,
     APPLICATION: compare_application,
+    LOCKS: lambda _case, _balance: None,
 }
 """The comparison for each kind of worker that does not overwrite blocks."""

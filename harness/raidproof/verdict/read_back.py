@@ -34,7 +34,7 @@ def least_of(found: Mapping[str, Any], workers: Mapping[str, WorkerSpec] = NONE)
             continue
         path, at, _ = key.rpartition("@")
         worker = workers.get(key)
-        for number, generation in enumerate(one.get("blocks", one.get("records"))):
+        for number, generation in enumerate(one.get("blocks") or one.get("records") or ()):
             if generation > 0:
                 place = number if worker is None else worker.place_of(number)
                 size += worker.pieces[place].size if worker is not None and worker.pieces else BLOCK

@@ -23,6 +23,7 @@ from raidproof.guest.ledger_format import (
     HEADER,
     ISSUE,
     KINDS,
+    LOCKS,
     METADATA,
     STEP,
     STEPPED,
@@ -88,7 +89,10 @@ class WorkerSpec(BaseModel):
     blocks: int = 256
     """Number of operations in one round; with ``files``, also the number of files."""
     first: int = 0
-    """`Operation.place` of the worker's first operation; not 0 if the worker writes a region of a shared file."""
+    """`Operation.place` of the worker's first operation; not 0 if the worker writes a region of a shared file.
+
+    For a worker of kind ``locks``, the number of its range of the file, of ``blocks`` ranges.
+    """
     span: int = 1
     """Blocks that one operation writes."""
     step: int = 1
@@ -122,9 +126,9 @@ class WorkerSpec(BaseModel):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operation that the worker carries out, each once."""
+        """The kinds of operation that the worker carries out, each once; a worker of kind ``locks`` has only steps."""
         kinds = (*(kind for steps in self.rounds for kind in steps), *(piece.kind for piece in self.pieces))
-        return tuple(dict.fromkeys(kinds)) or (self.kind,)
+        return tuple(dict.fromkeys(kinds)) or (() if self.kind == LOCKS else (self.kind,))
 
     def bytes_of(self, operation: "Operation") -> int:
         """Return the number of bytes that an operation makes durable; 0 for metadata and if not known."""

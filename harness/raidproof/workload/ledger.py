@@ -16,7 +16,7 @@ from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, near
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, pause, wait_until
 from raidproof.guest import application, ledger_format, ledger_pieces, ledger_reader, ledger_writer
-from raidproof.guest.ledger_format import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION, LOCKS
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
@@ -50,7 +50,7 @@ Found = dict[str, dict[str, object]]
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
-    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes",
+    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
@@ -101,6 +101,7 @@ WORKER_KINDS = (
     "shared",
     "o_append",
     "sizes",
+    LOCKS,
     *LAYOUTS,
     *ROUNDS,
     APPLICATION,
@@ -168,7 +169,8 @@ class LedgerSpec(BaseModel):
         if vers != "4.2":
             reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
         if vers == "3":
-            reasons["o_append"] = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
+            why = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
+            reasons |= {"o_append": why, LOCKS: why}
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         if "clone" not in SERVERS[server].operations:
@@ -204,7 +206,8 @@ class LedgerSpec(BaseModel):
             for turn, kind in enumerate(self.kinds):
                 if kind not in self.omit and (kind != APPLICATION or not place or self._on_all):
                     workers.append(self._worker(len(workers), client, place, turn, kind))
-        return workers
+        ranges = {"blocks": max(2, len(clients))}
+        return [one.model_copy(update=ranges) if one.kind == LOCKS else one for one in workers]
 
     @property
     def _on_all(self) -> bool:
@@ -218,6 +221,8 @@ class LedgerSpec(BaseModel):
             more |= {"kind": "fsync", "path": kind, "file": SHARED_FILE, "first": place * self.blocks}
         elif kind == "o_append":
             more |= {"path": kind}
+        elif kind == LOCKS:
+            more |= {"path": kind, "first": place}
         elif kind == SIZES:
             # The workers begin at different pieces, so that together they write all of them soon.
             pieces = pieces_from(place * len(PIECES) // 2, self.omit)

@@ -31,7 +31,7 @@ class Receiver(threading.Thread):
         self.ended: Counter[str] = Counter()
         """Number of operations that were reported to have ended, by kind."""
         self.ended_of: Counter[int] = Counter()
-        """Number of operations that were reported to have ended, by worker."""
+        """Number of operations, or of claims of locks, that were reported to have ended, by worker."""
         self.begun_ns: dict[int, int] = {}
         """Arrival in ns of the last report that an operation begins, by worker."""
         self.done: set[int] = set()
@@ -103,6 +103,8 @@ class Receiver(threading.Thread):
         for what, code, worker, _, _, _, status, _ in ledger_format.FRAME.iter_unpack(data):
             if what == ledger_format.ACKNOWLEDGE:
                 self.ended[ledger_format.KINDS[code]] += 1
+                self.ended_of[worker] += 1
+            elif what == ledger_format.STEPPED and ledger_format.STEPS[code] == "claim":
                 self.ended_of[worker] += 1
             elif what == ledger_format.ISSUE:
                 self.begun_ns[worker] = arrived_ns
