@@ -1,6 +1,7 @@
 """The copy of an export, whose calls a local directory answers in place of libnfs."""
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,6 +44,7 @@ def source(tmp_path: Path) -> Path:
     (root / "file").write_bytes(b"+" * 100)
     (root / "folder" / "link").hardlink_to(root / "file")
     (root / "folder" / "symlink").symlink_to("../nowhere")
+    os.mkfifo(root / "pipe", 0o600)
     (root / "file").chmod(0o640)
     (root / "folder" / "inner").chmod(0o500)
     return root
@@ -76,9 +78,10 @@ def test_a_file_that_ends_early_is_an_error(source: Path, tmp_path: Path) -> Non
 
 
 def test_a_name_of_another_kind_is_an_error(source: Path, tmp_path: Path) -> None:
-    os.mkfifo(source / "pipe")
-    with pytest.raises(OSError, match="/pipe has the kind 010000"):
-        Copy(Local(source), str(tmp_path / "copy")).make()
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(str(source / "socket"))
+        with pytest.raises(OSError, match="/socket has the kind 0140000"):
+            Copy(Local(source), str(tmp_path / "copy")).make()
 
 
 def test_a_machine_without_libnfs_has_no_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from raidproof.core.errors import RigError
 from raidproof.guest.ledger_format import MODE, OTHER_CONTENT, UNCUT
 from raidproof.verdict.tree import (
     BLOCK_FIELD,
+    DIRECTORY,
     LOOSE,
     THERE,
     Content,
@@ -41,10 +42,12 @@ def entries(content: Content) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {"": [0o40755, 0, 2, None]}
     for name, target in content.symlinks.items():
         found[name] = [0o120777, 1, 1, target]
+    for name, kind in content.others.items():
+        found[name] = [0o40755 if kind == DIRECTORY else 0o10600, 0, 1, None]
     for name, number in content.names.items():
         file = content.files[number]
         held = list(file.held) if isinstance(file.held, tuple) else file.held or "+"
-        found[name] = [0o100000 | file.mode, file.size, content.links(number), held, file.attribute]
+        found[name] = [0o100000 | file.mode, file.size, content.links(number), held, *file[3:]]
     return found
 
 
@@ -81,14 +84,32 @@ def test_each_change_that_an_older_state_lacks_is_lost_and_none_that_it_has(
 
 
 @pytest.mark.parametrize("steps", ALL, ids=" ".join)
-@pytest.mark.parametrize("field", range(4))
+@pytest.mark.parametrize("field", range(7))
 def test_no_field_of_a_file_may_have_another_value(steps: tuple[str, ...], field: int) -> None:
     content = course(steps, 3).contents[-1]
     for name in content.names:
         found = entries(content)
-        found[name][field] = [0o100000, 7, 9, OTHER_CONTENT][field]
+        if field == 3 and not found[name][1]:
+            continue  # an empty file has no content
+        found[name][field] = [0o100000, 7, 9, OTHER_CONTENT, "other", "1:2", 7][field]
         seen = hold(done(steps), done(steps), found)
         assert seen.lost or seen.odd, (name, field)
+
+
+@pytest.mark.parametrize("steps", ALL, ids=" ".join)
+def test_no_subdirectory_or_pipe_may_be_missing_or_of_another_kind(steps: tuple[str, ...]) -> None:
+    content = course(steps, 3).contents[-1]
+    for name in content.others:
+        for other in (None, [0o120777, 1, 1, "a"], [0o140755, 0, 1, None]):
+            found = {key: one for key, one in (entries(content) | {name: other}).items() if one}
+            assert hold(done(steps), done(steps), found).lost, (name, other)
+
+
+def test_a_name_that_a_rename_of_its_directory_left_behind_is_found() -> None:
+    steps = ("mkdir", "create", "subdirectory", "rename_into", "rename_directory")
+    both = entries(course(steps, 3).contents[-1]) | {"x": [0o40755, 0, 2, None]}
+    seen = hold(done(steps), done(steps), both)
+    assert [(one.kind, instead) for one, instead in seen.lost] == [("rename_directory", "the name x still exists")]
 
 
 def test_the_operation_that_set_a_field_is_the_one_that_is_lost() -> None:

@@ -47,6 +47,15 @@ KINDS = (
     "o_append",  # write to a file opened with O_APPEND, then fsync, under a lock that clients take in turn
     "application",  # of the user's own application, whose number is the index in a frame
     "o_direct_sync",  # write to a file opened with O_DIRECT and O_SYNC
+    # Of workers of kind names:
+    "subdirectory",
+    "rename_into",  # of a file, into the subdirectory
+    "rename_directory",  # of the subdirectory with the file
+    "link_into",  # of a file, into the subdirectory
+    "rename_symlink", "mknod",
+    "recreate",  # of a name that a removed file had
+    "long_name",  # create of a file with a name of 255 bytes
+    "chown", "utimes",
 )  # fmt: skip
 # The kinds of step: calls of a worker that belong to none of its operations. The index is the number in a frame.
 STEPS = (
@@ -61,13 +70,16 @@ STEPS = (
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
 METADATA = (
-    *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone",
+    *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone", *KINDS[29:],
 )  # fmt: skip
-TREES = ("metadata", "extents")  # kinds of worker that create directories and apply a list of changes to each
+TREES = ("metadata", "extents", "names")  # kinds of worker that create directories and apply a list of changes to each
 APPENDED = 100  # bytes of one append
 TRUNCATED = 10  # bytes that a truncate leaves
 CREATED = 0o600  # the mode with which create makes a file
 MODE = 0o640  # the mode that setattr sets
+OWNER, GROUP = 12345, 23456  # the owner and the group that chown sets
+MTIME_S = 1000000000  # the modification time that utimes sets, in seconds since 1970
+LONG_NAME = "n" * 255  # the longest name that a file may have (limits.h)
 XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setxattr sets
 # Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2

@@ -23,6 +23,7 @@ WORDS = struct.Struct("<%dQ" % (BLOCK // 8))
 MIXED = 8  # greatest number of generations in a torn block: a cut interrupts few writes of one block
 SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
 LONGEST = 1 << 20  # greatest number of bytes beside the blocks that one read returns
+FIRST_WRITE_S = 1200000000  # a time in seconds since 1970 before which no clock of a machine is
 FAR = 1 << 27  # size in bytes from which on only the first and the last LONGEST bytes of zeros are read
 
 
@@ -318,15 +319,29 @@ def listed(path: str) -> list[str] | None:
         return None
 
 
-def regular(path: str, file: int, seed: int) -> list[Any]:
+def regular(path: str, file: int, seed: int, attributes: bool, owners: bool) -> list[Any]:
     """Return mode, size, link count and `content` of a file of a worker that changes directories.
+
+    ``attributes``: also the extended attribute; ``owners``: and the owner and the modification time, see `changed`.
 
     The content is None if the file is not a regular one: then its directory is damaged.
     """
     with ledger.opened(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as fd:
         status = os.fstat(fd)
         found = content(fd, status.st_size, file, seed) if stat.S_ISREG(status.st_mode) else None
-        return [status.st_mode, status.st_size, status.st_nlink, found]
+    entry = [status.st_mode, status.st_size, status.st_nlink, found]
+    entry += [attribute(path) if attributes else None] if attributes or owners else []
+    return entry + (changed(status) if owners else [])
+
+
+def changed(status: os.stat_result) -> list[str | int | None]:
+    """Return owner and modification time of a file, each None if no operation has set it.
+
+    The owner of a new file is root, its group is that of the worker's RPCs (`ledger_format.GROUPS`).
+    """
+    owner = None if status.st_uid == 0 else "%d:%d" % (status.st_uid, status.st_gid)
+    seconds = int(status.st_mtime)
+    return [owner, seconds if seconds < FIRST_WRITE_S else None]
 
 
 def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
@@ -361,11 +376,12 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
     """Return mode, size, link count, content and extended attribute of every name below a directory.
 
     The content is the target of a symbolic link, or the result of `content` for a regular file. The attribute is
-    included only if a round sets attributes.
+    included only if a round sets attributes, owner and modification time only if a round changes owners.
     """
     found: dict[str, list[Any]] = {}
     start = len(os.path.join(path, ""))
     attributes = any("setxattr" in steps for steps in rounds)
+    owners = any("chown" in steps for steps in rounds)
 
     def unreadable(error: OSError) -> None:
         if error.errno == errno.ENOENT:
@@ -388,8 +404,7 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
             try:
                 # The directory has the types of its files: a file is opened without a look at its name before.
                 if one.is_file(follow_symlinks=False):
-                    entry = regular(full, file, seed)
-                    entry += [attribute(full)] if attributes else []
+                    entry = regular(full, file, seed, attributes, owners)
                 else:
                     status = os.lstat(full)
                     entry = [status.st_mode, status.st_size, status.st_nlink, None]

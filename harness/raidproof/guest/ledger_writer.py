@@ -15,6 +15,7 @@ import json
 import os
 import select
 import socket
+import stat
 import struct
 import sys
 import threading
@@ -383,6 +384,7 @@ class Directory:
         self.file, self.number, self.seed = file, number, seed
         self.created = 0
         a, b, c, s, t = self.a, self.b, self.c, _, self.t = [os.path.join(path, name) for name in "abcst"]
+        p, r, x, y = [os.path.join(path, name) for name in "prxy"]
         self.changes: dict[str, Callable[[], object]] = {
             "mkdir": lambda: os.mkdir(path),
             "create": self.create,
@@ -403,12 +405,27 @@ class Directory:
             "punch": lambda: self.reserve(3, ledger.PUNCHED, 1),
             "copy": self.copy,
             "clone": self.clone,
+            "subdirectory": lambda: os.mkdir(x),
+            "rename_into": lambda: os.rename(a, os.path.join(x, "a")),
+            "rename_directory": lambda: os.rename(x, y),
+            "link_into": lambda: os.link(a, os.path.join(x, "b")),
+            "rename_symlink": lambda: os.rename(s, r),
+            "mknod": lambda: os.mknod(p, stat.S_IFIFO | ledger.CREATED),
+            "recreate": lambda: self.create_file(a),
+            "long_name": lambda: self.create_file(os.path.join(path, ledger.LONG_NAME)),
+            "chown": lambda: os.chown(a, ledger.OWNER, ledger.GROUP),
+            "utimes": lambda: os.utime(a, (ledger.MTIME_S, ledger.MTIME_S)),
         }
 
     def create(self) -> None:
         """Create the file `a` at the first call, `t` at the second."""
         path = self.t if self.created else self.a
         self.created += 1
+        self.create_file(path)
+
+    @staticmethod
+    def create_file(path: str) -> None:
+        """Create an empty file with a new name."""
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, ledger.CREATED))
 
     def append(self) -> None:
@@ -473,7 +490,7 @@ class Application(Worker):
 
 # Other kinds of worker: Blocks.
 CLASSES: dict[str, type[Worker]] = {
-    "metadata": Trees, "extents": Trees, "o_append": Appends, "sizes": Sizes, ledger.LOCKS: Locks,
+    **dict.fromkeys(ledger.TREES, Trees), "o_append": Appends, "sizes": Sizes, ledger.LOCKS: Locks,
     ledger.APPLICATION: Application,
 }  # fmt: skip
 

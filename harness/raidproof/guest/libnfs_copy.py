@@ -108,7 +108,7 @@ class Export:
 class Copy:
     """The copy of the files of an export in the new local directory ``target``.
 
-    The source may have nothing but directories, regular files and symbolic links.
+    The source may have nothing but directories, regular files, pipes and symbolic links.
     """
 
     def __init__(self, export: Any, target: str) -> None:
@@ -147,6 +147,8 @@ class Copy:
             self._directory(path)
         elif kind == stat.S_IFLNK:
             os.symlink(self._export.target(path), target)
+        elif kind == stat.S_IFIFO:
+            os.mkfifo(target)
         elif kind == stat.S_IFREG:
             with open(target, "wb") as file:
                 begin = status.size - LAST if status.size > LARGE else 0

@@ -315,7 +315,9 @@ class CrashTest:
         # The seed depends on the name, so that blocks of an earlier crash test are not mistaken for current ones.
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         stack = self.spec.stack
-        fitting, left_out = self.spec.ledger.fitting(stack.mount.vers, stack.filesystem.type, stack.export.type)
+        fitting, left_out = self.spec.ledger.fitting(
+            stack.mount.vers, stack.filesystem.type, stack.export.type, root_squash=stack.export.root_squash
+        )
         self.record.workload["left_out"] = left_out
         ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})
         self.record.files.history = self.files.entry("history")

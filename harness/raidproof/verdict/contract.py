@@ -41,6 +41,16 @@ PROMISES: Mapping[str, str] = {
     "allocate": "fallocate",
     "punch": "fallocate, punch hole",
     "clone": "FICLONE",
+    "subdirectory": "mkdir of a subdirectory",
+    "rename_into": "rename into another directory",
+    "rename_directory": "rename of a directory",
+    "link_into": "link in another directory",
+    "rename_symlink": "rename of a symlink",
+    "mknod": "mknod",
+    "recreate": "create with the name of a removed file",
+    "long_name": "create with a name of 255 bytes",
+    "chown": "chown",
+    "utimes": "utimes",
     "application": "acknowledged by the application",
 }
 """The name of each kind of operation in reports. The promise: when the operation returns, its effect is durable."""
@@ -351,7 +361,9 @@ def is_expected(operation: Operation, conditions: Conditions, connected_ns: floa
 
 RESENT: Mapping[str, int] = {
     **dict.fromkeys(("mkdir", "create", "link", "symlink"), EEXIST),
+    **dict.fromkeys(("subdirectory", "link_into", "mknod", "recreate", "long_name"), EEXIST),
     **dict.fromkeys(("rename", "replace", "remove", "unlink", "rmdir"), ENOENT),
+    **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), ENOENT),
 }
 """The error (errno) of a retransmitted request that was executed before, by the kind of operation; others get none."""
 

@@ -4,6 +4,7 @@
 the state after the last acknowledged change, or after the change that was in progress.
 """
 
+import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -16,8 +17,12 @@ from raidproof.guest.ledger_format import (
     BLOCK,
     COPIED,
     CREATED,
+    GROUP,
+    LONG_NAME,
     MODE,
+    MTIME_S,
     OTHER_CONTENT,
+    OWNER,
     PUNCHED,
     TRUNCATED,
     UNCUT,
@@ -41,11 +46,13 @@ THERE = "there"
 """Field of the directory, a symlink or a file: its kind, or whether it exists."""
 BLOCK_FIELD, BLOCKS = "block ", "blocks"
 """Prefix of the field of one block; value of the field ``held`` of a file that has such fields."""
-LOOSE = frozenset({"create", "append", "pages", "allocate", "punch", "copy", "clone"})
+DIRECTORY, PIPE = "a directory", "a pipe"
+"""Values of the field ``there`` of a subdirectory and of a pipe (fifo(7))."""
+LOOSE = frozenset({"create", "recreate", "long_name", "append", "pages", "allocate", "punch", "copy", "clone"})
 """Kinds of operation with several steps. While the operation is in progress, its fields may have any value.
 
-All other kinds are atomic. `create` has two steps: after an exclusive create a client may send a SETATTR (RFC 8881,
-18.16.3).
+All other kinds are atomic. The creation of a file has two steps: after an exclusive create a client may send a SETATTR
+(RFC 8881, 18.16.3).
 """
 
 
@@ -59,6 +66,10 @@ class File(NamedTuple):
     """Content: a code of the scan, such as ``+`` for what `append` writes, or the signature of each block."""
     attribute: str | None = None
     """Value of the extended attribute."""
+    owner: str | None = None
+    """Owner and group as ``UID:GID``; None: not changed since the creation."""
+    mtime: int | None = None
+    """Modification time in seconds since 1970; None: that of the last write."""
 
 
 class Content(NamedTuple):
@@ -70,6 +81,8 @@ class Content(NamedTuple):
     """The number of the file that each name refers to."""
     symlinks: Mapping[str, str] = {}
     """The target of each symlink, by name."""
+    others: Mapping[str, str] = {}
+    """The kind of each subdirectory and pipe, by name."""
     files: tuple[File, ...] = ()
     """All files ever created, in the order of creation, which is their number from 0."""
 
@@ -78,6 +91,7 @@ class Content(NamedTuple):
         found: Fields = {("", THERE): self.there}
         for name, target in self.symlinks.items():
             found |= {(name, THERE): "symlink", (name, "held"): target}
+        found |= {(name, THERE): kind for name, kind in self.others.items()}
         for name, number in self.names.items():
             found |= file_by_name(name, self.files[number], self.links(number))
         return found
@@ -88,6 +102,7 @@ class Content(NamedTuple):
         found |= {("name", name): "symlink" for name in self.symlinks} | {
             ("name", name): "file" for name in self.names
         }
+        found |= {("name", name): kind for name, kind in self.others.items()}
         for number in set(self.names.values()):
             fields = {THERE: True, "links": self.links(number), **apart(self.files[number])}
             found |= {(str(number), field): value for field, value in fields.items()}
@@ -112,6 +127,18 @@ class Content(NamedTuple):
         """Return a copy of the directory in which file ``old`` has the name ``new``; None: ``old`` is removed."""
         names = {name: number for name, number in self.names.items() if name != old}
         return self._replace(names=names if new is None else {**names, new: self.names[old]})
+
+    def add(self, name: str, kind: str) -> "Content":
+        """Return a copy of the directory with a subdirectory or a pipe."""
+        return self._replace(others={**self.others, name: kind})
+
+    def rename_directory(self, old: str, new: str) -> "Content":
+        """Return a copy of the directory in which a subdirectory and all names in it are renamed."""
+        renamed = {re.sub(f"^{old}(?=/|$)", new, name): name for name in (*self.names, *self.others)}
+        return self._replace(
+            names={name: self.names[before] for name, before in renamed.items() if before in self.names},
+            others={name: self.others[before] for name, before in renamed.items() if before in self.others},
+        )
 
     def after(self, kind: str, number: int) -> "Content":
         """Return the state of the directory after a change of this kind; ``number``: the number of the directory.
@@ -161,6 +188,16 @@ CHANGES: Mapping[str, Callable[[Content, int], Content]] = {
     "punch": lambda old, _: old.blocks("a", [*old.held("a")[:PUNCHED], "-", *old.held("a")[PUNCHED + 1 :]]),
     "copy": lambda old, _: old.make("b").blocks("b", old.held("a")[:COPIED]),
     "clone": lambda old, _: old.make("c").blocks("c", old.held("a")),
+    "subdirectory": lambda old, _: old.add("x", DIRECTORY),
+    "rename_into": lambda old, _: old.rename("a", "x/a"),
+    "rename_directory": lambda old, _: old.rename_directory("x", "y"),
+    "link_into": lambda old, _: old._replace(names={**old.names, "x/b": old.names["a"]}),
+    "rename_symlink": lambda old, _: old._replace(symlinks={"r": old.symlinks["s"]}),
+    "mknod": lambda old, _: old.add("p", PIPE),
+    "recreate": lambda old, _: old.make("a"),
+    "long_name": lambda old, _: old.make(LONG_NAME),
+    "chown": lambda old, _: old.change("a", owner=f"{OWNER}:{GROUP}"),
+    "utimes": lambda old, _: old.change("a", mtime=MTIME_S),
 }
 """For each kind of operation, a function from a directory's state and number to the directory's next state."""
 
@@ -229,12 +266,12 @@ def scanned(entries: Entries) -> Fields:
             # The scan of an older record lacks the content: its size shows whether the file is empty.
             known = "+" if held is None else held
             value = tuple(known) if isinstance(known, list) else known if size else ""
-            file = File(stat.S_IMODE(mode), size, value, *entry[4:5])
+            file = File(stat.S_IMODE(mode), size, value, *entry[4:7])
             state |= file_by_name(name, file, links)
         elif stat.S_ISLNK(mode):
             state |= {(name, THERE): "symlink", (name, "held"): held}
         else:
-            state[name, THERE] = "a directory" if stat.S_ISDIR(mode) else str(held)
+            state[name, THERE] = DIRECTORY if stat.S_ISDIR(mode) else PIPE if stat.S_ISFIFO(mode) else str(held)
     return state
 
 
@@ -302,7 +339,13 @@ def under_way(states: Sequence[Fields], begun: Sequence[Operation], least: int) 
     return loose
 
 
-_TITLES = {"held": "content", THERE: "kind", "links": "number of names", "attribute": "extended attribute"}
+_TITLES = {
+    "held": "content",
+    THERE: "kind",
+    "links": "number of names",
+    "attribute": "extended attribute",
+    "mtime": "modification time",
+}
 """Names of fields in reports; a field that is not listed has the same name in reports."""
 WRITTEN_FIELDS = frozenset({"size", "held"})
 """Fields that writes to a file set, and not its creation."""

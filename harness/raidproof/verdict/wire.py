@@ -24,6 +24,11 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
         "create": frozenset({"OPEN"}),
         "setattr": frozenset({"SETATTR"}),
         "setxattr": frozenset({"SETXATTR"}),
+        **dict.fromkeys(("subdirectory", "mknod"), frozenset({"CREATE"})),
+        **dict.fromkeys(("recreate", "long_name"), frozenset({"OPEN"})),
+        **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), frozenset({"RENAME"})),
+        **dict.fromkeys(("chown", "utimes"), frozenset({"SETATTR"})),
+        "link_into": frozenset({"LINK"}),
         "link": frozenset({"LINK"}),
         "symlink": frozenset({"SYMLINK"}),
         "rename": frozenset({"RENAME"}),
@@ -42,7 +47,12 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 """The NFSv4 calls that each kind of operation needs, with the client's names (nfs4_procedures in fs/nfs/nfs4xdr.c)."""
 _CALLS_3: Mapping[str, frozenset[str]] = MappingProxyType(
-    {"mkdir": frozenset({"MKDIR"}), "create": frozenset({"CREATE"}), "rmdir": frozenset({"RMDIR"})}
+    {
+        **dict.fromkeys(("mkdir", "subdirectory"), frozenset({"MKDIR"})),
+        **dict.fromkeys(("create", "recreate", "long_name"), frozenset({"CREATE"})),
+        "mknod": frozenset({"MKNOD"}),
+        "rmdir": frozenset({"RMDIR"}),
+    }
 )
 """The NFSv3 calls that differ from those of NFSv4."""
 

@@ -50,7 +50,7 @@ Found = dict[str, dict[str, object]]
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
-    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks",
+    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks", "names",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
@@ -82,6 +82,11 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
             ("mkdir", "create", "pages", "allocate", "punch"),
             ("mkdir", "create", "pages", "clone"),
             ("mkdir", "create", "pages", "copy", "unlink"),
+        ),
+        "names": (
+            ("mkdir", "create", "subdirectory", "rename_into", "rename_directory"),
+            ("mkdir", "create", "subdirectory", "link_into", "symlink", "rename_symlink", "mknod"),
+            ("mkdir", "create", "append", "unlink", "recreate", "chown", "utimes", "long_name"),
         ),
     }
 )
@@ -163,14 +168,21 @@ class LedgerSpec(BaseModel):
         """Return the settings of a ledger whose only worker on a machine is an application."""
         return cls(kinds=(APPLICATION,), application=application, seed=seed)
 
-    def fitting(self, vers: str, filesystem: str, server: str) -> tuple["LedgerSpec", dict[str, str]]:
-        """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why."""
+    def fitting(
+        self, vers: str, filesystem: str, server: str, *, root_squash: bool = False
+    ) -> tuple["LedgerSpec", dict[str, str]]:
+        """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why.
+
+        ``root_squash``: whether the server maps root, as which the workers run, to an anonymous user (exports(5)).
+        """
         reasons: dict[str, str] = {}
         if vers != "4.2":
             reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
         if vers == "3":
             why = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
             reasons |= {"o_append": why, LOCKS: why}
+        if root_squash:
+            reasons["chown"] = "the export maps root to a user who may not change owners (root_squash)"
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         if "clone" not in SERVERS[server].operations:
