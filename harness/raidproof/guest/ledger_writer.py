@@ -30,6 +30,7 @@ application = import_module("raidproof.guest.application" if __package__ else "a
 ledger = import_module("raidproof.guest.ledger_format" if __package__ else "ledger_format")
 pieces = import_module("raidproof.guest.ledger_pieces" if __package__ else "ledger_pieces")
 
+MAPPING = ("msync", "sizes")  # kinds of worker that map files
 PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
 LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
 # Of fcntl(2) on x86-64 and arm64: F_SETLK and F_OFD_SETLK, F_WRLCK and F_UNLCK.
@@ -522,7 +523,7 @@ def end_at_errors(arguments: threading.ExceptHookArgs) -> None:
 def write(config: dict[str, Any]) -> None:
     """Run all workers of one client until the harness closes standard input."""
     threading.excepthook = end_at_errors
-    mapped = [worker for worker in config["workers"] if worker["kind"] == "msync" and not config.get("quiet_s")]
+    mapped = [worker for worker in config["workers"] if worker["kind"] in MAPPING and not config.get("quiet_s")]
     children = []
     for worker in mapped:
         # The kernel kills a process by SIGBUS if a mapped page cannot be read or written.
