@@ -56,6 +56,9 @@ KINDS = (
     "recreate",  # of a name that a removed file had
     "long_name",  # create of a file with a name of 255 bytes
     "chown", "utimes",
+    # Of workers of kind extents:
+    "shrink",  # truncate(2) to a size within a block
+    "grow",  # truncate(2) to the size before
 )  # fmt: skip
 # The kinds of step: calls of a worker that belong to none of its operations. The index is the number in a frame.
 STEPS = (
@@ -85,6 +88,7 @@ XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setx
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
 LOCKS = "locks"  # kind of worker that locks ranges of a file that the workers of all clients share
 REFUSED = (errno.EAGAIN, errno.EACCES)  # errors of a claim while another client holds the lock (fcntl(2))
+CUT = BLOCK // 2  # bytes that shrink leaves of a block: the first of those that are shrunk
 APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations
 GROUPS = 20000  # the group id in the RPCs of worker n is GROUPS + n, which identifies the worker in a capture
 UNCUT = "+0"  # code in a scan: a file with the data of append, in which zeroes follow the length that truncate sets
@@ -128,9 +132,12 @@ def identity(data: bytes, seed: int) -> tuple[int, int, int] | int:
     return (file, offset, generation) if magic == MAGIC and its_seed == seed else GARBAGE
 
 
-def signed(place: int, generation: int) -> str:
-    """Return the signature of a block: its place (block index) in the file, and its generation."""
-    return "%d.%d" % (place, generation)
+def signed(place: int, generation: int, cut: bool = False) -> str:
+    """Return the signature of a block: its place (block index) in the file, and its generation.
+
+    ``cut``: whether shrink has left only its first `CUT` bytes, and zeroes or the end of the file follow.
+    """
+    return "%d.%d%s" % (place, generation, "c" if cut else "")
 
 
 def torn(oldest: int, newest: int) -> int:

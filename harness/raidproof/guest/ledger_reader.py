@@ -82,9 +82,20 @@ def oldest(data: bytes, file: int, offset: int, seed: int, first: int) -> int:
 def signature(data: bytes, file: int, seed: int) -> str:
     """Return the signature of a block of an ``extents`` worker's file: index and generation, or an error code."""
     found = ledger.identity(data, seed)
+    if found == ledger.GARBAGE and (cut := cut_block(data, file, seed)):
+        return cut
     if isinstance(found, int):
         return str({ledger.ABSENT: "-", ledger.OLD: "old"}.get(found, ledger.OTHER_CONTENT))
     return str(ledger.signed(found[1] // BLOCK, found[2])) if found[0] == file else "other"
+
+
+def cut_block(data: bytes, file: int, seed: int) -> str:
+    """Return the signature of a block of which shrink has left the first bytes; empty if it is no such block."""
+    if len(data) < ledger.CUT or any(data[ledger.CUT :]):
+        return ""
+    _, _, offset, generation, _ = ledger.HEADER.unpack_from(data)
+    whole = ledger.block(file, offset, generation, seed)
+    return str(ledger.signed(offset // BLOCK, generation, True)) if data.startswith(whole[: ledger.CUT]) else ""
 
 
 def read_back(config: dict[str, Any]) -> dict[str, Any]:

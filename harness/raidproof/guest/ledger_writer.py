@@ -36,8 +36,8 @@ LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that anoth
 # Of fcntl(2) on x86-64 and arm64: F_SETLK and F_OFD_SETLK, F_WRLCK and F_UNLCK.
 SET_LOCK, LOCK_EXCLUSIVE, LOCK_NONE = (6, 37), 1, 2
 # Writes to a locked range, and claims of others, before a worker of kind locks releases its own lock; number of them
-# that are left at most after a request to stop.
-TURNS, LAST_TURNS = 16, 4
+# that are left at most after a request to stop, and at least after a turn that took so many nanoseconds.
+TURNS, LAST_TURNS, LONG_NS = 16, 4, 500_000_000
 
 
 class Disconnected(Exception):
@@ -321,9 +321,14 @@ class Locks(Worker):
         while self.more() and number < self.limit:
             number += 1
             if self.claim(mine, number):
-                left = TURNS
+                left, since = TURNS, monotonic_ns()
                 while left and self.guard(mine, number):
-                    left = min(left - 1, LAST_TURNS) if self.stop.is_set() else left - 1
+                    left -= 1
+                    if self.stop.is_set():
+                        left = min(left, LAST_TURNS)
+                    elif monotonic_ns() - since > LONG_NS:
+                        left = max(left, LAST_TURNS)  # a fault has delayed the write: others must claim after it
+                    since = monotonic_ns()
                     self.visit((mine + 1 + left % (ranges - 1)) % ranges, number)
                     yield
                     sleep(LOCK_S)
@@ -406,6 +411,8 @@ class Directory:
             "punch": lambda: self.reserve(3, ledger.PUNCHED, 1),
             "copy": self.copy,
             "clone": self.clone,
+            "shrink": lambda: os.truncate(a, ledger.PUNCHED * ledger.BLOCK + ledger.CUT),
+            "grow": lambda: os.truncate(a, ledger.WRITTEN * ledger.BLOCK),
             "subdirectory": lambda: os.mkdir(x),
             "rename_into": lambda: os.rename(a, os.path.join(x, "a")),
             "rename_directory": lambda: os.rename(x, y),

@@ -41,6 +41,8 @@ PROMISES: Mapping[str, str] = {
     "allocate": "fallocate",
     "punch": "fallocate, punch hole",
     "clone": "FICLONE",
+    "shrink": "truncate within a block",
+    "grow": "truncate to a larger size",
     "subdirectory": "mkdir of a subdirectory",
     "rename_into": "rename into another directory",
     "rename_directory": "rename of a directory",
@@ -57,7 +59,7 @@ PROMISES: Mapping[str, str] = {
 LEAST_JUDGED = 3
 """Least number of acknowledged operations whose loss could have been seen, for a verdict of PASS on a promise."""
 
-NAMES = frozenset(METADATA) - {"append", "copy", "allocate", "punch", "clone"}
+NAMES = frozenset(METADATA) - {"append", "copy", "allocate", "punch", "clone", "shrink", "grow"}
 """Kinds of operation that change names and attributes, and no data."""
 OF_LOCKS = frozenset({"o_append", "lock", "unlock", "claim", "guarded write", "release"})
 """Kinds of operation and of step that need the lock of a file."""

@@ -17,6 +17,7 @@ from raidproof.guest.ledger_format import (
     BLOCK,
     COPIED,
     CREATED,
+    CUT,
     GROUP,
     LONG_NAME,
     MODE,
@@ -48,7 +49,12 @@ BLOCK_FIELD, BLOCKS = "block ", "blocks"
 """Prefix of the field of one block; value of the field ``held`` of a file that has such fields."""
 DIRECTORY, PIPE = "a directory", "a pipe"
 """Values of the field ``there`` of a subdirectory and of a pipe (fifo(7))."""
-LOOSE = frozenset({"create", "recreate", "long_name", "append", "pages", "allocate", "punch", "copy", "clone"})
+LOOSE = frozenset(
+    {
+        *("create", "recreate", "long_name", "append", "pages", "allocate", "punch", "copy", "clone"),
+        *("shrink", "grow"),
+    }
+)
 """Kinds of operation with several steps. While the operation is in progress, its fields may have any value.
 
 All other kinds are atomic. The creation of a file has two steps: after an exclusive create a client may send a SETATTR
@@ -155,10 +161,13 @@ class Content(NamedTuple):
         held = self.files[self.names[name]].held
         return held if isinstance(held, tuple) else ()
 
-    def blocks(self, name: str, held: Iterable[str]) -> "Content":
-        """Return a copy of the directory in which the file of this name consists of blocks with these signatures."""
+    def blocks(self, name: str, held: Iterable[str], size: int | None = None) -> "Content":
+        """Return a copy of the directory in which the file of this name consists of blocks with these signatures.
+
+        ``size``: size of the file in bytes; None: that of all blocks.
+        """
         blocks = tuple(held)
-        return self.change(name, size=len(blocks) * BLOCK, held=blocks)
+        return self.change(name, size=len(blocks) * BLOCK if size is None else size, held=blocks)
 
 
 def apart(file: File) -> dict[str, Value]:
@@ -188,6 +197,10 @@ CHANGES: Mapping[str, Callable[[Content, int], Content]] = {
     "punch": lambda old, _: old.blocks("a", [*old.held("a")[:PUNCHED], "-", *old.held("a")[PUNCHED + 1 :]]),
     "copy": lambda old, _: old.make("b").blocks("b", old.held("a")[:COPIED]),
     "clone": lambda old, _: old.make("c").blocks("c", old.held("a")),
+    "shrink": lambda old, number: old.blocks(
+        "a", [*old.held("a")[:PUNCHED], signed(PUNCHED, number + 1, cut=True)], PUNCHED * BLOCK + CUT
+    ),
+    "grow": lambda old, _: old.blocks("a", [*old.held("a"), *["-"] * (WRITTEN - len(old.held("a")))]),
     "subdirectory": lambda old, _: old.add("x", DIRECTORY),
     "rename_into": lambda old, _: old.rename("a", "x/a"),
     "rename_directory": lambda old, _: old.rename_directory("x", "y"),

@@ -27,7 +27,7 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
         **dict.fromkeys(("subdirectory", "mknod"), frozenset({"CREATE"})),
         **dict.fromkeys(("recreate", "long_name"), frozenset({"OPEN"})),
         **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), frozenset({"RENAME"})),
-        **dict.fromkeys(("chown", "utimes"), frozenset({"SETATTR"})),
+        **dict.fromkeys(("chown", "utimes", "shrink", "grow"), frozenset({"SETATTR"})),
         "link_into": frozenset({"LINK"}),
         "link": frozenset({"LINK"}),
         "symlink": frozenset({"SYMLINK"}),

@@ -82,6 +82,7 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
             ("mkdir", "create", "pages", "allocate", "punch"),
             ("mkdir", "create", "pages", "clone"),
             ("mkdir", "create", "pages", "copy", "unlink"),
+            ("mkdir", "create", "pages", "shrink", "grow"),
         ),
         "names": (
             ("mkdir", "create", "subdirectory", "rename_into", "rename_directory"),
