@@ -28,7 +28,7 @@ from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 
-LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata"), blocks=48, files=16)
+LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata", "removed"), blocks=48, files=16)
 """A ledger with few blocks, so that each block is overwritten many times, and with one worker of each kind."""
 WORKERS = {worker.file: worker for worker in LEDGER.workers(("client1", "client2"))}
 """The workers of `LEDGER` by the number that the header of their blocks contains."""
@@ -372,7 +372,8 @@ def first_directory_is_done(context: FaultContext, _places: Places) -> None:
 def rename_is_undone(context: FaultContext, places: Places) -> None:
     """Undo the last acknowledged rename of a worker after the mount, before the directory is read back.
 
-    The kernel also reports an error whose text is in no list: a file is no module.
+    The kernel also reports an error whose text is in no list: a file is no module. The content of removed files that
+    clients have open is changed.
     """
     context.lab.server.run(["insmod", "/etc/hostname"])
     filesystem, server = context.stack.filesystem, context.lab.server
@@ -387,6 +388,11 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
         last = max(int(re.sub(r"\D", "", name)) for name in done)
         server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])
         places["rename-undone"] = f"{worker}: rename of directory d{last} "
+        # NFS clients rename a removed file that is open to a name that begins with .nfs.
+        opened = server.succeed(["find", f"{filesystem.directory}/{LEDGER_DIRECTORY}", "-name", ".nfs*"]).split()
+        assert opened, "no client has a removed file open"
+        for path in opened:
+            server.succeed(["dd", "if=/dev/zero", f"of={path}", "bs=4096", "count=1", "conv=notrunc,fsync"])
         return state
 
     setattr(filesystem, "activate", undo)  # noqa: B010  mypy knows it as a method

@@ -1,6 +1,6 @@
 """The table of planted defects, and the verdict, blame and place that the harness must report about each of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from raidproof.core.blame import Culprit
 from raidproof.disk.cache import CacheMode
-from raidproof.guest import ledger_writer as agent
+from raidproof.guest import ledger_holders, ledger_worker, ledger_writer
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import ControlSpec
@@ -21,6 +21,8 @@ from raidproof.workload.ledger import LedgerSpec
 from scenarios.selftest import defects
 from scenarios.selftest.defects import Before, Places, PlantDefect, TamperedCut
 
+PROGRAMS = (ledger_worker, ledger_holders, ledger_writer)
+"""The ledger's programs whose lines planted defects replace."""
 Changes = Callable[[Places], dict[str, Any]]
 """A function that returns fields of `CrashTestSpec`. The planted defects store their places in its argument."""
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -44,6 +46,17 @@ def before(plant: PlantDefect, **changes: Any) -> Changes:
     return lambda places: {"during": (Before(plant, places),), **changes}
 
 
+def change_programs(machine: Machine, changes: Sequence[tuple[str, str]]) -> None:
+    """Replace lines of the ledger's programs in a machine."""
+    paths = [Path(str(one.__file__)) for one in PROGRAMS]
+    sources = {path: path.read_text() for path in paths}
+    for old, new in changes:
+        assert any(old in source for source in sources.values()), f"no program of the ledger has the line {old!r}"
+        sources = {path: source.replace(old, new) for path, source in sources.items()}
+    for path, source in sources.items():
+        machine.put(source, f"{ledger.FOLDER}/{path.name}")
+
+
 def careless_agents(patch: pytest.MonkeyPatch) -> None:
     """Change the ledger's program: client1 reports success before it writes, and client2 never calls fsync."""
     install = ledger.install
@@ -57,11 +70,7 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
 
     def planted(machine: Machine, config: str) -> None:
         install(machine, config)
-        source = Path(agent.__file__).read_text()
-        for old, new in changed.get(machine.name, ()):
-            assert old in source, f"{agent.__file__} has no line {old!r}, which the planted defect replaces"
-            source = source.replace(old, new)
-        machine.put(source, ledger.WRITER)
+        change_programs(machine, changed.get(machine.name, ()))
 
     patch.setattr(ledger, "install", planted)
 
@@ -77,11 +86,7 @@ def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
     def planted(machine: Machine, config: str) -> None:
         install(machine, config)
         if machine.name == "client1":
-            source = Path(agent.__file__).read_text()
-            for old, new in changed.items():
-                assert source.count(old) == 1, f"{agent.__file__} must have exactly one line {old!r}, to be replaced"
-                source = source.replace(old, new)
-            machine.put(source, ledger.WRITER)
+            change_programs(machine, tuple(changed.items()))
 
     patch.setattr(ledger, "install", planted)
     # The client ends one operation of each kind only: the ledger would wait in vain for more.
@@ -240,6 +245,7 @@ PLANTS = (
     Plant(
         "error-by-level", "rename", "kernel log", "kernel server: error: Invalid ELF header", "kernel", "ELF header"
     ),
+    Plant("removed-file-changed", "rename", "removed files", "other content", STACK, "without a name"),
     Plant("older-than-write-back", "late-write-back", "older than write-back allows", "acknowledged", STACK, "fsync"),
     Plant("panic-in-recovery", "panic", "kernel log", "server: ", "kernel", "panic"),
     Plant("serials-swapped", "swapped", "members", "serials swapped", STACK),

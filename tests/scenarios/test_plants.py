@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.guest import ledger_writer
+from raidproof.guest import ledger_worker
 from scenarios.selftest.plants import CALLED, EARLY, NEVER, REPORTED, UNREPORTED
 
-SOURCE = Path(ledger_writer.__file__).read_text()
+SOURCE = Path(ledger_worker.__file__).read_text()
 
 
 @pytest.mark.parametrize("line", [CALLED, REPORTED])
@@ -17,4 +17,4 @@ def test_a_line_that_a_planted_defect_replaces_is_there_once(line: str) -> None:
 
 @pytest.mark.parametrize("instead", [EARLY, NEVER])
 def test_the_ledgers_program_with_a_planted_defect_is_a_program(instead: str) -> None:
-    compile(SOURCE.replace(CALLED, instead).replace(REPORTED, UNREPORTED), "ledger_writer.py", "exec")
+    compile(SOURCE.replace(CALLED, instead).replace(REPORTED, UNREPORTED), "ledger_worker.py", "exec")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from raidproof.guest import ledger_format
+from raidproof.guest import ledger_format, ledger_worker
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, ISSUE, KINDS
@@ -45,7 +45,7 @@ class Calls:
         self._patch(monkeypatch)
 
     def _patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        opens, do = os.open, agent.Worker.do
+        opens, do = os.open, ledger_worker.Worker.do
 
         def opened(path: Any, flags: int, mode: int = 0o777, **rest: Any) -> int:
             fd = opens(path, flags, mode, **rest)
@@ -60,7 +60,9 @@ class Calls:
 
             return wrapper
 
-        def wrapped(worker: agent.Worker, kind: str, index: int, generation: int, action: Callable[[], Any]) -> bool:
+        def wrapped(
+            worker: ledger_worker.Worker, kind: str, index: int, generation: int, action: Callable[[], Any]
+        ) -> bool:
             def act() -> None:
                 self._now.calls = []
                 action()
@@ -80,7 +82,7 @@ class Calls:
             "copy_file_range": 1,
         }.items():
             monkeypatch.setattr(os, name, noted(name, getattr(os, name), place))
-        monkeypatch.setattr(agent.Worker, "do", wrapped)
+        monkeypatch.setattr(ledger_worker.Worker, "do", wrapped)
 
         class Mapped(mmap.mmap):
             def flush(mapped, *arguments: int) -> None:  # noqa: N805  `self` is the notes

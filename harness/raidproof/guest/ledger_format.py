@@ -69,6 +69,8 @@ STEPS = (
     "claim",  # attempt to lock a range of a file, without waiting
     "guarded write",  # to a locked range, by a descriptor opened with O_DSYNC
     "release",  # of the lock of a range
+    "open and remove",  # creation of a file that stays open, and removal of its name
+    "use removed",  # a write to this file, and a read of all of its blocks
 )
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
@@ -87,6 +89,8 @@ XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setx
 # Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
 LOCKS = "locks"  # kind of worker that locks ranges of a file that the workers of all clients share
+REMOVED = "removed"  # kind of worker that keeps files open whose last names it has removed
+HOLDERS = (LOCKS, REMOVED)  # kinds of worker that have steps, and no operations
 REFUSED = (errno.EAGAIN, errno.EACCES)  # errors of a claim while another client holds the lock (fcntl(2))
 CUT = BLOCK // 2  # bytes that shrink leaves of a block: the first of those that are shrunk
 APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations

@@ -134,7 +134,7 @@ class LedgerReader:
                     "records": records(path, worker["file"], seed),
                     "names": [worker["path"]] if os.path.exists(path) else None,
                 }
-            elif worker["kind"] == ledger.LOCKS:
+            elif worker["kind"] in ledger.HOLDERS:
                 found[key_of(worker)] = {"names": [worker["path"]] if os.path.exists(path) else None}
             else:
                 blocks = [block for part in parts for block in part.read(root)]
@@ -242,7 +242,7 @@ def parts_of(worker: dict[str, Any], seed: int) -> "list[Any]":
 
     The list is empty for a worker without numbered blocks.
     """
-    if worker["kind"] in (*ledger.TREES, ledger.APPLICATION, ledger.LOCKS, "o_append"):
+    if worker["kind"] in (*ledger.TREES, *ledger.HOLDERS, ledger.APPLICATION, "o_append"):
         return []
     if worker.get("pieces"):
         return [pieces.PieceReader(worker, place, seed) for place in range(len(worker["pieces"]))]

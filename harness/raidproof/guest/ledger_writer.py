@@ -16,146 +16,25 @@ import os
 import select
 import socket
 import stat
-import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib import import_module
-from time import monotonic_ns, sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # In a machine both files are in one folder, in the harness in a package.
 application = import_module("raidproof.guest.application" if __package__ else "application")
 ledger = import_module("raidproof.guest.ledger_format" if __package__ else "ledger_format")
 pieces = import_module("raidproof.guest.ledger_pieces" if __package__ else "ledger_pieces")
+base = import_module("raidproof.guest.ledger_worker" if __package__ else "ledger_worker")
+holders = import_module("raidproof.guest.ledger_holders" if __package__ else "ledger_holders")
+if TYPE_CHECKING:
+    from raidproof.guest.ledger_worker import Worker
+else:
+    Worker = base.Worker
 
 MAPPING = ("msync", "sizes")  # kinds of worker that map files
-PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
-LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
-# Of fcntl(2) on x86-64 and arm64: F_SETLK and F_OFD_SETLK, F_WRLCK and F_UNLCK.
-SET_LOCK, LOCK_EXCLUSIVE, LOCK_NONE = (6, 37), 1, 2
-# Writes to a locked range, and claims of others, before a worker of kind locks releases its own lock; number of them
-# that are left at most after a request to stop, and at least after a turn that took so many nanoseconds.
-TURNS, LAST_TURNS, LONG_NS = 16, 4, 500_000_000
-
-
-class Disconnected(Exception):
-    """The connection of a worker to the harness is lost: the worker cannot report any more."""
-
-
-class Worker:
-    """Base class of the workers: a worker carries out one operation after another, and reports each to the harness."""
-
-    marks_rpcs = True  # whether the group id in the RPCs of the worker's thread is that of the worker
-
-    def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: threading.Event) -> None:
-        self.config = config
-        self.worker = worker
-        self.number = worker["number"]
-        self.file = worker["file"]
-        self.kind = worker["kind"]
-        self.seed = config["seed"]
-        self.path = os.path.join(config["root"], worker["path"])
-        self.limit = worker.get("operations") or 1 << 62
-        self.stop = stop
-        self.quiet_s = config.get("quiet_s", 0.0)
-        self.tolerated_errnos = config.get("tolerated_errnos", ())
-        self.failed = False
-        self.pending = b""
-        self.sequence = 0
-        self.steps = 0
-        self.open: dict[str, int] = {}
-        self.connection = socket.create_connection((config["host"], config["port"]))
-        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def run(self) -> Iterator[None]:
-        """Carry out the operations, and yield after each; then report the end of the worker."""
-        try:
-            yield from self.work()
-            self.pending += end_of(self.number, self.sequence, 0)
-            self.send()
-        finally:
-            self.connection.close()
-
-    def work(self) -> Iterator[None]:
-        """Carry out the operations, and yield after each."""
-        raise NotImplementedError
-
-    def more(self) -> bool:
-        """Return whether to continue: not after the limit, a request to stop, or an error that is not tolerated."""
-        return self.sequence < self.limit and not self.failed and not self.stop.is_set()
-
-    def send(self) -> None:
-        """Send the queued reports.
-
-        Raises:
-            Disconnected: the connection to the harness is lost.
-        """
-        try:
-            self.connection.sendall(self.pending)
-        except OSError as error:
-            raise Disconnected("worker %d: %s" % (self.number, error)) from error
-        self.pending = b""
-
-    def do(self, kind: str, index: int, generation: int, action: Callable[[], object]) -> bool:
-        """Report that an operation begins, call ``action``, and queue the report of the end; return its success."""
-        fields = (ledger.KINDS.index(kind), self.number, self.sequence, index, generation)
-        failure, _ = self.call(ledger.ISSUE, ledger.ACKNOWLEDGE, fields, action)
-        self.sequence += 1
-        if self.quiet_s:
-            # The next operation may be another worker's, which would not send this worker's queued report.
-            self.send()
-            self.stop.wait(self.quiet_s)
-        return not failure
-
-    def step(self, kind: str, action: Callable[[], object], index: int = 0, generation: int = 0) -> bool:
-        """Report a step as `do` reports an operation; return whether it succeeded, and did not return False."""
-        fields = (ledger.STEPS.index(kind), self.number, self.steps, index, generation)
-        failure, result = self.call(ledger.STEP, ledger.STEPPED, fields, action)
-        self.steps += 1
-        if self.quiet_s:
-            self.send()
-        return not failure and result is not False
-
-    def call(self, begin: int, end: int, fields: tuple[int, ...], action: Callable[[], object]) -> tuple[int, object]:
-        """Send the report ``begin``, call ``action``, and queue the report ``end``; return errno and result.
-
-        ``fields``: the fields of both frames after the type. The errno is 0 if the call succeeded.
-        """
-        self.pending += ledger.FRAME.pack(begin, *fields, 0, monotonic_ns())
-        self.send()
-        failure, result = 0, None
-        try:
-            result = action()
-        except OSError as error:
-            failure = (self.is_refusal(begin, fields[0], error) and error.errno) or self.fail(error)
-        self.pending = ledger.FRAME.pack(end, *fields, failure, monotonic_ns())
-        return failure, result
-
-    @staticmethod
-    def is_refusal(begin: int, code: int, error: OSError) -> bool:
-        """Return whether an error is the usual result of a claim: another client holds the lock."""
-        return begin == ledger.STEP and ledger.STEPS[code] == "claim" and error.errno in ledger.REFUSED
-
-    def fail(self, error: OSError) -> int:
-        """Return the errno of a failed call, after a pause; an error that is not tolerated ends the worker."""
-        failure = error.errno or errno.EIO
-        self.failed = self.failed or failure not in self.tolerated_errnos
-        self.stop.wait(PAUSE_S)
-        return failure
-
-    def set_up(self, call: Callable[[], object]) -> None:
-        """Create the worker's own file or directory; repeat the call after an error that is tolerated."""
-        while self.more() and not self.step("set-up", call):
-            pass
-
-    def close_files(self) -> None:
-        """Close the files that the worker has kept open."""
-        for fd in self.open.values():
-            self.step("last close", lambda: os.close(fd))  # noqa: B023  called at once
-
-
 # open(2) flags by kind of operation
 FLAGS = {
     "o_sync": os.O_SYNC, "o_dsync": os.O_DSYNC, "o_direct": os.O_DIRECT, "o_direct_sync": os.O_DIRECT | os.O_SYNC,
@@ -269,102 +148,6 @@ class Sizes(Writing):
             self.do(one["kind"], place, generation, lambda: self.put(one["kind"], path, written, size))  # noqa: B023
             yield
         self.close_files()
-
-
-class Appends(Worker):
-    """Worker that appends records to a file to which all clients append, under a lock on the file."""
-
-    def work(self) -> Iterator[None]:
-        """Append records, and yield after each."""
-        self.locks: Any = import_module("fcntl")
-        self.set_up(self.open_file)
-        while self.more():
-            fd = self.open[self.path]
-            if self.step("lock", lambda: self.take(fd)):  # noqa: B023  called at once
-                place = self.sequence
-                self.do(self.kind, place, 1, lambda: self.append(fd, place))  # noqa: B023  called at once
-                self.step("unlock", lambda: self.locks.lockf(fd, self.locks.LOCK_UN))  # noqa: B023  called at once
-            yield
-            # Without this pause, other clients would never get the lock.
-            self.stop.wait(LOCK_S)
-        self.close_files()
-
-    def open_file(self) -> None:
-        """Open the file to which all clients append."""
-        self.open[self.path] = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-
-    def take(self, fd: int) -> bool:
-        """Try to lock the file; return whether it was free. A waiting fcntl(2) would retry more and more rarely."""
-        try:
-            self.locks.lockf(fd, self.locks.LOCK_EX | self.locks.LOCK_NB)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
-
-    def append(self, fd: int, place: int) -> None:
-        """Append one record, and call fsync."""
-        ledger.write_whole(fd, ledger.block(self.file, place * ledger.BLOCK, 1, self.seed))
-        os.fsync(fd)
-
-
-class Locks(Worker):
-    """Worker that holds the lock of its own range of a file, writes there, and claims the ranges of other clients.
-
-    It holds its lock for most of the time, so also across a fault, and for some turns after a request to stop: only
-    so others can claim a lock after the fault that was held before it.
-    """
-
-    def work(self) -> Iterator[None]:
-        """Claim, write and release, and yield after each turn."""
-        self.set_up(self.open_file)
-        mine, ranges, number = self.worker["first"], self.worker["blocks"], 0
-        while self.more() and number < self.limit:
-            number += 1
-            if self.claim(mine, number):
-                left, since = TURNS, monotonic_ns()
-                while left and self.guard(mine, number):
-                    left -= 1
-                    if self.stop.is_set():
-                        left = min(left, LAST_TURNS)
-                    elif monotonic_ns() - since > LONG_NS:
-                        left = max(left, LAST_TURNS)  # a fault has delayed the write: others must claim after it
-                    since = monotonic_ns()
-                    self.visit((mine + 1 + left % (ranges - 1)) % ranges, number)
-                    yield
-                    sleep(LOCK_S)
-                self.release(mine, number)
-            yield
-            self.stop.wait(LOCK_S)
-        self.close_files()
-
-    def visit(self, index: int, number: int) -> None:
-        """Claim the range of another client; if it is free, write to it and release it."""
-        if self.claim(index, number):
-            self.guard(index, number)
-            self.release(index, number)
-
-    def open_file(self) -> None:
-        """Open the file whose ranges all clients lock."""
-        self.open[self.path] = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_DSYNC, 0o644)
-
-    def claim(self, index: int, number: int) -> bool:
-        """Try to lock a range; return whether it was free."""
-        return self.step("claim", lambda: self.lock(index, number, LOCK_EXCLUSIVE), index, number)
-
-    def guard(self, index: int, number: int) -> bool:
-        """Write to a locked range: if the server has lost the lock, this fails."""
-        data = ledger.block(self.file, index * ledger.BLOCK, number, self.seed)
-        write = lambda: ledger.write_whole(self.open[self.path], data, index * ledger.BLOCK)  # noqa: E731
-        return self.step("guarded write", write, index, number)
-
-    def release(self, index: int, number: int) -> None:
-        """Unlock a range."""
-        self.step("release", lambda: self.lock(index, number, LOCK_NONE), index, number)
-
-    def lock(self, index: int, number: int, kind: int) -> None:
-        """Lock or unlock a range: in turn by a lock of the process, and by one of the open file (fcntl(2))."""
-        request = struct.pack("hhqqi0q", kind, os.SEEK_SET, index * ledger.BLOCK, ledger.BLOCK, 0)
-        import_module("fcntl").fcntl(self.open[self.path], SET_LOCK[number % 2], request)
 
 
 class Trees(Worker):
@@ -491,14 +274,15 @@ class Application(Worker):
         """Run the application until it ends, or until the harness stops this program."""
         running = application.Running(self.config, self.worker, self.path, self.connection)
         while running.goes_on() and not self.stop.is_set():
-            self.stop.wait(PAUSE_S)
+            self.stop.wait(base.PAUSE_S)
             yield
         running.end()
 
 
 # Other kinds of worker: Blocks.
 CLASSES: dict[str, type[Worker]] = {
-    **dict.fromkeys(ledger.TREES, Trees), "o_append": Appends, "sizes": Sizes, ledger.LOCKS: Locks,
+    **dict.fromkeys(ledger.TREES, Trees), "sizes": Sizes, "o_append": holders.Appends,
+    ledger.LOCKS: holders.Locks, ledger.REMOVED: holders.Removed,
     ledger.APPLICATION: Application,
 }  # fmt: skip
 
@@ -510,11 +294,6 @@ def mark_rpcs(number: int) -> None:
         import_module("ctypes").CDLL(None).setfsgid(ledger.GROUPS + number)
 
 
-def end_of(worker: int, sequence: int, status: int) -> bytes:
-    """Return the frame that reports the end of a worker; ``status``: minus the signal that killed it, or 0."""
-    return bytes(ledger.FRAME.pack(ledger.END, 0, worker, sequence, 0, 0, status, monotonic_ns()))
-
-
 def end_at_errors(arguments: threading.ExceptHookArgs) -> None:
     """End the program with status 1 if a worker's code fails, so that the harness does not take a dead worker as idle.
 
@@ -522,7 +301,7 @@ def end_at_errors(arguments: threading.ExceptHookArgs) -> None:
     misses the report of the worker's end.
     """
     threading.__excepthook__(arguments)
-    if not issubclass(arguments.exc_type, Disconnected):
+    if not issubclass(arguments.exc_type, base.Disconnected):
         sys.stderr.flush()
         os._exit(1)
 
@@ -553,7 +332,7 @@ def wait_for(config: dict[str, Any], child: int, worker: int) -> None:
         os._exit(1)
     if status < 0:
         with socket.create_connection((config["host"], config["port"])) as connection:
-            connection.sendall(end_of(worker, 0, status))
+            connection.sendall(base.end_of(worker, 0, status))
 
 
 def work(config: dict[str, Any], mine: list[dict[str, Any]]) -> None:

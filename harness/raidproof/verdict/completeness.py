@@ -6,7 +6,7 @@ from pathlib import Path
 from signal import SIGBUS, Signals
 
 from raidproof.core.blame import Blame, Culprit
-from raidproof.guest.ledger_format import APPLICATION, LOCKS, TREES
+from raidproof.guest.ledger_format import APPLICATION, HOLDERS, TREES
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.balance import Balance
@@ -96,8 +96,8 @@ def judge_work(workers: Sequence[WorkerSpec], parts: Mapping[int, Balance], wher
 
 def most_shown(worker: WorkerSpec) -> int:
     """Return how many operations of a worker can show a loss, but at most `LEAST_JUDGED`."""
-    if worker.kind == LOCKS:
-        return 0  # judged by `verdict.locks`
+    if worker.kind in HOLDERS:
+        return 0  # their steps have checks of their own
     most = LEAST_JUDGED if worker.operations is None else min(LEAST_JUDGED, worker.operations)
     # A worker that overwrites its blocks hides the loss of all but the newest generation.
     appends = worker.kind in (*TREES, "o_append", APPLICATION)

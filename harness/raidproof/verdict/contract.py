@@ -328,8 +328,8 @@ def judge_errors(
 def late_closes(failed: Iterable[Operation], met: Collection[int]) -> set[Operation]:
     """Return the failed closes that may report an error of the outage late; ``met``: the workers that met the outage.
 
-    A close reports an error of the file's write-back once, however long ago it was, also by a new descriptor (close(2);
-    errseq_sample in the kernel's lib/errseq.c). So one `close` of each file may; the last close of a descriptor is one.
+    A close reports an error of the file's write-back once, however long ago it was, also by a new descriptor
+    (close(2); errseq_sample in the kernel's lib/errseq.c): one `close` of each file may, and any last close.
     """
     late: set[Operation] = set()
     reported: set[tuple[int, int]] = set()
@@ -375,13 +375,14 @@ def is_expected(operation: Operation, conditions: Conditions, connected_ns: floa
     return since and (by_fault or lock_lost)
 
 
-RESENT: Mapping[str, int] = {
-    **dict.fromkeys(("mkdir", "create", "link", "symlink"), EEXIST),
-    **dict.fromkeys(("subdirectory", "link_into", "mknod", "recreate", "long_name"), EEXIST),
-    **dict.fromkeys(("rename", "replace", "remove", "unlink", "rmdir"), ENOENT),
-    **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), ENOENT),
+RESENT: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("mkdir", "create", "link", "symlink"), (EEXIST,)),
+    **dict.fromkeys(("subdirectory", "link_into", "mknod", "recreate", "long_name"), (EEXIST,)),
+    **dict.fromkeys(("rename", "replace", "remove", "unlink", "rmdir"), (ENOENT,)),
+    **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), (ENOENT,)),
+    "open and remove": (EEXIST, ENOENT),
 }
-"""The error (errno) of a retransmitted request that was executed before, by the kind of operation; others get none."""
+"""The errors (errno) of a retransmitted request that was executed before, by the kind of operation; others get none."""
 
 
 def resent(operation: Operation, fault_at_ns: int | None, served_until_ns: int | None = None) -> bool:
@@ -393,7 +394,7 @@ def resent(operation: Operation, fault_at_ns: int | None, served_until_ns: int |
     ended = operation.ended_ns or 0
     return (
         fault_at_ns is not None
-        and operation.error == RESENT.get(operation.kind)
+        and operation.error in RESENT.get(operation.kind, ())
         and operation.earliest_ns < max(fault_at_ns, served_until_ns or 0)
         and fault_at_ns <= ended
     )

@@ -40,6 +40,7 @@ from raidproof.verdict.ledger import balance_of, scan_of
 from raidproof.verdict.locks import judge_locks
 from raidproof.verdict.members import fault_of, judge_array, judge_filesystem, judge_members
 from raidproof.verdict.read_back import judge_read_back
+from raidproof.verdict.removed import judge_removed
 from raidproof.verdict.second_reader import judge_second_reader
 from raidproof.verdict.sizes import judge_sizes
 from raidproof.verdict.suite import judge_suite_record
@@ -130,6 +131,7 @@ def judge_crash_test(cycle: CrashTestRecord, directory: Path) -> None:
     cycle.verdicts += judge_application_runs(workers, history, conditions, cycle.fault_at_ns)
     cycle.verdicts.append(judge_errors(history, conditions, cycle.fault_at_ns, cycle.served_until_ns))
     cycle.verdicts += judge_locks(workers, history.steps, cycle.fault_at_ns)
+    cycle.verdicts += judge_removed(history.steps, conditions, cycle.fault_at_ns)
     cycle.verdicts += judge_ends(workers, history, conditions, cycle.lost_power)
     cycle.verdicts += judge_observations(cycle, directory)
     cycle.verdicts.append(judge_filesystem(cycle.observed.filesystem, conditions))

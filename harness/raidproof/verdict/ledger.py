@@ -16,7 +16,7 @@ from raidproof.guest.ledger_format import (
     APPLICATION,
     BLOCK,
     GARBAGE,
-    LOCKS,
+    HOLDERS,
     METADATA,
     MISPLACED,
     OLD,
@@ -504,6 +504,6 @@ COMPARISONS: Mapping[str, Callable[[Case, Balance], None]] = {
     **dict.fromkeys(TREES, compare_names),
     "o_append": compare_records,
     APPLICATION: compare_application,
-    LOCKS: lambda _case, _balance: None,
+    **dict.fromkeys(HOLDERS, lambda _case, _balance: None),
 }
 """The comparison for each kind of worker that does not overwrite blocks."""

@@ -21,9 +21,9 @@ from raidproof.guest.ledger_format import (
     END,
     FRAME,
     HEADER,
+    HOLDERS,
     ISSUE,
     KINDS,
-    LOCKS,
     METADATA,
     STEP,
     STEPPED,
@@ -126,9 +126,9 @@ class WorkerSpec(BaseModel):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operation that the worker carries out, each once; a worker of kind ``locks`` has only steps."""
+        """The kinds of operation that the worker carries out, each once; some kinds of worker have only steps."""
         kinds = (*(kind for steps in self.rounds for kind in steps), *(piece.kind for piece in self.pieces))
-        return tuple(dict.fromkeys(kinds)) or (() if self.kind == LOCKS else (self.kind,))
+        return tuple(dict.fromkeys(kinds)) or (() if self.kind in HOLDERS else (self.kind,))
 
     def bytes_of(self, operation: "Operation") -> int:
         """Return the number of bytes that an operation makes durable; 0 for metadata and if not known."""

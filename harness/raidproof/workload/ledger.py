@@ -15,8 +15,16 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, pause, wait_until
-from raidproof.guest import application, ledger_format, ledger_pieces, ledger_reader, ledger_writer
-from raidproof.guest.ledger_format import APPLICATION, LOCKS
+from raidproof.guest import (
+    application,
+    ledger_format,
+    ledger_holders,
+    ledger_pieces,
+    ledger_reader,
+    ledger_worker,
+    ledger_writer,
+)
+from raidproof.guest.ledger_format import APPLICATION, HOLDERS, LOCKS
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
@@ -50,7 +58,8 @@ Found = dict[str, dict[str, object]]
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
-    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks", "names",
+    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks",
+    "names", "removed",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
@@ -107,7 +116,7 @@ WORKER_KINDS = (
     "shared",
     "o_append",
     "sizes",
-    LOCKS,
+    *HOLDERS,
     *LAYOUTS,
     *ROUNDS,
     APPLICATION,
@@ -506,6 +515,7 @@ def application_config(spec: ApplicationSpec | None, content: Mapping[str, str])
 def install(machine: Machine, config: str) -> None:
     """Copy the writer and its configuration into a machine, to the tmpfs /run."""
     machine.put(Path(application.__file__).read_bytes(), PROGRAM)
-    for program in (ledger_format.__file__, ledger_pieces.__file__, ledger_writer.__file__):
-        machine.put(Path(program).read_bytes(), f"{FOLDER}/{Path(program).name}")
+    for program in (ledger_format, ledger_pieces, ledger_worker, ledger_holders, ledger_writer):
+        source = Path(str(program.__file__))
+        machine.put(source.read_bytes(), f"{FOLDER}/{source.name}")
     machine.put(config, f"{WRITER}.json")

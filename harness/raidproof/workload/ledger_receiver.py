@@ -14,6 +14,8 @@ from raidproof.workload.history import Recorder
 
 SO_TIMESTAMPNS = 35
 """Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
+COUNTED = frozenset({"claim", "use removed"})
+"""The kinds of step that count as operations of a worker that has only steps."""
 _TIMESPEC = struct.Struct("@qq")
 
 
@@ -31,7 +33,7 @@ class Receiver(threading.Thread):
         self.ended: Counter[str] = Counter()
         """Number of operations that were reported to have ended, by kind."""
         self.ended_of: Counter[int] = Counter()
-        """Number of operations, or of claims of locks, that were reported to have ended, by worker."""
+        """Number of operations, or of steps in `COUNTED`, that were reported to have ended, by worker."""
         self.begun_ns: dict[int, int] = {}
         """Arrival in ns of the last report that an operation begins, by worker."""
         self.done: set[int] = set()
@@ -104,7 +106,7 @@ class Receiver(threading.Thread):
             if what == ledger_format.ACKNOWLEDGE:
                 self.ended[ledger_format.KINDS[code]] += 1
                 self.ended_of[worker] += 1
-            elif what == ledger_format.STEPPED and ledger_format.STEPS[code] == "claim":
+            elif what == ledger_format.STEPPED and ledger_format.STEPS[code] in COUNTED:
                 self.ended_of[worker] += 1
             elif what == ledger_format.ISSUE:
                 self.begun_ns[worker] = arrived_ns

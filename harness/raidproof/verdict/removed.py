@@ -1,0 +1,54 @@
+"""The verdict on open files whose last name was removed: they keep their content, also across a fault."""
+
+from collections.abc import Iterable
+from errno import EBADMSG
+
+from raidproof.core.blame import Blame
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.contract import LEAST_JUDGED, Conditions
+from raidproof.workload.history import Ended, Operation
+
+OPEN = "removed files that are open"
+"""Name of the check that a file without a name keeps its content while a client has it open."""
+
+
+def judge_removed(steps: Iterable[Operation], conditions: Conditions, fault_at_ns: int | None) -> list[Verdict]:
+    """Return a verdict if the ledger had workers of kind ``removed``; else an empty list.
+
+    ``steps``: the steps of all workers. ``fault_at_ns``: the instant of the fault. Errors of the clients' calls are
+    judged by `contract.judge_errors`, here only the content.
+    """
+    opened: dict[tuple[int, int], int] = {}
+    uses, across = 0, 0
+    wrong: list[Operation] = []
+    seen = False
+    for step in steps:
+        key = step.worker, step.place
+        if step.kind == "open and remove" and step.ended is Ended.OK:
+            opened[key] = step.ended_ns or 0
+        elif step.kind == "use removed":
+            seen = True
+            uses += step.ended is Ended.OK
+            across += step.ended is Ended.OK and opened.get(key, 0) < (fault_at_ns or 0) <= step.earliest_ns
+            wrong += [step] if step.error == EBADMSG else []
+    if not seen:
+        return []
+    if wrong:
+        return [_wrong(wrong, conditions, fault_at_ns)]
+    reason = f"{uses:,} reads had the content that was written"
+    if fault_at_ns is not None:
+        reason = f"{reason}, {across:,} of them after the fault from files that were opened before it"
+    if uses < LEAST_JUDGED:
+        reason = f"{reason}; at least {LEAST_JUDGED} are needed"
+        return [Verdict(checker=OPEN, outcome=Outcome.INCONCLUSIVE, reason=reason)]
+    return [Verdict(checker=OPEN, outcome=Outcome.PASS, reason=reason)]
+
+
+def _wrong(wrong: list[Operation], conditions: Conditions, fault_at_ns: int | None) -> Verdict:
+    """Return the verdict on reads of other content: on an async export, the fault may have lost what was written."""
+    early = [one for one in wrong if fault_at_ns is None or (one.ended_ns or 0) < fault_at_ns]
+    reason = f"{len(wrong):,} reads of open files without a name had other content than was written"
+    if conditions.excused and not early:
+        return Verdict(checker=OPEN, outcome=Outcome.PASS, reason=f"measured loss: {reason}", blame=conditions.blame)
+    blame: Blame = conditions.blame
+    return Verdict(checker=OPEN, outcome=Outcome.FAIL, reason=reason, blame=blame)
