@@ -40,7 +40,15 @@ NOT_A_KIND = (
 """Modules whose words for file systems are of machines' system disks or of an existing server."""
 MACHINES_CLOCK = {
     f"harness/raidproof/guest/{name}.py"
-    for name in ("ledger_writer", "application_meter", "check_agent", "assembled", "nfsd_threads", "release")
+    for name in (
+        "ledger_worker",
+        "ledger_holders",
+        "application_meter",
+        "check_agent",
+        "assembled",
+        "nfsd_threads",
+        "release",
+    )
 }
 """Programs that run in a machine, and stamp or wait by the machine's own clock."""
 

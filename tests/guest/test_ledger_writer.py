@@ -108,7 +108,7 @@ ledger_writer.write(json.loads(sys.argv[1]))
         ("NameError('said')", "fsync", 1),
         ("NameError('said')", "msync", 1),
         ("OSError(5, 'EIO')", "fsync", 1),
-        ("ledger_writer.Disconnected('reset')", "fsync", 0),
+        ("ledger_writer.base.Disconnected('reset')", "fsync", 0),
     ],
 )
 def test_a_worker_whose_code_fails_ends_the_program(tmp_path: Path, error: str, kind: str, status: int) -> None:

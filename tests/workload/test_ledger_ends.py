@@ -18,7 +18,7 @@ from raidproof.workload.ledger import Ledger, LedgerSpec
 from tests.workload.local_clients import Client, Host
 
 SYNC = Conditions(export_sync=True)
-KINDS = ("fsync", "msync", "pages", "metadata", "o_append", "locks")
+KINDS = ("fsync", "msync", "pages", "metadata", "o_append", "locks", "removed")
 FAILING = """
 import errno, fcntl, os
 def failing(call, applies, code):

@@ -382,7 +382,7 @@ RESENT: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), (ENOENT,)),
     "open and remove": (EEXIST, ENOENT),
 }
-"""The errors (errno) of a retransmitted request that was executed before, by the kind of operation; others get none."""
+"""The errors (errno) of a retransmitted request that was executed before, by kind of operation; others get none."""
 
 
 def resent(operation: Operation, fault_at_ns: int | None, served_until_ns: int | None = None) -> bool:
