@@ -59,7 +59,7 @@ Found = dict[str, dict[str, object]]
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
     "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks",
-    "names", "removed",
+    "names", "names", "removed",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
