@@ -13,6 +13,7 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.completeness import judge_ends
 from raidproof.verdict.contract import Conditions, judge_errors
 from raidproof.verdict.locks import judge_locks
+from raidproof.verdict.removed import judge_removed
 from raidproof.workload.history import Ended, History, WorkerSpec
 from raidproof.workload.ledger import Ledger, LedgerSpec
 from tests.workload.local_clients import Client, Host
@@ -91,6 +92,21 @@ def test_a_call_that_fails_outside_the_operations_is_an_error_of_the_client(
     assert {(one.kind, one.error, done.workers[one.worker].client) for one in failed} == {(step, error, "client2")}
     assert [(one.outcome, one.checker) for one in done.bad] == [(Outcome.FAIL, "errors told to clients")]
     assert done.bad[0].reason.endswith(f"for {step}")
+
+
+def test_a_server_that_grants_every_lock_is_found(tmp_path: Path) -> None:
+    # The second client's claims do not reach the kernel, and all succeed.
+    done = ran(tmp_path, "import fcntl\nfcntl.fcntl = lambda *_: 0\n", ("locks",))
+    (verdict,) = judge_locks(done.workers, done.history.steps, None)
+    assert verdict.outcome is Outcome.FAIL, verdict.reason
+
+
+def test_an_open_file_without_a_name_whose_content_changes_is_found(tmp_path: Path) -> None:
+    done = ran(tmp_path, "import os\nos.posix_fadvise = lambda fd, *_: os.pwrite(fd, b'other', 0)\n", ("removed",))
+    (verdict,) = judge_removed(done.history.steps, SYNC, None)
+    assert verdict.outcome is Outcome.FAIL, verdict.reason
+    (sound,) = judge_removed((one for one in done.history.steps if one.worker == 0), SYNC, None)
+    assert sound.outcome is Outcome.PASS, sound.reason
 
 
 @pytest.mark.parametrize("kind", ["msync", "sizes"])
