@@ -348,6 +348,14 @@ def test_a_quiet_ledger_has_one_client() -> None:
     assert {one.client for one in LedgerSpec(quiet_s=0.01).workers(["client1", "client2"])} == {"client1"}
 
 
+def test_what_settings_do_not_permit_is_left_out_with_the_reason() -> None:
+    reasons = LedgerSpec().fitting("4.2", "xfs", "knfsd", root_squash=True)[1]
+    assert {*reasons} == {"chown"}
+    fitting, reasons = LedgerSpec().fitting("4.2", "ext4", "knfsd", shows_old_data=True)
+    assert {*reasons} == {"clone", "shrink", "grow"}
+    assert {"shrink", "grow"}.isdisjoint(kind for one in fitting.workers(["client1"]) for kind in one.kinds)
+
+
 def test_the_number_of_operations_limits_each_worker() -> None:
     spec = LedgerSpec(kinds=("fsync", "o_sync"), operations=60)
     assert [one.operations for one in spec.workers(["client1"])] == [60, 60]

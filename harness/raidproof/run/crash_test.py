@@ -316,7 +316,11 @@ class CrashTest:
         seed = self.spec.ledger.seed + crc32(self.spec.name.encode())
         stack = self.spec.stack
         fitting, left_out = self.spec.ledger.fitting(
-            stack.mount.vers, stack.filesystem.type, stack.export.type, root_squash=stack.export.root_squash
+            stack.mount.vers,
+            stack.filesystem.type,
+            stack.export.type,
+            root_squash=stack.export.root_squash,
+            shows_old_data=stack.filesystem.shows_old_data,
         )
         self.record.workload["left_out"] = left_out
         ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})

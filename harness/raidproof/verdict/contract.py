@@ -1,7 +1,7 @@
 """The durability promises to NFS clients, the conditions that excuse a loss, and verdicts on both."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from errno import EEXIST, EIO, ENOENT, errorcode
 from math import inf
@@ -305,8 +305,10 @@ def judge_errors(
     ]
     connected = connected_ns(history, conditions)
     failed = [one for one in errors if not is_expected(one, conditions, connected(one.worker))]
-    late = late_closes(failed, {one.worker for one in errors if one not in failed})
-    failed = [one for one in failed if one not in late]
+    # Each close of a file reports an error of its write-back until an fsync has reported it, also by a new descriptor
+    # (close(2)): nfs_file_flush in fs/nfs/file.c checks the error and does not mark it as seen (lib/errseq.c).
+    met = {one.worker for one in errors if one not in failed}
+    failed = [one for one in failed if not (one.kind in CLOSES and one.worker in met)]
     if not failed:
         counted = Counter(errorcode.get(one.error, str(one.error)) for one in errors)
         names = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
@@ -323,22 +325,6 @@ def judge_errors(
     blame = Blame(culprit=Culprit.STACK, detail="the fault had not begun") if when else conditions.blame
     outcome = Outcome.PASS if excused else Outcome.FAIL
     return Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)
-
-
-def late_closes(failed: Iterable[Operation], met: Collection[int]) -> set[Operation]:
-    """Return the failed closes that may report an error of the outage late; ``met``: the workers that met the outage.
-
-    A close reports an error of the file's write-back once, however long ago it was, also by a new descriptor
-    (close(2); errseq_sample in the kernel's lib/errseq.c): one `close` of each file may, and any last close.
-    """
-    late: set[Operation] = set()
-    reported: set[tuple[int, int]] = set()
-    for one in failed:
-        file = one.worker, one.place
-        if one.kind in CLOSES and one.worker in met and (one.kind == LAST_CLOSE or file not in reported):
-            reported.add(file)
-            late.add(one)
-    return late
 
 
 def connected_ns(history: History, conditions: Conditions) -> Callable[[int], float]:

@@ -179,11 +179,12 @@ class LedgerSpec(BaseModel):
         return cls(kinds=(APPLICATION,), application=application, seed=seed)
 
     def fitting(
-        self, vers: str, filesystem: str, server: str, *, root_squash: bool = False
+        self, vers: str, filesystem: str, server: str, *, root_squash: bool = False, shows_old_data: bool = False
     ) -> tuple["LedgerSpec", dict[str, str]]:
         """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why.
 
         ``root_squash``: whether the server maps root, as which the workers run, to an anonymous user (exports(5)).
+        ``shows_old_data``: whether the file system may show old data after a crash, also behind a truncated end.
         """
         reasons: dict[str, str] = {}
         if vers != "4.2":
@@ -191,6 +192,9 @@ class LedgerSpec(BaseModel):
         if vers == "3":
             why = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
             reasons |= {"o_append": why, LOCKS: why}
+        if shows_old_data:
+            why = "with its settings the file system may show old data in the rest of a truncated block"
+            reasons |= {"shrink": why, "grow": why}
         if root_squash:
             reasons["chown"] = "the export maps root to a user who may not change owners (root_squash)"
         if "clone" not in FILESYSTEMS[filesystem].operations:
