@@ -75,7 +75,9 @@ STEPS = (
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
 METADATA = (
-    *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone", *KINDS[29:],
+    *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone", "shrink", "grow",
+    "subdirectory", "rename_into", "rename_directory", "link_into", "rename_symlink", "mknod", "recreate", "long_name",
+    "chown", "utimes",
 )  # fmt: skip
 TREES = ("metadata", "extents", "names")  # kinds of worker that create directories and apply a list of changes to each
 APPENDED = 100  # bytes of one append

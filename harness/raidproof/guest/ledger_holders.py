@@ -21,9 +21,9 @@ else:
 LOCK_S = 0.01  # pause in seconds between two attempts to take a lock that another client holds
 # Of fcntl(2) on x86-64 and arm64: F_SETLK and F_OFD_SETLK, F_WRLCK and F_UNLCK.
 SET_LOCK, LOCK_EXCLUSIVE, LOCK_NONE = (6, 37), 1, 2
-# Writes to a locked range, and claims of others, before a worker of kind locks releases its own lock; number of them
-# that are left at most after a request to stop, and at least after a turn that took so many nanoseconds.
-TURNS, LAST_TURNS, LONG_NS = 16, 4, 500_000_000
+TURNS = 16  # number of writes under one lock, or to one removed file
+LAST_TURNS = 4  # writes that a worker of kind locks still makes after a request to stop, and after a delay by a fault
+LONG_NS = 500_000_000  # duration of a turn in nanoseconds from which on a fault has delayed it
 
 
 class Appends(Worker):

@@ -140,12 +140,12 @@ class Sizes(Writing):
         while self.more():
             place, generation = self.sequence % count, self.sequence // count + 1
             one, path = self.worker["pieces"][place], os.path.join(self.path, "f%d" % place)
-            data = pieces.content(self.file, place, count, generation, self.seed, one["size"])
-            written, size = (
-                iter([(pieces.slot_of(one, generation), data)]),
+            content = pieces.content(self.file, place, count, generation, self.seed, one["size"])
+            data, size = (
+                iter([(pieces.slot_of(one, generation), content)]),
                 one["position"] + one["slots"] * one["size"],
             )
-            self.do(one["kind"], place, generation, lambda: self.put(one["kind"], path, written, size))  # noqa: B023
+            self.do(one["kind"], place, generation, lambda: self.put(one["kind"], path, data, size))  # noqa: B023
             yield
         self.close_files()
 

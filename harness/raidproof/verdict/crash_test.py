@@ -199,9 +199,8 @@ def judge_what_is_left(
         verdicts += judge_promises(evidence, conditions, where)
         if place == "on_server":
             verdicts += judge_work(workers, balance.parts, where)
-            bound = [one for one in history.operations if one.binds(before_ns)]
             wsizes = [mount["wsize"] for mount in cycle.effective.get("mounts", {}).values()]
-            verdicts += judge_sizes(workers, bound, cycle.observed.replies, wsizes)
+            verdicts += judge_sizes(workers, history.acknowledged(before_ns), cycle.observed.replies, wsizes)
         verdicts += judge_application_data(evidence, conditions, where)
         verdicts += judge_application_checks(evidence, where)
         verdicts += judge_age(evidence, conditions, cycle.fault_at_ns, where)

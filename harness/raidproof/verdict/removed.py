@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from errno import EBADMSG
 
-from raidproof.core.blame import Blame
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.contract import LEAST_JUDGED, Conditions
 from raidproof.workload.history import Ended, Operation
@@ -50,5 +49,4 @@ def _wrong(wrong: list[Operation], conditions: Conditions, fault_at_ns: int | No
     reason = f"{len(wrong):,} reads of open files without a name had other content than was written"
     if conditions.excused and not early:
         return Verdict(checker=OPEN, outcome=Outcome.PASS, reason=f"measured loss: {reason}", blame=conditions.blame)
-    blame: Blame = conditions.blame
-    return Verdict(checker=OPEN, outcome=Outcome.FAIL, reason=reason, blame=blame)
+    return Verdict(checker=OPEN, outcome=Outcome.FAIL, reason=reason, blame=conditions.blame)
