@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_format import MODE, OTHER_CONTENT, UNCUT
+from raidproof.guest.ledger_format import LONG_NAME, MODE, OTHER_CONTENT, UNCUT
 from raidproof.verdict.tree import (
     BLOCK_FIELD,
     DIRECTORY,
@@ -165,6 +165,26 @@ def test_only_changes_of_several_steps_may_be_half_done() -> None:
         found["a"] = [0o100000 | mode, size, 1, "+" if size else "", None]
         seen = hold(operations[:least], operations[: least + 1], found)
         assert bool(seen.lost or seen.odd) == (kind not in LOOSE)
+
+
+@pytest.mark.parametrize(
+    ("steps", "name"),
+    [
+        (("mkdir", "create"), "a"),
+        (("mkdir", "create", "unlink", "recreate"), "a"),
+        (("mkdir", "long_name"), LONG_NAME),
+    ],
+)
+def test_a_file_whose_creation_is_under_way_may_have_the_verifier_of_an_exclusive_create_as_its_time(
+    steps: tuple[str, ...], name: str
+) -> None:
+    operations, verifier = done(steps), 579796991
+    found = entries(course(steps, 3).contents[-1])
+    found[name] = [0o100000, 0, 1, "+", None, None, verifier]
+    seen = hold(operations[:-1], operations, found)
+    assert not seen.lost
+    assert not seen.odd
+    assert hold(operations, operations, found).lost, "the client got a reply to its SETATTR"
 
 
 def test_what_nobody_made_is_odd_and_what_somebody_is_making_is_not() -> None:

@@ -49,17 +49,16 @@ BLOCK_FIELD, BLOCKS = "block ", "blocks"
 """Prefix of the field of one block; value of the field ``held`` of a file that has such fields."""
 DIRECTORY, PIPE = "a directory", "a pipe"
 """Values of the field ``there`` of a subdirectory and of a pipe (fifo(7))."""
-LOOSE = frozenset(
-    {
-        *("create", "recreate", "long_name", "append", "pages", "allocate", "punch", "copy", "clone"),
-        *("shrink", "grow"),
-    }
-)
-"""Kinds of operation with several steps. While the operation is in progress, its fields may have any value.
+CREATIONS = frozenset({"create", "recreate", "long_name"})
+"""Kinds of operation that create a file, in two steps.
 
-All other kinds are atomic. The creation of a file has two steps: after an exclusive create a client may send a SETATTR
-(RFC 8881, 18.16.3).
+A server may keep the verifier of an exclusive create in the file's times, until the client sends a SETATTR (RFC 1813,
+3.3.8; RFC 8881, 18.16.3). While the operation is in progress, mode and modification time of the new file may have any
+value.
 """
+LOOSE = CREATIONS | {"append", "pages", "allocate", "punch", "copy", "clone", "shrink", "grow"}
+"""Kinds of operation with several steps. While the operation is in progress, its fields may have any value, except
+those of `CREATIONS`. All other kinds are atomic."""
 
 
 class File(NamedTuple):
@@ -231,10 +230,14 @@ class Course(NamedTuple):
     """The fields of each state, as `Content.by_file` returns them."""
 
     def names_of(self, file: str, least: int) -> set[str]:
-        """Return all names that the file of this number had, except names of other files after change ``least``."""
+        """Return all names that the file of this number had, except names of other files after change ``least``.
+
+        A name that did not exist after this change is that of another file if a later change creates the other file.
+        """
         number = int(file)
         mine = {name for content in self.contents for name, one in content.names.items() if one == number}
-        return {name for name in mine if self.contents[least].names.get(name, number) == number}
+        users = [content.names for content in self.contents[least:]]
+        return {name for name in mine if next((one[name] for one in users if name in one), number) == number}
 
 
 @lru_cache(maxsize=1 << 14)
@@ -347,6 +350,8 @@ def under_way(states: Sequence[Fields], begun: Sequence[Operation], least: int) 
     for place, operation in enumerate(begun[least:], start=least):
         if operation.kind in LOOSE:
             changed = different(states[place], states[place + 1])
+            if operation.kind in CREATIONS:
+                changed = {(of, one) for of, field in changed if field == THERE for one in ("mode", "mtime")}
             # A change of the size in progress leaves the content undefined, too. That is no loss of earlier content.
             loose |= changed | {(of, "held") for of, field in changed if field == "size"}
     return loose
