@@ -39,8 +39,8 @@ from raidproof.record import RunStore
 from raidproof.record.exploration import Observation
 from raidproof.record.results.names import JOURNAL
 from raidproof.run.crash_states import Options, begun_of, chosen
-from raidproof.run.exploration import STEM, Source, source_of
-from raidproof.verdict.exploration import Judgement
+from raidproof.run.source import STEM, Source, source_of
+from raidproof.verdict.oracle import Judgement
 
 STRAGGLERS, SLOWER = 0.05, 3.0
 """Share of the workers that are slow, and the factor of their durations."""

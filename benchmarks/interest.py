@@ -26,7 +26,7 @@ from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
 from raidproof.record.results.names import JOURNAL
 from raidproof.run.crash_states import Options, acknowledged_at, begun_of, chosen
-from raidproof.run.exploration import Source, source_of
+from raidproof.run.source import Source, source_of
 
 
 class Shown(NamedTuple):

@@ -20,8 +20,8 @@ from raidproof.disk.writelog import Kind
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.exploration import End
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
+from raidproof.run.source import Source, source_of
 from scenarios.crash.small_lab import small_lab
 
 NAME = "torn-recovery"

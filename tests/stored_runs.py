@@ -7,7 +7,7 @@ from pathlib import Path
 from raidproof.record.cell import Repetition
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import RunRecord
-from raidproof.verdict.crash_test import conclude_run
+from raidproof.verdict.conclusion import conclude_run
 
 SAMPLE = Path(__file__).resolve().parent / "data" / "run" / "ab-new.json"
 SYNC, ASYNC = "export=sync", "export=async"

@@ -1,5 +1,6 @@
 """A kind is one file, in the package's folder or in another distribution. No other file names it."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import raidproof
 from tests.distribution import install, python
 
+DATA = Path(__file__).parent / "data" / "run"
 WORKLOAD = '''
 from typing import Literal
 
@@ -100,6 +102,21 @@ class Toy(Uml):
 
     name = "toy"
 '''
+CHECK = '''
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.evidence import CrashTestEvidence
+
+
+class Toy(Check[CrashTestEvidence]):
+    """A check that always says no."""
+
+    name = "toy"
+
+    def judge(self, evidence, conditions):
+        reason = f"{len(evidence.history.operations)} operations, sync {conditions.export_sync}"
+        return [Verdict(checker=self.name, outcome=Outcome.FAIL, reason=reason)]
+'''
 PLAN = """
 [axes]
 level = [5]
@@ -123,6 +140,7 @@ def test_an_installed_workload_is_part_of_a_plan(tmp_path: Path) -> None:
         ("workload", WORKLOAD, "from raidproof.workload.workload import WORKLOADS as found"),
         ("storage/server", SERVER, "from raidproof.storage.server import SERVERS as found"),
         ("report/columns", COLUMN, "from raidproof.report.columns import COLUMNS as found"),
+        ("verdict/checks", CHECK, "from raidproof.verdict.check import CHECKS as found"),
     ],
 )
 def test_a_file_in_its_room_is_enough(room: str, source: str, listed: str, tmp_path: Path) -> None:
@@ -192,6 +210,15 @@ print([column.title for column in found if column.group == "recovery"][-1], "/",
 """
     said = python(tmp_path, "-c", code)
     assert said.stdout == "cuts survived / toys / 14\n", said.stderr
+
+
+def test_an_installed_check_judges_stored_runs(tmp_path: Path) -> None:
+    install(tmp_path, "toys", {"toy_check": CHECK}, {"raidproof.checks": "toy_check"})
+    run = shutil.copytree(DATA, tmp_path / "run")
+    said = python(tmp_path, "-m", "raidproof", "judge", str(run), "--json")
+    [cycle] = json.loads(said.stdout)["cycles"]
+    assert cycle["verdicts"][-1]["checker"] == "toy", said.stderr
+    assert (cycle["outcome"], cycle["reason"].split(" ", 2)[2]) == ("FAIL", "operations, sync True")
 
 
 def test_a_distribution_that_cannot_be_imported_is_named(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ import pytest
 from raidproof.crash.exploration import Budget
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from scenarios.cluster.recorded import STATES, Recorded
 
 

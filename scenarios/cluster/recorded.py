@@ -6,7 +6,7 @@ from pathlib import Path
 from raidproof.core.errors import Status
 from raidproof.crash.verdicts import VERDICTS
 from raidproof.record.exploration import ExplorationRecord
-from raidproof.run.exploration import STEM
+from raidproof.run.source import STEM
 
 STATES = 60
 """Number of states whose verdicts are known."""

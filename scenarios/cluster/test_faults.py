@@ -10,7 +10,8 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.crash.exploration import Budget
 from raidproof.record import RunStore
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.source import source_of
 from scenarios.cluster.machines import Machines, Worker, ended, machines
 from scenarios.cluster.recorded import ENDED, STATES, Recorded
 

@@ -19,7 +19,7 @@ from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.crash.journal import lines_of
 from raidproof.record.results.names import JOURNAL
-from raidproof.run.exploration import STEM
+from raidproof.run.source import STEM
 from scenarios.cluster.machines import LOOK_S
 from scenarios.cluster.recorded import ENDED, Recorded
 

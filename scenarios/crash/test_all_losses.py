@@ -15,8 +15,9 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import Source, explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.run import Run
+from raidproof.run.source import Source, source_of
 from raidproof.storage.filesystem import Ext4Spec
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec

@@ -12,8 +12,8 @@ from raidproof.crash.redundancy import Redundancy, accuracy_of, bitmaps_of
 from raidproof.crash.sampler import Choices
 from raidproof.crash.states import CrashState
 from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, stack_of
-from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
+from raidproof.run.source import Source, source_of
 from raidproof.storage.array.striping import Assembled, Difference, ReadMember
 from scenarios.crash.marks import Writes, assembled, writes
 from scenarios.crash.settled import BitmapSettled

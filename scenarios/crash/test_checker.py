@@ -15,14 +15,14 @@ from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.record.outcome import Outcome
-from raidproof.run.exploration import Source, source_of
 from raidproof.run.run import Run
+from raidproof.run.source import Source, source_of
 from raidproof.storage.array import disk_path
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.server import SERVERS
 from raidproof.storage.server.ganesha import CONFIG
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
-from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
+from raidproof.verdict.checks.crash_state import DEGRADED, FILESYSTEM
 
 pytestmark = pytest.mark.long
 

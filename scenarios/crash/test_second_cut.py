@@ -18,8 +18,9 @@ from raidproof.record.exploration import ExplorationRecord, SecondCutsRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from scenarios.crash.known_findings import others
 from scenarios.crash.small_lab import small_lab
 

@@ -14,7 +14,7 @@ from raidproof.storage.filesystem import XfsSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import SERVERS
 from raidproof.storage.stack import Stack, StackSpec
-from raidproof.verdict.second_reader import CHECK, judge_second_reader
+from raidproof.verdict.checks.second_reader import CHECK, judge_second_reader
 from raidproof.workload.ledger import Ledger
 
 ATTRIBUTES_S = 600

@@ -19,8 +19,9 @@ from raidproof.provider.registry import provider_of
 from raidproof.record import RunRecord, RunStore
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from scenarios.hosts.hardware import Hardware
 
 pytestmark = pytest.mark.long

@@ -16,7 +16,8 @@ from raidproof.namespace.network import Way
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.run import crash_states
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import Source, explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.source import Source, source_of
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.wire import judge_locks_kept
 from scenarios.crash.known_findings import others

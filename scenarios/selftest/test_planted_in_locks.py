@@ -12,7 +12,7 @@ from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
-from raidproof.verdict.locks import EXCLUSIVE
+from raidproof.verdict.checks.locks import EXCLUSIVE
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.selftest.defective_server import LEFT_OUT, defective_run, left_out, select
 from scenarios.selftest.defects import Before, Places, TamperedCut

@@ -14,9 +14,9 @@ from raidproof.crash.exploration import Budget
 from raidproof.crash.states import CrashState
 from raidproof.record.exploration import ExplorationRecord, Possible, StateRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run import exploration as module
+from raidproof.run import source as module
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import Source
+from raidproof.run.source import Source
 from tests.crash.made_up import ROUNDS
 from tests.crash.stored import OnFakes, store_run
 

@@ -18,7 +18,7 @@ from raidproof.crash.exploration import Exploration
 from raidproof.crash.journal import lines_of
 from raidproof.crash.verdicts import VERDICTS
 from raidproof.record.exploration import ColdRecord, End, Observation
-from raidproof.verdict.contract import Conditions
+from raidproof.verdict.conditions import Conditions
 from tests.cluster.made_up_cluster import MadeUpRun, Twice, checkers_of, ending_before_fetch, explored, workers
 from tests.crash.made_up import MadeUp, told, written
 

@@ -14,8 +14,8 @@ from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
 from raidproof.crash.states import Patch
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import End, Observation
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.exploration import Oracle
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.oracle import Oracle
 from raidproof.workload.history import History
 from tests.crash.made_up import WORKER, FakeChecker, MadeUp, told, written
 

@@ -21,8 +21,9 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.exploration import Damage, Oracle
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Oracle
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 

@@ -10,8 +10,8 @@ from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.storage.array.striping import ROW, Striping
 from raidproof.storage.array.superblock import HEADER, OFFSET, Feature
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.exploration import Oracle
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.oracle import Oracle
 from raidproof.workload.history import History
 from tests.crash.made_up import MadeUp, told
 from tests.crash.md_members import packed, superblock

@@ -11,7 +11,7 @@ from raidproof.crash.checker import Checker, Held
 from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunRecord, RunStore
-from raidproof.run.exploration import Source
+from raidproof.run.source import Source
 from raidproof.workload.history import Recorder
 from tests.crash.conftest import write_log
 from tests.crash.made_up import WORKER, FakeChecker, told, written

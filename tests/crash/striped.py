@@ -16,8 +16,8 @@ from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
 from raidproof.record.exploration import End, ExplorationRecord, Observation, Possible
 from raidproof.storage.array.striping import ROW, Striping
 from raidproof.storage.array.superblock import OFFSET
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.exploration import Oracle
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.oracle import Oracle
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.md_members import Disks, packed, superblock
 

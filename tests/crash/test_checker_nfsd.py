@@ -16,7 +16,7 @@ from raidproof.storage.mount import MountSpec, mount_command
 from raidproof.storage.server import Export, ExportSpec
 from raidproof.storage.server.knfsd import GRACE_ENDED
 from raidproof.storage.server.server import StateService
-from raidproof.verdict.exploration import NFSD
+from raidproof.verdict.checks.crash_state import NFSD
 from tests.crash.made_up import MadeUp, told, written
 from tests.guest_files import FilesByCommands
 

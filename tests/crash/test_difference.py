@@ -13,7 +13,8 @@ from raidproof.disk.writelog import Flag, Kind
 from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.record.failure import DifferenceRecord, FailureRecord, Gap, WriteRecord
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.exploration import Damage, Judgement, Missing
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Judgement, Missing
 from raidproof.workload.history import Ended, Operation
 from tests.crash.conftest import Did, Record
 from tests.crash.made_up import FLUSH, LIE, STALE, WORKER, MadeUp, half_written, replayer_of, told, written

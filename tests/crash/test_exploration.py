@@ -13,8 +13,8 @@ from raidproof.crash.exploration import Budget
 from raidproof.crash.journal import lines_of
 from raidproof.record.exploration import ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.exploration import DEGRADED, FILESYSTEM
+from raidproof.verdict.checks.crash_state import DEGRADED, FILESYSTEM
+from raidproof.verdict.conditions import Conditions
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, MadeUp, told, written
 from tests.crash.mirror import mirrored

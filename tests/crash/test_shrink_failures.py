@@ -11,7 +11,8 @@ from raidproof.crash.shrink import diverse, explain
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import Group
 from raidproof.record.failure import FailureRecord
-from raidproof.verdict.exploration import REDUNDANCY, Damage
+from raidproof.verdict.checks.crash_state import REDUNDANCY
+from raidproof.verdict.damage import Damage
 from raidproof.workload.history import History
 from tests.crash.made_up import STALE, WORKER, MadeUp, half_written, replayer_of, told, written
 from tests.crash.mirror import mirrored

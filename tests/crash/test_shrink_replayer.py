@@ -10,7 +10,8 @@ from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import CrashState
 from raidproof.record.exploration import End, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.exploration import FILESYSTEM, NFSD, Damage
+from raidproof.verdict.checks.crash_state import FILESYSTEM, NFSD
+from raidproof.verdict.damage import Damage
 from tests.crash.made_up import CLEAN, STALE, MadeUp, replayer_of, told, written
 
 STATE = CrashState(6)

@@ -5,7 +5,7 @@ from raidproof.crash.states import CrashState, Survivor
 from raidproof.disk.writelog import Kind
 from raidproof.record.failure import ShortestRecord
 from raidproof.verdict.crash_states import RECOVERY
-from raidproof.verdict.exploration import Damage
+from raidproof.verdict.damage import Damage
 from tests.crash.conftest import Did
 from tests.crash.made_up import MadeUp, half_written, replayer_of, told, written
 

@@ -38,8 +38,8 @@ from raidproof.storage.array import LEVELS, MdArray, MdSpec
 from raidproof.storage.array.state import ExpectedDeviation
 from raidproof.storage.array.upkeep import Upkeep
 from raidproof.storage.stack import Stack
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.members import fault_of, judge_array
+from raidproof.verdict.checks.array import judge_array
+from raidproof.verdict.conditions import Conditions, fault_of
 from tests.guest_files import FilesByCommands
 
 DISKS = Blame(culprit=Culprit.DISKS)

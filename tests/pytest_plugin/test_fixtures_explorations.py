@@ -10,7 +10,7 @@ from raidproof.core.errors import Inconclusive, ProductError, RigError
 from raidproof.pytest_plugin.fixtures import Explored
 from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.exploration import Source
+from raidproof.run.source import Source
 from tests.report.test_exploration import exploration, failure
 
 

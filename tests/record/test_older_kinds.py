@@ -24,7 +24,8 @@ from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.change.comparison import compare
 from raidproof.verdict.crash_test import judge_run
-from raidproof.verdict.exploration import Oracle, conclude_exploration
+from raidproof.verdict.exploration import conclude_exploration
+from raidproof.verdict.oracle import Oracle
 
 OLDER = Path(__file__).resolve().parents[1] / "data" / "older"
 CELL = {"name", "rank", "rankable", "limit", "lost", "lost_everything", "outcome"}
@@ -56,9 +57,9 @@ def blamed(blame: Blame | None) -> tuple[Culprit, tuple[str, ...]] | None:
     return blame.culprit, blame.members or tuple(re.findall(r"disk\d+", blame.detail))
 
 
-def judged(verdict: Verdict) -> tuple[Any, ...]:
-    """Return the parts of a verdict that are no text for users."""
-    return verdict.checker, verdict.outcome, blamed(verdict.blame), verdict.of_the_stack
+def judged(verdict: Verdict) -> tuple[str, ...]:
+    """Return the parts of a verdict that are no text for users, as text: their order is of no importance."""
+    return verdict.checker, verdict.outcome, str(blamed(verdict.blame)), str(verdict.of_the_stack)
 
 
 def judged_again(store: RunStore) -> tuple[RunRecord, RunRecord]:
@@ -75,7 +76,7 @@ def judged_again(store: RunStore) -> tuple[RunRecord, RunRecord]:
 def require_same(before: RunRecord, again: RunRecord) -> None:
     assert again.outcome is before.outcome
     for was, now in zip(before.cycles, again.cycles, strict=True):
-        assert list(map(judged, now.verdicts)) == list(map(judged, was.verdicts))
+        assert sorted(map(judged, now.verdicts)) == sorted(map(judged, was.verdicts))
         kept, found = (one.model_dump(include=CYCLE, exclude=DESCRIPTIONS) for one in (was, now))
         assert found == kept
     for one, other in zip(before.cells, again.cells, strict=True):

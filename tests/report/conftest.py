@@ -15,9 +15,9 @@ from raidproof.record.run import (
     BlockClass,
     ControlSpec,
     CrashTestRecord,
-    Evidence,
     Recovery,
     RunRecord,
+    ScanResult,
     Throughput,
     Timeline,
 )
@@ -60,10 +60,10 @@ def effective(*, sync: bool) -> dict[str, Any]:
     }
 
 
-def balance(told: int, lost: int, **rest: Any) -> Evidence:
+def balance(told: int, lost: int, **rest: Any) -> ScanResult:
     kinds = {"fsync": told - 300, "create": 300}
     gone = {"fsync": lost - 120, "create": 120} if lost else {}
-    return Evidence(acknowledged=kinds, lost=gone, lost_bytes=4096 * gone.get("fsync", 0), **rest)
+    return ScanResult(acknowledged=kinds, lost=gone, lost_bytes=4096 * gone.get("fsync", 0), **rest)
 
 
 def verdict(cycle_lost: int, told: int, outcome: Outcome, blame: str | None) -> Verdict:

@@ -20,7 +20,7 @@ from raidproof.record.exploration import Observation
 from raidproof.record.outcome import Outcome
 from raidproof.run import crash_file as module
 from raidproof.run.crash_file import CONTENT, TERMS, CrashFile, export, opened, recover
-from raidproof.run.exploration import Source, source_of
+from raidproof.run.source import Source, source_of
 from tests.crash.made_up import ROUNDS, FakeChecker
 from tests.crash.stored import store_run
 

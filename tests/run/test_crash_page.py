@@ -8,7 +8,8 @@ from raidproof.crash.page import window as page_window
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.run.crash_page import data_of, write_pages
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.source import source_of
 from tests.crash.stored import CYCLE, OnFakes, store_run
 
 STEM = f"explore-{CYCLE}"

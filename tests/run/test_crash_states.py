@@ -7,7 +7,7 @@ from raidproof.core.errors import RequestError
 from raidproof.crash import exhaustive
 from raidproof.run import crash_states as module
 from raidproof.run.crash_states import Options, begun_of, chosen, dry_run, resumed
-from raidproof.run.exploration import source_of
+from raidproof.run.source import source_of
 from raidproof.storage.stack import StackSpec
 from tests.crash.stored import store_run
 

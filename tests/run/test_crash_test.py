@@ -11,7 +11,7 @@ from raidproof.fault import KernelPanic, NfsdRestart, PowerCut
 from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, name_of, stack_of
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import Evidence
+from raidproof.record.run import ScanResult
 from raidproof.run.crash_test import CrashTestFiles, CrashTestSpec, fault_of, protocol_s, rousing_command
 
 
@@ -60,7 +60,7 @@ def test_the_name_of_a_cycle(test: str, name: str) -> None:
 
 
 def ended(outcome: Outcome, lost: int = 0) -> CrashTestResult:
-    evidence = Evidence(acknowledged={"fsync": 5}, lost={"fsync": lost} if lost else {})
+    evidence = ScanResult(acknowledged={"fsync": 5}, lost={"fsync": lost} if lost else {})
     return CrashTestResult(record(outcome=outcome, reason="so", on_server=evidence.model_dump()), Path("run/x"))
 
 

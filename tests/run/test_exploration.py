@@ -15,13 +15,14 @@ from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.index import Index
-from raidproof.record.run import Evidence
+from raidproof.record.run import ScanResult
 from raidproof.report.results.summary import summary_of_run
 from raidproof.run import exploration as module
 from raidproof.run.crash_states import ALL_LOSSES, Options
-from raidproof.run.exploration import explore_cycle, source_of, undated
+from raidproof.run.exploration import explore_cycle, undated
+from raidproof.run.source import source_of
 from raidproof.verdict.cell import SafetyWord, by_safety
-from raidproof.verdict.crash_test import conclude_run
+from raidproof.verdict.conclusion import conclude_run
 from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 
@@ -216,7 +217,7 @@ def test_the_run_is_no_longer_safe_after_its_exploration_found_a_broken_state(tm
         tmp_path / "20261123-120000-run",
         ended=wall_clock(),
         outcome=Outcome.PASS,
-        of_cycle={"outcome": Outcome.PASS, "on_server": Evidence(acknowledged={"fsync": 9}), "effects": LOST},
+        of_cycle={"outcome": Outcome.PASS, "on_server": ScanResult(acknowledged={"fsync": 9}), "effects": LOST},
     )
     before = store.load()
     conclude_run(before)

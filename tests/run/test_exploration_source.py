@@ -5,7 +5,7 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.record import RunStore
-from raidproof.run.exploration import source_of
+from raidproof.run.source import source_of
 from raidproof.workload.history import STAMP
 from tests.crash.made_up import told
 from tests.crash.stored import CYCLE, store_run

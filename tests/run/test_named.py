@@ -9,8 +9,9 @@ from raidproof.crash.exploration import Budget
 from raidproof.record.finding import load_findings
 from raidproof.run import named
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.findings import FOLDER
+from raidproof.run.source import source_of
 from tests.crash.stored import OnFakes, store_run
 
 OPTIONS = Options(Budget(None), checkers=1)

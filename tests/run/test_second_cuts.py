@@ -21,8 +21,9 @@ from raidproof.record.exploration import ExplorationRecord, Observation
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase
 from raidproof.run.crash_states import ONE_CUT, TWO_CUTS, Options
-from raidproof.run.exploration import Source, explore_cycle, locate, replay, replay_of, source_of
+from raidproof.run.exploration import explore_cycle, locate, replay, replay_of
 from raidproof.run.second_cuts import SecondCuts, source_of_recovery
+from raidproof.run.source import Source, source_of
 from tests.crash.conftest import Did
 from tests.crash.made_up import ROUNDS, careless, rewriting
 from tests.crash.stored import HoldingChecker, OnFakes, store_run

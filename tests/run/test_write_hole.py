@@ -16,8 +16,9 @@ from raidproof.record.run import CrashTestRecord
 from raidproof.run import write_hole as module
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import NO_FAULT, CrashTestSpec
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from raidproof.run.write_hole import WriteHole, drawn_member
 from raidproof.storage.array import ARRAYS
 from tests.crash.stored import CYCLE, OnFakes, store_run

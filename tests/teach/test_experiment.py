@@ -13,7 +13,7 @@ from raidproof.fault import Degraded
 from raidproof.record.cell import Repetition
 from raidproof.record.exploration import ExplorationRecord, Possible, Rows, StateMark
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, Evidence
+from raidproof.record.run import CrashTestRecord, ScanResult
 from raidproof.teach import experiment as module
 from raidproof.teach.action import Cut, Measure, WriteBack
 from raidproof.teach.experiment import (
@@ -92,7 +92,7 @@ def test_write_back_is_changed_only_if_the_lesson_says_so() -> None:
 
 
 def test_values_of_a_cut() -> None:
-    evidence = Evidence(acknowledged={"fsync": 200}, lost={"fsync": 50}, lost_files=2)
+    evidence = ScanResult(acknowledged={"fsync": 200}, lost={"fsync": 50}, lost_files=2)
     counters = {"serial": "disk0", "flushes": 30, "fua": 4, "lied": 0, "pending": 7}
     cycle = record_of(
         on_server=evidence,

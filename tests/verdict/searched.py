@@ -10,7 +10,7 @@ from raidproof.plan.plan import read_plan
 from raidproof.record.advice import AdviceRecord, FreeAxisRecord, Picked, PickedBy, RungRecord
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
 from raidproof.run.plan_runner import new_record
 from raidproof.storage.deployment import Work
 from raidproof.verdict.advice import judge_advice
@@ -65,7 +65,7 @@ class Measured:
         made = CrashTestRecord(
             name=f"cut-{len(self.run.cycles)}", title=name, asked=cell.asked, cache_mode="volatile", fault="power-cut",
             effects=FaultEffects(server_memory_lost=True), seed=1, outcome=outcome, reason="so", loss_window_s=0.5,
-            on_server=Evidence(
+            on_server=ScanResult(
                 acknowledged={"fsync": 100}, judged={"fsync": 100}, lost={"fsync": lost} if lost else {}
             ),
             **other,

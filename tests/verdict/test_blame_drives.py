@@ -7,9 +7,10 @@ from raidproof.disk.disk_fault import DiskFaultKind
 from raidproof.disk.messages import Counters
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.blame import LEAST_SYNCS, corrupted_by, judge_flushes
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.members import judge_array
+from raidproof.verdict.blame import corrupted_by
+from raidproof.verdict.checks.array import judge_array
+from raidproof.verdict.checks.flushes import LEAST_SYNCS, judge_flushes
+from raidproof.verdict.conditions import Conditions
 
 MISPLACED = Blame(
     culprit=Culprit.DISKS,

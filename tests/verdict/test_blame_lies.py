@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from raidproof.disk.cache import CacheMode
-from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, pack_kept
+from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, pack_kept
 from raidproof.guest.ledger_format import BLOCK, block
 from raidproof.verdict.balance import Loss
-from raidproof.verdict.blame import BEGUN_LATE_NS, Lies, Lost, blamed, read_lies
-from raidproof.verdict.contract import Conditions
+from raidproof.verdict.blame import BEGUN_LATE_NS, Lies, Lost, read_lies
+from raidproof.verdict.conditions import Conditions, blamed
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 
@@ -197,7 +197,7 @@ def test_what_is_no_loss_of_the_ledger_is_blamed_on_disks_that_lost_something(lo
 def test_a_stored_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
     done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=LIED), Did(Kind.FREEZE), Did(Kind.FLUSH)]
     write_log(tmp_path / "write.log", done)
-    lies = read_lies(tmp_path / "write.log")
+    lies = read_lies(WriteLog(tmp_path / "write.log"))
     assert (len(lies.records), lies.lied, lies.lost().disks) == (2, True, ("disk0",))
 
 
@@ -215,4 +215,4 @@ def test_a_mode_that_loses_nothing_holds_for_the_disks_that_it_is_set_for(
 def test_in_a_mode_that_loses_nothing_nothing_is_lost(tmp_path: Path) -> None:
     done = [Did(Kind.WRITE), Did(Kind.FLUSH, flags=LIED), Did(Kind.MODE, mode=CacheMode.PROTECTED)]
     write_log(tmp_path / "write.log", done)
-    assert read_lies(tmp_path / "write.log").lost().disks == ()
+    assert read_lies(WriteLog(tmp_path / "write.log")).lost().disks == ()

@@ -7,7 +7,7 @@ import pytest
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
 from raidproof.verdict.cell import conclude_plan, judge_cell, judge_cells
 
 
@@ -30,7 +30,7 @@ def cell(name: str = "a", *values: float | None, sync: bool = True, **changes: A
 
 
 def cut(lost: int, outcome: Outcome = Outcome.PASS, **changes: Any) -> CrashTestRecord:
-    evidence = Evidence.model_construct(lost={"fsync": lost}, acknowledged={"fsync": 100})
+    evidence = ScanResult.model_construct(lost={"fsync": lost}, acknowledged={"fsync": 100})
     return CrashTestRecord.model_construct(
         name="cut-a", outcome=outcome, reason="because", on_server=evidence, not_recovered=None, **changes
     )

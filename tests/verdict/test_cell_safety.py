@@ -1,14 +1,14 @@
 import pytest
 
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import BlockClass, Evidence
+from raidproof.record.run import BlockClass, ScanResult
 from raidproof.verdict.cell import Safety, SafetyWord, judge_safety
 
-WHOLE = Evidence(acknowledged={"fsync": 40, "close": 10})
-LOSSY = Evidence(acknowledged={"fsync": 40, "close": 10}, lost={"fsync": 7})
+WHOLE = ScanResult(acknowledged={"fsync": 40, "close": 10})
+LOSSY = ScanResult(acknowledged={"fsync": 40, "close": 10}, lost={"fsync": 7})
 
 
-def judged(outcome: Outcome, *seen: Evidence, **changes: object) -> Safety:
+def judged(outcome: Outcome, *seen: ScanResult, **changes: object) -> Safety:
     asked = {"memory_lost": True, "export_sync": True, "seconds": 3.09} | changes
     return judge_safety(outcome, "because", seen, **asked)  # type: ignore[arg-type]
 
@@ -53,18 +53,18 @@ def test_damaged_blocks_are_a_loss() -> None:
     [
         (Outcome.PASS, [WHOLE], {"memory_lost": False}, "this fault loses no unwritten data of the server"),
         (Outcome.PASS, [WHOLE], {"export_sync": False}, "the export is async, but this fault lost no operation"),
-        (Outcome.PASS, [Evidence()], {}, "no operation was acknowledged"),
+        (Outcome.PASS, [ScanResult()], {}, "no operation was acknowledged"),
         (Outcome.PASS, [], {}, "no operation was acknowledged"),
         (Outcome.FAIL, [WHOLE], {}, "because"),
         (Outcome.INCONCLUSIVE, [WHOLE], {}, "because"),
-        (Outcome.INCONCLUSIVE, [Evidence(acknowledged={"close": 9}, lost={"close": 2})], {}, "because"),
+        (Outcome.INCONCLUSIVE, [ScanResult(acknowledged={"close": 9}, lost={"close": 2})], {}, "because"),
         (Outcome.ERROR, [LOSSY], {}, "the rig failed"),
         (Outcome.INVALID, [LOSSY], {}, "a control did not show what it had to show"),
         (Outcome.SKIP, [], {}, "a requirement is missing"),
     ],
 )
 def test_a_run_that_cannot_say_is_not_called_safe(
-    outcome: Outcome, seen: list[Evidence], changes: dict[str, object], why: str
+    outcome: Outcome, seen: list[ScanResult], changes: dict[str, object], why: str
 ) -> None:
     safety = judged(outcome, *seen, **changes)
     assert safety.word is SafetyWord.NOT_SHOWN

@@ -5,8 +5,8 @@ import pytest
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import ControlSpec, CrashTestRecord, Evidence, RunRecord
-from raidproof.verdict.crash_test import conclude_run
+from raidproof.record.run import ControlSpec, CrashTestRecord, RunRecord, ScanResult
+from raidproof.verdict.conclusion import conclude_run
 
 PASSED = "every promise that holds by design was kept, and the controls behaved; no speed is ranked: "
 INCONCLUSIVE = "no cell has a rank; the table gives the reason for each cell"
@@ -25,7 +25,7 @@ def crash_test(name: str, *, sync: bool = True, lost: int = 0, control: bool | N
         {
             "name": name, "title": name, "asked": {"export": {"sync": sync}}, "cache_mode": "volatile", "seed": 1,
             "fault": "power-cut", "effects": {"server_memory_lost": True}, "outcome": "PASS", "reason": "so",
-            "on_server": Evidence(acknowledged={"fsync": 100}, lost={"fsync": lost} if lost else {}),
+            "on_server": ScanResult(acknowledged={"fsync": 100}, lost={"fsync": lost} if lost else {}),
             "control": None if control is None else ControlSpec(expects_loss=control),
         }
     )  # fmt: skip

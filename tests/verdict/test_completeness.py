@@ -9,8 +9,10 @@ import pytest
 
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.balance import Balance
-from raidproof.verdict.completeness import judge_ends, judge_work
-from raidproof.verdict.contract import Conditions, judge_errors
+from raidproof.verdict.checks.ends import judge_ends
+from raidproof.verdict.checks.errors import judge_errors
+from raidproof.verdict.checks.work import judge_work
+from raidproof.verdict.conditions import Conditions
 from raidproof.workload.history import Ended, History, Operation, WorkerEnd, WorkerSpec
 from raidproof.workload.ledger import LedgerSpec
 

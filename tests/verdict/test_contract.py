@@ -5,15 +5,11 @@ import pytest
 from raidproof.core.blame import Culprit
 from raidproof.guest.ledger_format import KINDS
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import Evidence
-from raidproof.verdict.contract import (
-    LEAST_JUDGED,
-    PROMISES,
-    Conditions,
-    judge_nothing_invented,
-    judge_promise,
-    judge_promises,
-)
+from raidproof.record.run import ScanResult
+from raidproof.verdict.checks.invented import judge_nothing_invented
+from raidproof.verdict.checks.promises import judge_promise, judge_promises
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.contract import LEAST_JUDGED, PROMISES
 
 SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)
@@ -44,7 +40,9 @@ def test_a_promise(conditions: Conditions, lost: int, outcome: Outcome, blame: s
 
 
 def test_a_setting_that_loses_names_explains_no_loss_of_synced_data() -> None:
-    evidence = Evidence(acknowledged={"mkdir": 5, "append": 5, "fsync": 5}, lost={"mkdir": 1, "append": 1, "fsync": 1})
+    evidence = ScanResult(
+        acknowledged={"mkdir": 5, "append": 5, "fsync": 5}, lost={"mkdir": 1, "append": 1, "fsync": 1}
+    )
     conditions = replace(SYNC, names_caveat="ext4 has no journal")
     found = {one.kind: one for one in judge_promises(evidence, conditions, "here")}
     assert {one.outcome for one in found.values()} == {Outcome.FAIL}
@@ -71,7 +69,7 @@ def test_too_few_operations_that_could_have_shown_a_loss_prove_nothing(judged: i
 
 
 def test_each_kind_of_operation_is_a_promise_of_its_own() -> None:
-    evidence = Evidence(acknowledged={"mkdir": 9, "rename": 4, "rmdir": 0}, lost={"rename": 1}, judged={"mkdir": 9})
+    evidence = ScanResult(acknowledged={"mkdir": 9, "rename": 4, "rmdir": 0}, lost={"rename": 1}, judged={"mkdir": 9})
     outcomes = {one.checker: one.outcome for one in judge_promises(evidence, SYNC, "here")}
     assert outcomes == {
         "mkdir, seen here": Outcome.PASS,
@@ -86,5 +84,5 @@ def test_each_kind_of_operation_has_a_promise() -> None:
 
 @pytest.mark.parametrize("conditions", [SYNC, ASYNC, LYING])
 def test_what_nobody_wrote_is_never_excused(conditions: Conditions) -> None:
-    assert judge_nothing_invented(Evidence(), conditions, "here").outcome is Outcome.PASS
-    assert judge_nothing_invented(Evidence(invented=["x"]), conditions, "here").outcome is Outcome.FAIL
+    assert judge_nothing_invented(ScanResult(), conditions, "here").outcome is Outcome.PASS
+    assert judge_nothing_invented(ScanResult(invented=["x"]), conditions, "here").outcome is Outcome.FAIL

@@ -7,10 +7,10 @@ import pytest
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import ControlSpec, CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import ControlSpec, CrashTestRecord, RunRecord, ScanResult
 from raidproof.verdict.cell import SafetyWord, by_safety, losing, safety_in, safety_of
+from raidproof.verdict.conclusion import conclude_run
 from raidproof.verdict.crash_states import outcome_of
-from raidproof.verdict.crash_test import conclude_run
 from raidproof.verdict.recommendation import NoneRecommended, recommend
 
 
@@ -23,7 +23,7 @@ def crash_test(*explorations: Explored, outcome: Outcome = Outcome.PASS, **chang
     fields = {
         "name": "cut-a", "title": "a", "asked": {"export": {"sync": True}}, "cache_mode": "volatile", "seed": 1,
         "fault": "power-cut", "effects": {"server_memory_lost": True}, "outcome": outcome, "reason": "all survived",
-        "on_server": Evidence(acknowledged={"fsync": 100}), "explored": list(explorations),
+        "on_server": ScanResult(acknowledged={"fsync": 100}), "explored": list(explorations),
     }  # fmt: skip
     return CrashTestRecord.model_validate({**fields, **changes})
 

@@ -15,11 +15,15 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.exploration import End, Observation, UndecidedRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.exploration import application_of, source_of, undated
+from raidproof.run.exploration import undated
+from raidproof.run.source import application_of, source_of
 from raidproof.verdict.cell import SafetyWord, safety_of
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.crash_test import conditions_of, judge_crash_test
-from raidproof.verdict.exploration import Damage, Oracle, conclude_exploration
+from raidproof.verdict.conditions import Conditions, conditions_of
+from raidproof.verdict.crash_test import judge_crash_test
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.exploration import conclude_exploration
+from raidproof.verdict.oracle import Oracle
 from raidproof.workload.application import ApplicationSpec
 from raidproof.workload.history import Ended, History, Operation, Recorder, WorkerSpec
 from tests.crash.stored import store_run
@@ -173,10 +177,10 @@ def test_an_application_that_fails_after_the_fault_leaves_a_doubt(store: RunStor
 def test_an_export_excuses_nothing_on_the_server_itself(store: RunStore) -> None:
     cycle = with_application(store)
     cycle.asked["export"]["sync"] = False
-    assert conditions_of(cycle).excused
+    assert conditions_of(CrashTestEvidence(cycle, Path())).excused
     local = with_application(store, LOCAL)
     local.asked["export"]["sync"] = False
-    assert not conditions_of(local).excused
+    assert not conditions_of(CrashTestEvidence(local, Path())).excused
 
 
 def test_the_server_is_disconnected_where_an_application_runs_on_it(store: RunStore) -> None:

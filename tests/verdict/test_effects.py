@@ -17,9 +17,9 @@ from raidproof.record import ControlSpec, CrashTestRecord, RunStore
 from raidproof.record.exploration import End, Observation
 from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome
-from raidproof.verdict import crash_test as module
 from raidproof.verdict.crash_test import judge_crash_test
-from raidproof.verdict.exploration import Oracle
+from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.oracle import Oracle
 from raidproof.workload.history import Ended, History, Operation
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
@@ -55,9 +55,9 @@ class Judged:
         fault_ns = self.cycle.fault_at_ns or 0
         self.cycle.fault_begun_ns, self.cycle.resumed_ns = fault_ns, fault_ns + 10**9
         failed = Operation(worker, 10**6, kind, 0, 10**6, fault_ns - 5, fault_ns + 5, Ended.FAILED, error)
-        history = module.history_of(self.cycle, self.store.path)
+        history = CrashTestEvidence(self.cycle, self.store.path).history
         more = History([*history.operations, failed], history.ends)
-        self._monkeypatch.setattr(module, "history_of", lambda *_: more)
+        self._monkeypatch.setattr(CrashTestEvidence, "history", more)
 
     def say(self, machine: str, line: str) -> None:
         """Let a kernel say a line, which a client's says while the server is away."""

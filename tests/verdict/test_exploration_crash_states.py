@@ -20,20 +20,14 @@ from raidproof.record.run import CrashTestRecord
 from raidproof.storage.array.lvm import LvmSpec
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.blame import Lies
-from raidproof.verdict.contract import OLDER, Conditions
+from raidproof.verdict.checks.age import OLDER
+from raidproof.verdict.checks.blocks import BLOCKS
+from raidproof.verdict.checks.crash_state import DEGRADED, FILESYSTEM, NFSD, REDUNDANCY
+from raidproof.verdict.checks.invented import INVENTED
+from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.crash_states import RECOVERY
-from raidproof.verdict.exploration import (
-    BLOCKS,
-    DEGRADED,
-    FILESYSTEM,
-    INVENTED,
-    KERNEL_LOG,
-    NFSD,
-    REDUNDANCY,
-    Damage,
-    Oracle,
-    incomplete_ns,
-)
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Oracle, incomplete_ns
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 
@@ -108,7 +102,7 @@ def test_each_damage_is_shown_by_lines_of_its_own() -> None:
         "write + fsync": ("f: fsync of block 0 (generation 1): the block is missing",),
         "mkdir": ("m: mkdir of directory d0 (generation 1): the directory is missing",),
         INVENTED: ("f/g: a file that no client wrote",),
-        KERNEL_LOG: (alarm,),
+        "kernel log": (alarm,),
         REDUNDANCY: (
             "copies or parity are inconsistent, and md would not resync them: 1 of 3 inconsistent rows, the first "
             "is row 7",
@@ -217,7 +211,7 @@ def test_what_nobody_wrote_is_found() -> None:
 def test_alarms_and_nfsd_count_beside_the_ledger() -> None:
     alarm = "corruption: XFS (md0): Metadata corruption detected at xfs_agf_verify"
     judged = oracle().judge(read(2, 1, console=(alarm,), through_nfsd=ThroughNfsd.DIFFERENT), 1000)
-    assert [one.promise for one in judged.damages] == [KERNEL_LOG, NFSD]
+    assert [one.promise for one in judged.damages] == ["kernel log", NFSD]
     assert judged.damages[0].what == "corruption"
     assert judged.outcome is Outcome.FAIL
 

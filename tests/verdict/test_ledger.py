@@ -19,17 +19,17 @@ from raidproof.guest.ledger_format import (
     signed,
     torn,
 )
-from raidproof.record.run import BROKEN, BlockClass, Evidence
+from raidproof.record.run import BROKEN, BlockClass, ScanResult
 from raidproof.verdict.balance import EXAMPLES_EACH, Balance, KeptParts
 from raidproof.verdict.ledger import (
     ANY_GENERATION,
     Bounds,
     Torn,
     balance_of,
-    build_evidence,
     classify,
     description_of,
     of_older_version,
+    scan_result,
 )
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
@@ -45,11 +45,11 @@ def done(kind: str, place: int, generation: int = 1, *, ended: Ended = Ended.OK,
     return Operation(worker, at_ns, kind, place, generation, at_ns - 1, told, ended, 0)
 
 
-def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) -> Evidence:
+def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) -> ScanResult:
     worker = NAMES if operations and operations[0].kind in METADATA else BLOCKS
     if worker is BLOCKS:
         found = {"names": ["f"], **found}
-    return build_evidence([worker], History(operations), {worker.key: found}, **options)
+    return scan_result([worker], History(operations), {worker.key: found}, **options)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_all_there() -> None:
 
 
 def test_an_empty_balance_has_lost_nothing() -> None:
-    empty = Evidence()
+    empty = ScanResult()
     assert (empty.lost_total, empty.lost_bytes, empty.lost_files, empty.lost_after_recovery) == (0, 0, 0, 0)
     assert (empty.acknowledged_total, empty.broken_blocks, empty.across_restart) == (0, 0, 0)
     assert empty.first_lost_ns is None
@@ -151,7 +151,7 @@ def test_a_clone_made_after_recovery_is_lost_then_only_if_its_source_was_there(
     ]
     blocks = [signed(place, 1) for place in range(WRITTEN)] if pages_kept else []
     left = {"d0": DIRECTORY, "d0/a": [0o100600, len(blocks) * BLOCK, 1, blocks or "+"], "d0/c": [0o100600, 0, 1, "+"]}
-    evidence = build_evidence([EXTENTS], History(operations), {EXTENTS.key: left}, resumed_ns=50)
+    evidence = scan_result([EXTENTS], History(operations), {EXTENTS.key: left}, resumed_ns=50)
     assert evidence.lost["clone"] == 1
     assert evidence.lost.get("pages", 0) == (not pages_kept)
     assert evidence.lost_after_recovery == after_recovery
@@ -163,7 +163,7 @@ def test_a_failed_change_of_several_steps_may_have_made_its_file(kind: str, inve
     operations = [done(one, 0, sequence) for sequence, one in enumerate(("mkdir", "create"), start=1)]
     failed = Operation(1, 3, kind, 0, 3, 11, 12, Ended.FAILED, EIO)
     left = {"d0": DIRECTORY, "d0/a": [0o100600, 0, 1, ""], "d0/b": [0o100600, 0, 1, ""]}
-    evidence = build_evidence([worker], History([*operations, failed]), {worker.key: left})
+    evidence = scan_result([worker], History([*operations, failed]), {worker.key: left})
     assert (evidence.lost_total, evidence.invented) == (0, invented)
 
 
@@ -188,8 +188,8 @@ def test_a_worker_that_lost_much_leaves_room_for_examples_of_others() -> None:
 def test_a_balance_keeps_what_it_counts(blocks: list[int], told: set[int]) -> None:
     history = History([done("fsync", place, at_ns=place + 5) for place in sorted(told)])
     balance = balance_of([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
-    evidence = balance.evidence()
-    assert evidence == build_evidence([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    evidence = balance.result()
+    assert evidence == scan_result([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
     assert len(balance.losses) == evidence.lost_total
     assert len(balance.corrupted) == evidence.broken_blocks
     assert {one.operation.place for one in balance.losses} <= told
@@ -241,7 +241,7 @@ def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
 
 def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
     with pytest.raises(RigError, match="has no entry"):
-        build_evidence([BLOCKS], History([]), {})
+        scan_result([BLOCKS], History([]), {})
 
 
 def test_a_scan_that_lacks_a_block_of_an_acknowledged_operation_is_the_rigs_fault() -> None:
@@ -269,9 +269,9 @@ def test_a_request_that_was_sent_again_may_have_been_done_the_first_time(error: 
 PAGES = WorkerSpec(number=0, client="c", kind="pages", path="p", file=0, blocks=2, span=3, step=2, files=True)
 
 
-def pages(blocks: list[int], *operations: Operation, **options: Any) -> Evidence:
+def pages(blocks: list[int], *operations: Operation, **options: Any) -> ScanResult:
     found = {"p": {"blocks": blocks, "names": ["f0", "f1"]}}
-    return build_evidence([PAGES], History(operations), found, **options)
+    return scan_result([PAGES], History(operations), found, **options)
 
 
 def test_an_operation_of_many_blocks_is_lost_with_any_of_them() -> None:
@@ -299,9 +299,9 @@ def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None
     worker = PAGES.model_copy(update={"shift": 1000})
     found = {"p": {"blocks": [torn(1, 2), 1, 1, 0, 0, 0], "names": ["f0"]}}
     both = History([done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)])
-    assert build_evidence([worker], both, found, torn=frozenset()).lost_total == 0
-    assert build_evidence([worker], both, found).lost_total == 1
-    assert build_evidence([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
+    assert scan_result([worker], both, found, torn=frozenset()).lost_total == 0
+    assert scan_result([worker], both, found).lost_total == 1
+    assert scan_result([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
 
 
 def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
@@ -316,11 +316,11 @@ def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
 RECORDS = WorkerSpec(number=0, client="c", kind="o_append", path="a", file=0)
 
 
-def records(found: list[int], count: int, *, under_way: bool = False) -> Evidence:
+def records(found: list[int], count: int, *, under_way: bool = False) -> ScanResult:
     operations = [done("o_append", place, at_ns=10 + place) for place in range(count)]
     if under_way:
         operations.append(done("o_append", count, ended=Ended.UNKNOWN, at_ns=10 + count))
-    return build_evidence([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
+    return scan_result([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
 
 
 def test_each_record_that_was_appended_is_there_once_and_in_order() -> None:
@@ -347,7 +347,7 @@ def test_zeros_between_records_are_places_of_records_that_are_lost() -> None:
         RECORDS.key: {"records": [ABSENT, 1], "names": ["a"]},
         other.key: {"records": [ABSENT, MISPLACED], "names": ["a"]},
     }
-    both = build_evidence([RECORDS, other], History([done_there, done("o_append", 0)]), found)
+    both = scan_result([RECORDS, other], History([done_there, done("o_append", 0)]), found)
     assert (both.lost, both.invented) == ({"o_append": 1}, [])
 
 
@@ -357,7 +357,7 @@ def test_zeros_between_records_of_which_none_is_missing_are_found() -> None:
 
 def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
     worker = WorkerSpec(number=0, client="c", kind="metadata", path="m", file=0, rounds=(("mkdir", "rmdir"),))
-    assert build_evidence([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}
+    assert scan_result([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}
 
 
 def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() -> None:
@@ -365,14 +365,14 @@ def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() ->
     close = Operation(0, 0, "close", 0, 1, 10, 30, Ended.OK, 0)
     found = {"p": {"blocks": [ABSENT, 1], "names": ["f0"]}}
     for restarted_ns, lost in ((20, 0), (5, 1), (31, 1), (None, 1)):
-        evidence = build_evidence([worker], History([close]), found, restarted_ns=restarted_ns)
+        evidence = scan_result([worker], History([close]), found, restarted_ns=restarted_ns)
         assert (evidence.lost_total, evidence.across_restart) == (lost, 1 - lost)
-    fsync = build_evidence([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
+    fsync = scan_result([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
     assert fsync.lost_total == 1
     # One page goes out as a FILE_SYNC WRITE, which is sent again.
     page = worker.model_copy(update={"span": 1})
     alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
-    assert build_evidence([page], History([close]), alone, restarted_ns=20).lost_total == 1
+    assert scan_result([page], History([close]), alone, restarted_ns=20).lost_total == 1
 
 
 WORKERS = (BLOCKS, NAMES, BLOCKS.model_copy(update={"number": 2, "client": "client2", "path": "g", "file": 2}))
@@ -416,7 +416,7 @@ def test_kept_parts_change_no_balance(states: list[Any], order: list[int]) -> No
             "disconnected_clients": ("client2",) if at_ns > 30 else (),
         }
         alone, beside = (balance_of(WORKERS, HISTORY, found, kept=one, **bounds) for one in (None, kept))
-        assert beside.evidence() == alone.evidence()
+        assert beside.result() == alone.result()
         assert (beside.losses, beside.corrupted) == (alone.losses, alone.corrupted)
 
 

@@ -6,9 +6,12 @@ import pytest
 
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.record.run import Evidence
-from raidproof.verdict.contract import Conditions, judge_application_data, judge_nothing_invented, judge_promises
-from raidproof.verdict.ledger import build_evidence
+from raidproof.record.run import ScanResult
+from raidproof.verdict.checks.application import judge_application_data
+from raidproof.verdict.checks.invented import judge_nothing_invented
+from raidproof.verdict.checks.promises import judge_promises
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.ledger import scan_result
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 WORKER = WorkerSpec(number=0, client="client1", kind=APPLICATION, path="orders", file=0)
@@ -29,13 +32,13 @@ def done(number: int, at_s: float, *, ended: bool = True) -> Operation:
 ORDERS = [done(number, 90 + number) for number in TEN]
 
 
-def seen(operations: list[Operation], **found: Any) -> Evidence:
+def seen(operations: list[Operation], **found: Any) -> ScanResult:
     """Return the evidence from a check after the cut at `CUT`."""
     scan = {"orders": {**NOTHING, "ids": TEN, **found}}
-    return build_evidence([WORKER], History(operations), scan, before_ns=CUT, seen_ns=CUT)
+    return scan_result([WORKER], History(operations), scan, before_ns=CUT, seen_ns=CUT)
 
 
-def failed(evidence: Evidence, conditions: Conditions) -> list[Verdict]:
+def failed(evidence: ScanResult, conditions: Conditions) -> list[Verdict]:
     """Return the verdicts other than PASS."""
     verdicts = judge_promises(evidence, conditions, "here") + judge_application_data(evidence, conditions, "here")
     verdicts.append(judge_nothing_invented(evidence, conditions, "here"))
@@ -58,7 +61,7 @@ def test_an_operation_that_is_there_again_is_damage() -> None:
 
 def test_a_scan_of_an_older_record_has_no_repeated_operations() -> None:
     scan = {name: value for name, value in NOTHING.items() if name != "repeated"} | {"ids": TEN}
-    evidence = build_evidence([WORKER], History(ORDERS), {"orders": scan})
+    evidence = scan_result([WORKER], History(ORDERS), {"orders": scan})
     assert failed(evidence, SYNC) == []
 
 

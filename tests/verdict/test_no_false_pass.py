@@ -8,17 +8,13 @@ import pytest
 
 from raidproof.guest.ledger_format import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE, torn
 from raidproof.record.outcome import Outcome, Verdict, worst
-from raidproof.record.run import Evidence
-from raidproof.verdict.contract import (
-    LAST_CLOSE,
-    RECONNECT_NS,
-    Conditions,
-    judge_blocks,
-    judge_errors,
-    judge_nothing_invented,
-    judge_promises,
-)
-from raidproof.verdict.ledger import build_evidence
+from raidproof.record.run import ScanResult
+from raidproof.verdict.checks.blocks import judge_blocks
+from raidproof.verdict.checks.errors import LAST_CLOSE, RECONNECT_NS, judge_errors
+from raidproof.verdict.checks.invented import judge_nothing_invented
+from raidproof.verdict.checks.promises import judge_promises
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.ledger import scan_result
 from raidproof.workload.history import LEAST_DELAY_NS, Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
@@ -43,7 +39,7 @@ def blocks_found(*states: int) -> dict[str, dict[str, object]]:
     return {"p@0": {"blocks": list(states), "names": ["p"]}}
 
 
-def judged(evidence: Evidence, conditions: Conditions) -> Outcome:
+def judged(evidence: ScanResult, conditions: Conditions) -> Outcome:
     told = [one for one in judge_promises(evidence, conditions, "here") if one.outcome is not Outcome.INCONCLUSIVE]
     rest: list[Verdict] = [
         judge_blocks(evidence, conditions, "here"),
@@ -58,7 +54,7 @@ WRITTEN = [did("fsync", 0, 1, 10, 20), did("fsync", 1, 1, 30, 40)]
 def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> None:
     later = [did("fsync", 0, 2, 210, 220), did("fsync", 1, 2, 230, 240)]
     found = blocks_found(GARBAGE, GARBAGE)
-    evidence = build_evidence([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED)
+    evidence = scan_result([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED)
     assert evidence.lost == {"fsync": 2}
 
 
@@ -66,7 +62,7 @@ def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> 
 def test_a_remove_excuses_a_missing_second_name_only_if_it_may_have_been_done(failed: bool) -> None:
     remove = did("remove", 0, 1, 50, 60, error=EIO if failed else 0)
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100640, 100, 1, "+"]}}
-    evidence = build_evidence([NAMES], History([*changes(5), remove]), found, before_ns=CUT)
+    evidence = scan_result([NAMES], History([*changes(5), remove]), found, before_ns=CUT)
     assert evidence.lost.get("link", 0) == failed
 
 
@@ -74,43 +70,42 @@ def test_a_remove_excuses_a_missing_second_name_only_if_it_may_have_been_done(fa
 @pytest.mark.parametrize("state", [99, MISPLACED, UNREADABLE, GARBAGE])
 def test_no_export_excuses_rubbish(conditions: Conditions, state: int) -> None:
     assert (
-        judged(build_evidence([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT), conditions)
-        is Outcome.PASS
+        judged(scan_result([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT), conditions) is Outcome.PASS
     )
     begun = History([WRITTEN[0], did("fsync", 1, 1, 30, None)])
-    assert judged(build_evidence([BLOCKS], begun, blocks_found(1, state), before_ns=CUT), conditions) is Outcome.FAIL
+    assert judged(scan_result([BLOCKS], begun, blocks_found(1, state), before_ns=CUT), conditions) is Outcome.FAIL
 
 
 def test_the_right_size_with_the_wrong_content_is_lost() -> None:
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100600, 100, 1, OTHER_CONTENT]}}
-    assert build_evidence([NAMES], History(changes(3)), found).lost == {"append": 1}
+    assert scan_result([NAMES], History(changes(3)), found).lost == {"append": 1}
 
 
 def test_a_name_that_cannot_be_looked_at_is_not_there() -> None:
     found = {"m": {"d0": [0, 0, 0, "EUCLEAN"], "d0/a": [0, 0, 0, "EUCLEAN"]}}
-    assert build_evidence([NAMES], History(changes(2)), found).lost == {"mkdir": 1, "create": 1}
+    assert scan_result([NAMES], History(changes(2)), found).lost == {"mkdir": 1, "create": 1}
 
 
 def test_a_removed_name_that_cannot_be_looked_at_is_still_there() -> None:
     found = {
         "m": {"d0": DIRECTORY, "d0/c": [0o100640, 10, 1, "+"], "d0/s": [0o120777, 1, 1, "a"], "d0/b": [0, 0, 0, "EIO"]}
     }
-    assert "remove" in build_evidence([NAMES], History(changes(9)), found).lost
+    assert "remove" in scan_result([NAMES], History(changes(9)), found).lost
 
 
 def test_a_client_that_lost_its_power_tears_nothing_on_the_server() -> None:
-    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), disconnected_clients=["c1"])
+    evidence = scan_result([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), disconnected_clients=["c1"])
     assert evidence.lost == {"fsync": 2}
 
 
 def test_async_excuses_nothing_that_was_begun_after_the_recovery() -> None:
     history = History([WRITTEN[0], did("fsync", 1, 1, 210, 220)])
-    evidence = build_evidence([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED)
+    evidence = scan_result([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED)
     assert judged(evidence, ASYNC) is Outcome.FAIL
 
 
 def test_async_excuses_nothing_where_the_server_kept_its_memory() -> None:
-    evidence = build_evidence([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT)
+    evidence = scan_result([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT)
     assert judged(evidence, ASYNC) is Outcome.PASS
     assert judged(evidence, Conditions(export_sync=False, memory_lost=False)) is Outcome.FAIL
 
@@ -139,7 +134,7 @@ def test_only_an_error_that_the_fault_means_is_allowed_and_only_from_its_beginni
 
 def test_an_error_that_was_allowed_excuses_no_loss() -> None:
     allowed = replace(SYNC, allowed_errors=frozenset({ENOSPC}))
-    evidence = build_evidence(
+    evidence = scan_result(
         [BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, indeterminate_errnos={ENOSPC}
     )
     assert judged(evidence, allowed) is Outcome.FAIL
@@ -148,9 +143,9 @@ def test_an_error_that_was_allowed_excuses_no_loss() -> None:
 def test_who_gave_up_waiting_may_have_made_something_and_nobody_else() -> None:
     gave_up = did("mkdir", 0, 1, 1, 2, error=EIO)
     found = {"m": {"d0": DIRECTORY}}
-    assert build_evidence([NAMES], History([gave_up]), found).invented
-    assert build_evidence([NAMES], History([gave_up]), found, indeterminate_errnos={ENOSPC}).invented
-    assert not build_evidence([NAMES], History([gave_up]), found, indeterminate_errnos={EIO}).invented
+    assert scan_result([NAMES], History([gave_up]), found).invented
+    assert scan_result([NAMES], History([gave_up]), found, indeterminate_errnos={ENOSPC}).invented
+    assert not scan_result([NAMES], History([gave_up]), found, indeterminate_errnos={EIO}).invented
 
 
 def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:
@@ -224,24 +219,22 @@ def test_the_last_close_of_a_file_may_report_an_error_of_the_outage_late() -> No
 def test_random_content_is_excused_by_no_torn_overwrite_and_by_no_async_export() -> None:
     during = [*WRITTEN, did("fsync", 0, 2, CUT - 1, None)]
     for states, kinds in (((GARBAGE, 1), Outcome.FAIL), ((torn(1, 2), 1), Outcome.PASS)):
-        evidence = build_evidence(
-            [BLOCKS], History(during), blocks_found(*states), before_ns=CUT, seen_ns=CUT, torn=True
-        )
+        evidence = scan_result([BLOCKS], History(during), blocks_found(*states), before_ns=CUT, seen_ns=CUT, torn=True)
         assert judged(evidence, replace(SYNC, torn=True)) is kinds
-    every = build_evidence([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), before_ns=CUT, torn=True)
+    every = scan_result([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), before_ns=CUT, torn=True)
     assert judged(every, replace(SYNC, export_sync=False, torn=True)) is Outcome.FAIL
 
 
 def test_old_data_of_the_disk_in_a_block_that_nobody_acknowledged_is_a_leak() -> None:
     half = [WRITTEN[0], did("fsync", 1, 1, CUT - 1, None)]
-    evidence = build_evidence([BLOCKS], History(half), blocks_found(1, OLD), before_ns=CUT, seen_ns=CUT)
+    evidence = scan_result([BLOCKS], History(half), blocks_found(1, OLD), before_ns=CUT, seen_ns=CUT)
     assert judged(evidence, SYNC) is Outcome.FAIL
     assert judged(evidence, replace(SYNC, export_sync=False)) is Outcome.FAIL
     assert judged(evidence, replace(SYNC, shows_old_data=True)) is Outcome.PASS
 
 
 def test_close_under_a_delegation_is_reported_apart() -> None:
-    evidence = Evidence(acknowledged={"close": 5, "fsync": 5}, lost={"close": 1, "fsync": 1})
+    evidence = ScanResult(acknowledged={"close": 5, "fsync": 5}, lost={"close": 1, "fsync": 1})
     lent = Conditions(export_sync=True, delegations=True)
     ends = {one.checker: one.outcome for one in judge_promises(evidence, lent, "here")}
     assert ends["write + close, seen here"] is Outcome.INCONCLUSIVE

@@ -6,7 +6,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.fault import FaultEffects
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import ControlSpec, CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import ControlSpec, CrashTestRecord, RunRecord, ScanResult
 from raidproof.verdict.recommendation import NoneRecommended, recommend
 
 
@@ -19,7 +19,7 @@ def cut(name: str, lost: int) -> CrashTestRecord:
         fault="power-cut",
         effects=FaultEffects(server_memory_lost=True),
         seed=1,
-        on_server=Evidence(acknowledged={"fsync": 100}, lost={"fsync": lost} if lost else {}),
+        on_server=ScanResult(acknowledged={"fsync": 100}, lost={"fsync": lost} if lost else {}),
         outcome=Outcome.FAIL if lost else Outcome.PASS,
         reason="judged",
     )

@@ -29,17 +29,17 @@ from raidproof.guest.ledger_format import ACKNOWLEDGE, APPLICATION, END, FRAME, 
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import BlockClass, Evidence
-from raidproof.verdict.contract import (
-    Conditions,
+from raidproof.record.run import BlockClass, ScanResult
+from raidproof.verdict.checks.application import (
     judge_application_checks,
     judge_application_data,
     judge_application_runs,
-    judge_blocks,
-    judge_nothing_invented,
-    judge_promises,
 )
-from raidproof.verdict.ledger import build_evidence
+from raidproof.verdict.checks.blocks import judge_blocks
+from raidproof.verdict.checks.invented import judge_nothing_invented
+from raidproof.verdict.checks.promises import judge_promises
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.ledger import scan_result
 from raidproof.workload.application import LIBRARIES, LIBRARY, ApplicationError, ApplicationSpec, Reports
 from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Recorder, WorkerSpec
 from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec, ServerPlace, application_config
@@ -110,8 +110,8 @@ class House:
     def check(self) -> dict[str, Any]:
         return dict(ledger_reader.read_back(self.config()))
 
-    def evidence(self) -> Evidence:
-        return build_evidence(self.workers, self.history, self.check())
+    def evidence(self) -> ScanResult:
+        return scan_result(self.workers, self.history, self.check())
 
 
 @pytest.fixture
@@ -191,20 +191,20 @@ def test_an_operation_that_never_began_is_a_failure(again: House) -> None:
     assert judge_nothing_invented(evidence, SYNC, "on the server").outcome is Outcome.FAIL
     # A machine that lost power may have reported less than its disks received.
     found = again.check()
-    disconnected = build_evidence(again.workers, again.history, found, disconnected_clients=["client1"])
+    disconnected = scan_result(again.workers, again.history, found, disconnected_clients=["client1"])
     assert disconnected.invented == []
 
 
 def test_an_operation_that_begins_long_after_the_cut_is_invented(again: House) -> None:
     cut_ns = again.history.operations[0].issued_ns - 2 * LONGEST_DELAY_NS
-    evidence = build_evidence(again.workers, again.history, again.check(), before_ns=cut_ns, seen_ns=cut_ns)
+    evidence = scan_result(again.workers, again.history, again.check(), before_ns=cut_ns, seen_ns=cut_ns)
     assert "which never began" in evidence.invented[0]
 
 
 def test_an_operation_whose_begin_is_reported_after_the_cut_may_be_there(again: House) -> None:
     # The report of a begin can arrive after the data.
     first = again.history.operations[0]
-    evidence = build_evidence(
+    evidence = scan_result(
         again.workers, again.history, again.check(), before_ns=first.issued_ns, seen_ns=first.issued_ns
     )
     assert evidence.acknowledged == {APPLICATION: 0}

@@ -15,8 +15,8 @@ from raidproof.guest import ledger_format, ledger_worker
 from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, ISSUE, KINDS
-from raidproof.record.run import Evidence
-from raidproof.verdict.ledger import build_evidence
+from raidproof.record.run import ScanResult
+from raidproof.verdict.ledger import scan_result
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec, parse
 from raidproof.workload.ledger import LedgerSpec
 
@@ -104,9 +104,9 @@ class Ran(NamedTuple):
     workers: list[WorkerSpec]
     history: History
 
-    def build_evidence(self) -> Evidence:
+    def scan_result(self) -> ScanResult:
         orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
-        return build_evidence(self.workers, self.history, scan.read_back(orders))
+        return scan_result(self.workers, self.history, scan.read_back(orders))
 
 
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
@@ -238,7 +238,7 @@ def first(ran: Ran, name: str) -> Path:
 
 
 def test_the_report_has_exactly_the_executed_operations(tree: Ran) -> None:
-    evidence = tree.build_evidence()
+    evidence = tree.scan_result()
     assert (evidence.lost_total, evidence.invented, evidence.acknowledged_total) == (0, [], OPERATIONS)
 
 
@@ -247,7 +247,7 @@ def test_a_symlink_that_points_elsewhere_is_no_symlink_that_was_made(tree: Ran) 
     target = link.readlink()
     link.unlink()
     link.symlink_to(f"{target}x")
-    evidence = tree.build_evidence()
+    evidence = tree.scan_result()
     assert evidence.lost.get("symlink") or evidence.invented
 
 
@@ -256,5 +256,5 @@ def test_a_truncated_file_must_hold_its_beginning(content: bytes, tree: Ran) -> 
     path = first(tree, "c")
     assert path.stat().st_size == ledger_format.TRUNCATED
     path.write_bytes(content)
-    evidence = tree.build_evidence()
+    evidence = tree.scan_result()
     assert evidence.lost_total or evidence.invented

@@ -25,8 +25,8 @@ from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_pieces import MARKS
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
-from raidproof.record.run import BlockClass, Evidence
-from raidproof.verdict.ledger import build_evidence
+from raidproof.record.run import BlockClass, ScanResult
+from raidproof.verdict.ledger import scan_result
 from raidproof.workload.history import Ended, History, PieceSpec, Recorder, WorkerSpec
 from raidproof.workload.ledger import KINDS, LEAST, AckListener, Found, Ledger, LedgerSpec
 from raidproof.workload.ledger_receiver import SO_TIMESTAMPNS, Receiver, arrival_ns
@@ -56,8 +56,8 @@ class Ran:
         found: Found = json.loads(said.stdout)
         return found
 
-    def build_evidence(self, before_ns: int | None = None) -> Evidence:
-        return build_evidence(self.workers, self.history, self.scan(), before_ns=before_ns)
+    def scan_result(self, before_ns: int | None = None) -> ScanResult:
+        return scan_result(self.workers, self.history, self.scan(), before_ns=before_ns)
 
     def path(self, kind: str) -> Path:
         return self.root / next(one.path for one in self.workers if one.kind == kind)
@@ -104,7 +104,7 @@ def ran(original: Ran, tmp_path: Path) -> Ran:
 
 
 def test_every_operation_is_reported_and_kept(ran: Ran) -> None:
-    evidence = ran.build_evidence()
+    evidence = ran.scan_result()
     assert [one for one in ran.history.operations if one.ended is not Ended.OK] == []
     assert evidence.acknowledged_total == OPERATIONS * len(ran.workers)
     assert (evidence.lost_total, evidence.lost_files, evidence.invented, evidence.broken_blocks) == (0, 0, [], 0)
@@ -115,14 +115,14 @@ def test_acknowledgements_after_the_cut_do_not_count(ran: Ran) -> None:
     middle = ran.history.operations[len(ran.history.operations) // 2].issued_ns
     shutil.rmtree(ran.root)
     ran.root.mkdir()
-    all_lost, some_lost = ran.build_evidence(), ran.build_evidence(before_ns=middle)
+    all_lost, some_lost = ran.scan_result(), ran.scan_result(before_ns=middle)
     assert all_lost.acknowledged_total > some_lost.acknowledged_total > 0
     assert some_lost.lost.get("fsync") == some_lost.acknowledged.get("fsync")
 
 
 def test_a_missing_file_loses_its_operations_and_is_counted(ran: Ran) -> None:
     ran.path("fsync").unlink()
-    evidence = ran.build_evidence()
+    evidence = ran.scan_result()
     assert evidence.lost == {"fsync": OPERATIONS}
     assert evidence.lost_files == 1
     assert evidence.lost_bytes == OPERATIONS * ledger_format.BLOCK
@@ -136,7 +136,7 @@ def test_an_old_generation_is_stale(ran: Ran) -> None:
     worker = next(one for one in ran.workers if one.kind == "o_sync")
     with path.open("r+b") as file:
         file.write(ledger_format.block(worker.file, 0, 1, 1))
-    evidence = ran.build_evidence()
+    evidence = ran.scan_result()
     assert evidence.blocks[BlockClass.STALE] == 1
     assert evidence.lost == {"o_sync": 2}  # generations 2 and 3 of block 0
 
@@ -146,7 +146,7 @@ def test_garbage_and_misplaced_blocks_are_distinguished(ran: Ran) -> None:
     with ran.path("fsync").open("r+b") as file:
         file.write(b"x" * ledger_format.BLOCK)
         file.write(ledger_format.block(worker.file, 0, 1, 1))
-    evidence = ran.build_evidence()
+    evidence = ran.scan_result()
     assert evidence.blocks[BlockClass.GARBAGE] == 1
     assert evidence.blocks[BlockClass.MISPLACED] == 1
 
@@ -155,18 +155,18 @@ def test_a_block_without_an_operation_is_invented(ran: Ran) -> None:
     newer = ledger_format.block(0, 0, 99, 1)
     with ran.path("fsync").open("r+b") as file:
         file.write(newer)
-    assert ran.build_evidence().blocks[BlockClass.GARBAGE] == 1
+    assert ran.scan_result().blocks[BlockClass.GARBAGE] == 1
 
 
 @pytest.mark.parametrize("name", ["d9999", "d0/x", "x"])
 def test_a_name_without_an_operation_is_invented(ran: Ran, name: str) -> None:
     (ran.path("metadata") / name).mkdir()
-    assert any(name in one for one in ran.build_evidence().invented)
+    assert any(name in one for one in ran.scan_result().invented)
 
 
 def test_a_small_file_without_an_operation_is_invented(ran: Ran) -> None:
     (ran.path("close") / "f77").touch()
-    assert ran.build_evidence().invented
+    assert ran.scan_result().invented
 
 
 def rename_back(directory: Path) -> None:
@@ -214,7 +214,7 @@ def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
 def test_each_change_of_metadata_is_missed_when_it_is_undone(ran: Ran, kind: str) -> None:
     worker = next(one for one in ran.workers if one.kind == "metadata")
     UNDO[kind](directory_after(ran, worker, kind))
-    evidence = ran.build_evidence()
+    evidence = ran.scan_result()
     assert evidence.lost.get(kind) == 1
     if kind not in {"mkdir", "create", "append", "unlink"}:
         assert evidence.lost_total == 1, evidence.examples
@@ -235,7 +235,7 @@ def test_each_change_of_extents_is_missed_when_it_is_undone(
 ) -> None:
     worker = next(one for one in ran.workers if one.kind == "extents")
     undo(directory_after(ran, worker, kind))
-    evidence = ran.build_evidence()
+    evidence = ran.scan_result()
     assert evidence.lost.get(kind) == 1, evidence.examples
 
 
@@ -421,7 +421,7 @@ def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp
     done = Counter(one.kind for one in history.operations)
     assert set(done) == {"fsync", "o_append"}
     assert min(done.values()) >= LEAST
-    evidence = build_evidence(ledger.workers, history, ledger.scan(machines[0], str(tmp_path / "root")))
+    evidence = scan_result(ledger.workers, history, ledger.scan(machines[0], str(tmp_path / "root")))
     assert (evidence.lost_total, evidence.lost_files, evidence.invented, evidence.broken_blocks) == (0, 0, [], 0)
     assert {one.ended for one in history.operations} == {Ended.OK}
 

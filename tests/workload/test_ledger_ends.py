@@ -10,10 +10,11 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest.ledger_format import REFUSED, STEPS
 from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.completeness import judge_ends
-from raidproof.verdict.contract import Conditions, judge_errors
-from raidproof.verdict.locks import judge_locks
-from raidproof.verdict.removed import judge_removed
+from raidproof.verdict.checks.ends import judge_ends
+from raidproof.verdict.checks.errors import judge_errors
+from raidproof.verdict.checks.locks import judge_locks
+from raidproof.verdict.checks.removed import judge_removed
+from raidproof.verdict.conditions import Conditions
 from raidproof.workload.history import Ended, History, WorkerSpec
 from raidproof.workload.ledger import Ledger, LedgerSpec
 from tests.workload.local_clients import Client, Host

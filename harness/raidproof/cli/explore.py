@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from raidproof.cluster.spec import ClusterSpec
     from raidproof.record.outcome import Outcome
     from raidproof.run.crash_states import Options
-    from raidproof.run.exploration import Source
+    from raidproof.run.source import Source
 
 TEARS = (512, 4096)
 """Bytes that a disk can write atomically: the sector sizes of drives."""
@@ -144,7 +144,7 @@ def explore(
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.run.crash_states import Options  # noqa: PLC0415
     from raidproof.run.doctor import require_host  # noqa: PLC0415
-    from raidproof.run.exploration import source_of  # noqa: PLC0415
+    from raidproof.run.source import source_of  # noqa: PLC0415
 
     if tear not in TEARS:
         raise RequestError(f"--tear must be 512 or 4096, the bytes that a disk writes atomically, not {tear}")

@@ -122,7 +122,7 @@ def export_log(
     from raidproof.disk.replay import export_dm_log_writes  # noqa: PLC0415
     from raidproof.disk.writelog import LogError, WriteLog  # noqa: PLC0415
     from raidproof.record import RunStore  # noqa: PLC0415
-    from raidproof.run.exploration import choose_cycle, recorded  # noqa: PLC0415
+    from raidproof.run.source import choose_cycle, recorded  # noqa: PLC0415
 
     if file.exists():
         raise RequestError(f"{file} already exists", remedy="give another name, or remove the file")

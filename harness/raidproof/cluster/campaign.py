@@ -14,7 +14,7 @@ from raidproof.image import cache
 from raidproof.image.kernel import is_path
 from raidproof.record import RunStore
 from raidproof.run.doctor import require_host
-from raidproof.run.exploration import Source, recorded, source_of
+from raidproof.run.source import Source, recorded, source_of
 
 KIND = "campaign"
 """Folder of the cache with the files of campaigns."""

@@ -9,7 +9,8 @@ from raidproof.cluster.identity import software_digest
 from raidproof.cluster.spec import ClusterSpec
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import Source, explore_cycle
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.source import Source
 
 
 def explore_on(spec: ClusterSpec, source: Source, options: Options) -> tuple[ExplorationRecord, Path]:

@@ -21,8 +21,9 @@ from raidproof.crash.shrink import Replayer, explain
 from raidproof.crash.stats import ExplorationStats, Group
 from raidproof.record.exploration import ColdRecord
 from raidproof.record.failure import FailureRecord
-from raidproof.run.exploration import Source
-from raidproof.verdict.exploration import Damage, Judgement
+from raidproof.run.source import Source
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Judgement
 
 IDLE_S = 60.0
 """Time in seconds after which machines end that check nothing, for example because the client was killed."""

@@ -22,7 +22,7 @@ from raidproof.core.waiting import now_ns
 from raidproof.crash.checkers import Request
 from raidproof.crash.stats import Group
 from raidproof.record.worker import WorkerRecord
-from raidproof.verdict.exploration import Damage
+from raidproof.verdict.damage import Damage
 
 ASK_EVERY_S = 1.0
 ANSWER_S = 5.0

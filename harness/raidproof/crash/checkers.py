@@ -21,7 +21,7 @@ from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.failure import FailureRecord
 from raidproof.record.worker import WorkerRecord
-from raidproof.verdict.exploration import Judgement
+from raidproof.verdict.oracle import Judgement
 
 BATCH = 500
 """Number of states in one pass through the recording, in the order of their cuts. A pass takes seconds."""

@@ -8,7 +8,8 @@ from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.writelog import Flag, Kind, Record
 from raidproof.guest.ledger_format import BLOCK
 from raidproof.record.failure import DifferenceRecord, DifferingRequest, Gap, MissingRecord, WriteRecord
-from raidproof.verdict.exploration import Damage, Judgement, Missing
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Judgement, Missing
 from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_REQUESTS = 8

@@ -19,7 +19,7 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.verdicts import VERDICTS, Verdicts
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.record.results.progress import report_progress
-from raidproof.verdict.exploration import Judgement
+from raidproof.verdict.oracle import Judgement
 
 SEARCHING = 2 / 3
 """Fraction of the time budget for checking new states if a failure was found; the rest is for shrinking failures."""

@@ -6,7 +6,7 @@ from raidproof.crash.journal import Journal
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import Observation
-from raidproof.verdict.exploration import Judgement
+from raidproof.verdict.oracle import Judgement
 
 KEPT = 1_000_000
 """Number of judgements that are kept; each takes about 250 bytes, because equal ones share their objects."""

@@ -20,8 +20,11 @@ from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
 from raidproof.record.exploration import End, Observation
 from raidproof.record.failure import FailureRecord, MissingRecord, OrderRecord, ShortestRecord, ShrunkRecord
+from raidproof.verdict.checks.blocks import BLOCKS
+from raidproof.verdict.checks.crash_state import FILESYSTEM, NFSD
 from raidproof.verdict.crash_states import RECOVERY
-from raidproof.verdict.exploration import BLOCKS, FILESYSTEM, NFSD, Damage, Judgement, Missing
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Judgement, Missing
 
 T = TypeVar("T")
 Fails = Callable[[CrashState], bool]

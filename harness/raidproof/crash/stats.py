@@ -23,7 +23,9 @@ from raidproof.record.exploration import (
     UndecidedRecord,
 )
 from raidproof.verdict.blame import Lies, Lost
-from raidproof.verdict.exploration import NFSD, Damage, Judgement, Oracle
+from raidproof.verdict.checks.crash_state import NFSD
+from raidproof.verdict.damage import Damage
+from raidproof.verdict.oracle import Judgement, Oracle
 
 KEPT = 5
 """Number of states whose names are kept for each failure."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from raidproof.core.files import write_durably
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState
-from raidproof.verdict.exploration import Judgement
+from raidproof.verdict.oracle import Judgement
 
 VERDICTS = "verdicts.csv"
 """Name of the file in the folder of the exploration."""

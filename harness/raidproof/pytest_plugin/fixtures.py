@@ -42,17 +42,18 @@ from raidproof.record.results.names import JOURNAL
 from raidproof.run import doctor
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.exploration import Source, explore_cycle, locate, replay, source_of
+from raidproof.run.exploration import explore_cycle, locate, replay
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
 from raidproof.run.run import Run
+from raidproof.run.source import Source, source_of
 from raidproof.storage.array import LEVELS, MdSpec
 from raidproof.storage.filesystem import FilesystemSpec, usual
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.exploration import Judgement
 from raidproof.verdict.kernel_log import judge_kernel_logs
+from raidproof.verdict.oracle import Judgement
 from raidproof.workload.application import ApplicationSpec
 from raidproof.workload.history import History
 from raidproof.workload.ledger import LedgerSpec

@@ -64,7 +64,7 @@ BROKEN = frozenset(
 """The states of a block that no promise allows."""
 
 
-class Evidence(BaseModel):
+class ScanResult(BaseModel):
     """The numbers of acknowledged, judged and lost operations after a fault, from one scan of the ledger.
 
     The scan ran on the server or on a client.
@@ -250,9 +250,9 @@ class CrashTestRecord(Strict):
     explored: list[Explored] = Field(default_factory=list)
     """The results of the explorations of the crash states of this crash test, by the names of their files."""
     # `raidproof judge` computes the following fields again from those above.
-    on_server: Evidence | None = None
+    on_server: ScanResult | None = None
     """The evidence from the scan on the server, before service resumed."""
-    on_client: Evidence | None = None
+    on_client: ScanResult | None = None
     """The evidence from the scan through a client, at the end."""
     lives: list[BlockLife] | None = None
     """The lives of a few blocks that the server's scan did not find; None in an older record, or without a scan."""

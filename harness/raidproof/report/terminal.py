@@ -11,7 +11,7 @@ from rich.text import Text
 
 from raidproof.core.terminal import printable
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
 from raidproof.record.suite import SuiteRecord
 from raidproof.report.cells import show_cells
 from raidproof.report.columns import Column
@@ -94,7 +94,7 @@ class Row(NamedTuple):
     """Numbers of the NFS calls that the promise needs, of all kinds of operation together; empty if not counted."""
 
 
-def rows(cycle: CrashTestRecord, balance: Evidence) -> list[Row]:
+def rows(cycle: CrashTestRecord, balance: ScanResult) -> list[Row]:
     """Return a row for each promise of a crash test, in the order of `PROMISES`; ``balance``: evidence of one scan."""
     sent = total(cycle.observed.calls or {})
     by = {"WRITE": stability(cycle)}

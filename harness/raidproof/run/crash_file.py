@@ -27,9 +27,9 @@ from raidproof.record import RunStore
 from raidproof.record.cell import Strict
 from raidproof.record.exploration import Observation, Rows, StateRecord
 from raidproof.record.results.store import RECORD
-from raidproof.run.exploration import Source, deadline_s, scan_config_of
+from raidproof.run.source import Source, deadline_s, scan_config_of
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.exploration import Judgement, Oracle
+from raidproof.verdict.oracle import Judgement, Oracle
 
 SCHEMA = 1
 TERMS, CONTENT = "crash-state.json", "content.log"

@@ -1,7 +1,6 @@
 """The crash page of a stored exploration: its data from the write log, and the HTML file beside the exploration."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from raidproof.core.errors import RequestError
 from raidproof.core.log import say, step
@@ -14,15 +13,13 @@ from raidproof.record.results.store import RunStore
 from raidproof.record.stored import read_record
 from raidproof.report.crash_page import write_crash_page
 from raidproof.report.html import write_exploration, write_html
-
-if TYPE_CHECKING:
-    from raidproof.run.exploration import Source
+from raidproof.run.source import Source, source_of
 
 MOST_STATES = 5_000
 """Limit of the judged states on a page; broken ones come first. The judgements of a thousand states take seconds."""
 
 
-def record_of(source: "Source", stem: str) -> ExplorationRecord:
+def record_of(source: Source, stem: str) -> ExplorationRecord:
     """Return the record of an exploration; ``stem``: that of the exploration's files.
 
     Raises:
@@ -37,7 +34,7 @@ def record_of(source: "Source", stem: str) -> ExplorationRecord:
     return read_record(path, ExplorationRecord, SCHEMA, "an exploration")
 
 
-def data_of(source: "Source", stem: str) -> CrashPage:
+def data_of(source: Source, stem: str) -> CrashPage:
     """Return the data of the crash page of an exploration; ``stem``: that of the exploration's files.
 
     Raises:
@@ -59,7 +56,7 @@ def data_of(source: "Source", stem: str) -> CrashPage:
     )
 
 
-def write_page(source: "Source", stem: str) -> Path:
+def write_page(source: Source, stem: str) -> Path:
     """Write the crash page of an exploration, and the exploration's page with a link to it; return its path.
 
     Raises:
@@ -72,7 +69,7 @@ def write_page(source: "Source", stem: str) -> Path:
     return page
 
 
-def try_write_page(source: "Source", stem: str) -> None:
+def try_write_page(source: Source, stem: str) -> None:
     """Write the crash page of an exploration; say why if no page can show its writes."""
     try:
         say(f"the crash page, to move the power cut and choose the surviving writes: {write_page(source, stem)}")
@@ -87,8 +84,6 @@ def write_pages(store: RunStore) -> list[Path]:
         RequestError: the run has no exploration with write log and journal, or no page can show its writes.
     """
     # The exploration of a crash test writes the page, too.
-    from raidproof.run.exploration import source_of  # noqa: PLC0415
-
     pages = []
     for path in sorted(store.path.glob(EXPLORATIONS)):
         record = read_record(path, ExplorationRecord, SCHEMA, "an exploration")

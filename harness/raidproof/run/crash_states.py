@@ -4,7 +4,6 @@ import math
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from raidproof.core.log import step
 from raidproof.crash.exhaustive import MOST_STATES, AllLosses
@@ -14,9 +13,7 @@ from raidproof.crash.recovery import journal_of
 from raidproof.crash.sampler import Choices, Chosen
 from raidproof.crash.shrink import EXPLAINED
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
-
-if TYPE_CHECKING:
-    from raidproof.run.exploration import Source
+from raidproof.run.source import Source
 
 SECOND_STATES = 10
 """Default number of states of a second power cut during each recorded recovery."""
@@ -94,7 +91,7 @@ class Options:
         return (*cuts, *sample, *whole, *OF_ALL, SCANNED if scans else NOT_SCANNED)
 
 
-def begun_of(source: "Source", options: Options, log_digest: str) -> Begun:
+def begun_of(source: Source, options: Options, log_digest: str) -> Begun:
     """Return the first line of the journal of an exploration."""
     return Begun(
         cycle=source.cycle.name,
@@ -122,7 +119,7 @@ def resumed(options: Options, journal: Path) -> Options:
     return replace(options, uniform=options.uniform or before.uniform, second_cuts=max(options.second_cuts, tried))
 
 
-def chosen(source: "Source", options: Options) -> Chosen:
+def chosen(source: Source, options: Options) -> Chosen:
     """Return the crash states to check, in their order.
 
     Raises:
@@ -147,12 +144,12 @@ def chosen(source: "Source", options: Options) -> Chosen:
     return states
 
 
-def exhaustive(source: "Source", most: int, epochs: tuple[int, int] | None) -> AllLosses:
+def exhaustive(source: Source, most: int, epochs: tuple[int, int] | None) -> AllLosses:
     """Return all crash states with at most ``most`` lost requests; see `AllLosses`."""
     return AllLosses(source.recording, most, first=source.first, epochs=epochs)
 
 
-def acknowledged_at(source: "Source") -> dict[str, list[int]]:
+def acknowledged_at(source: Source) -> dict[str, list[int]]:
     """Return the times of acknowledgements (ns) by kind of operation, up to the end of the write log."""
     instants: dict[str, list[int]] = {}
     for one in source.oracle.history.acknowledged(source.recording.end_ns):
@@ -179,7 +176,7 @@ def all_losses_of(states: Chosen) -> AllLossesRecord | None:
     )
 
 
-def dry_run(source: "Source", options: Options) -> ExplorationDryRun:
+def dry_run(source: Source, options: Options) -> ExplorationDryRun:
     """Return the numbers of the crash states that an exploration would check; checks no state.
 
     Raises:

@@ -38,7 +38,7 @@ from raidproof.storage.array import Array, holders_of_old_data, serial_of
 from raidproof.storage.array.array import Scrub
 from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
-from raidproof.verdict.second_reader import differing_workers
+from raidproof.verdict.checks.second_reader import differing_workers
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
 from raidproof.workload.ledger import Found, Ledger, LedgerSpec, ServerPlace
 from raidproof.workload.workload import on_all

@@ -1,24 +1,21 @@
 """The exploration of a stored crash test: its crash states, its record and HTML report, replay of single states."""
 
-import json
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
-from zlib import crc32
+from typing import NamedTuple
 
-from raidproof.core.errors import RequestError, RigError, nearest
+from raidproof.core.errors import RequestError, RigError
 from raidproof.core.log import logger, say, step
 from raidproof.core.memory import release
-from raidproof.core.topology import Topology
 from raidproof.core.waiting import wall_clock
-from raidproof.crash.checker import DEADLINE_S, Checker, Held, require_shown
-from raidproof.crash.checker_worker import Factory, RecordingCursor, repeat_if_silent
+from raidproof.crash.checker import Held
+from raidproof.crash.checker_worker import RecordingCursor, repeat_if_silent
 from raidproof.crash.checkers import Checkers, LocalCheckers
 from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.exploration import Budget, Exploration
@@ -27,36 +24,25 @@ from raidproof.crash.owner import pieces_of
 from raidproof.crash.recovery import SECOND, journal_of, second_name
 from raidproof.crash.sampler import Chosen
 from raidproof.crash.shrink import plain
-from raidproof.crash.states import CrashState, Recording
+from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
-from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.cell import Explored
 from raidproof.record.exploration import ExplorationRecord, StoppedBy, stage_times
 from raidproof.record.results.index import update
 from raidproof.record.results.names import JOURNAL
 from raidproof.record.results.progress import end_progress
-from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.exploration import write
 from raidproof.report.html import write_exploration
 from raidproof.run.crash_page import try_write_page
 from raidproof.run.crash_states import Options, acknowledged_at, all_losses_of, begun_of, chosen, possible_of, resumed
-from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.run.named import name_failures
 from raidproof.run.run import command_line, count_explorations
 from raidproof.run.second_cuts import SecondCuts, source_of_recovery
-from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.stack import StackSpec
-from raidproof.verdict.exploration import Judgement, Oracle, conclude_exploration
-from raidproof.workload.application import ApplicationSpec
-from raidproof.workload.ledger import application_config
+from raidproof.run.source import Source, application_of, recorded, source_of
+from raidproof.verdict.exploration import conclude_exploration
+from raidproof.verdict.oracle import Judgement
 
-RECORD_ANEW = "record a new run"
-ANOTHER = "choose a crash test whose fault was injected on provider uml or qemu, or record a new run"
-
-STEM = "explore-"
-"""Beginning of the names of an exploration's files in the run's directory."""
-"""Name of the file with one line for each judged crash state."""
 RESULTS = Path("results")
 """Default directory of runs."""
 UNDATED = (
@@ -66,207 +52,6 @@ UNDATED = (
 INTERRUPTED = "interrupted; the same command with --resume continues the exploration"
 MOST_WRITES = 20
 """Greatest number of surviving writes that the replay of a state prints."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One crash test of a stored run, with all that is needed to derive and judge its crash states."""
-
-    store: RunStore
-    run: RunRecord
-    cycle: CrashTestRecord
-    recording: Recording
-    oracle: Oracle
-    topology: Topology
-    stack: StackSpec
-    starts_dirty: bool = False
-    """Whether checkers make md start arrays that are dirty and degraded, which md refuses by default."""
-    lost_member: str | None = None
-    """Serial of the member that is lost with the power cut, so that the array starts without it; None: no member."""
-    scrub: bool = False
-    """Whether checks with fsck also let the array resync, and then count the sectors that differ."""
-    recovery: str | None = None
-    """Name of the crash state whose recovery ``recording`` contains; None: it is the recording of the run."""
-
-    @property
-    def log(self) -> Path:
-        """Path of the crash test's write log."""
-        return self.store.path / recorded(self.cycle)
-
-    @property
-    def first(self) -> int:
-        """The first cut to explore: at that time array and file system exist, and the clients begin."""
-        if self.recording.origin is not None:
-            # The clock of the recovery's log may be another one: the host may have been rebooted since the run.
-            return self.recording.first_cut
-        return self.recording.place(self.oracle.created_ns)
-
-    @property
-    def scan_config(self) -> dict[str, Any]:
-        """The arguments with which the ledger's agent scans the server; see `scan_config_of`."""
-        return scan_config_of(self.cycle, self.store.path)
-
-    def checker(self, number: int, *, logs: Path) -> AbstractContextManager[Checker]:
-        """Return a checker that is not booted yet; its console logs go to a subfolder of ``logs``."""
-        folder = logs / f"checker{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        return Checker(
-            self.topology,
-            self.stack,
-            self.scan_config,
-            folder,
-            content=self.recording.most_content,
-            deadline_s=deadline_s(self.cycle),
-            starts_dirty=self.starts_dirty,
-            without=() if self.lost_member is None else (self.lost_member,),
-            scrub=self.scrub,
-        )
-
-    @property
-    def stem(self) -> str:
-        """The beginning of the names of the files of explorations of this source."""
-        return f"{STEM}{self.cycle.name}{self.without}"
-
-    @property
-    def without(self) -> str:
-        """The part of the names of files that names the lost member, such as ``-without-disk2``; empty if none is."""
-        return "" if self.lost_member is None else f"-without-{self.lost_member}"
-
-    def boots(self, logs: Path) -> Factory:
-        """Return a function that makes the checker with a given number, with console logs below ``logs``."""
-        return partial(self.checker, logs=logs)
-
-
-def recorded(cycle: CrashTestRecord) -> str:
-    """Return the path of a crash test's write log, relative to the run's directory.
-
-    Raises:
-        RequestError: the crash test has no write log.
-    """
-    if cycle.files.write_log is None:
-        raise RequestError(f"crash test {cycle.name} cannot be explored: it has no write log", remedy=ANOTHER)
-    return cycle.files.write_log
-
-
-def scan_config_of(cycle: CrashTestRecord, run: Path) -> dict[str, Any]:
-    """Return the arguments with which the ledger's agent scans the server; ``run``: the run's directory."""
-    # The seed as in `raidproof.run.crash_test`: blocks of an earlier crash test must not be mistaken for current ones.
-    seed = int(cycle.workload["ledger"]["seed"]) + crc32(cycle.name.encode())
-    config = {"root": f"{DIRECTORY}/{LEDGER_DIRECTORY}", "seed": seed, "workers": cycle.workers}
-    if (application := application_of(cycle)) is not None and cycle.files.application is not None:
-        config |= application_config(application, json.loads((run / cycle.files.application).read_text()))
-    return config
-
-
-def deadline_s(cycle: CrashTestRecord) -> float:
-    """Return the time limit in seconds of one step of the check of a crash state."""
-    application = application_of(cycle)
-    # The copy of the data and the check command have this limit each.
-    return DEADLINE_S + (2 * application.check_s if application is not None else 0)
-
-
-def application_of(cycle: CrashTestRecord) -> ApplicationSpec | None:
-    """Return the application of a crash test; None if the crash test has none."""
-    asked = cycle.workload["ledger"].get("application")
-    return None if asked is None else ApplicationSpec.model_validate(asked)
-
-
-def source_of(
-    store: RunStore,
-    name: str | None = None,
-    *,
-    starts_dirty: bool = False,
-    lost_member: str | None = None,
-    scrub: bool = False,
-) -> Source:
-    """Return the crash test of this name in a stored run, or the only one that can be explored, as a `Source`.
-
-    Raises:
-        RequestError: the name is unknown; the crash test cannot be explored, or not without the lost member. The
-            message has the reason.
-    """
-    run = store.load()
-    topology = Topology.model_validate(run.topology)
-    require_shown(topology.provider)
-    cycle = choose_cycle(run, store.path, name)
-    stack = StackSpec.model_validate(cycle.asked)
-    if lost_member is not None:
-        stack.array.refuse_loss(lost_member)
-    try:
-        log = WriteLog(store.path / recorded(cycle))
-        lost = [] if lost_member is None else [log.number(lost_member)]
-        recording = Recording(log, stack.array, lost=lost)
-        oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
-        if lost_member is not None:
-            oracle = replace(oracle, incomplete_ns=0, expected=stack.array.lost)
-    except (LogError, OSError) as error:
-        raise RequestError(f"crash test {cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
-    except RigError as error:
-        raise RequestError(
-            f"crash test {cycle.name} cannot be explored: its history cannot be read: {error}", remedy=RECORD_ANEW
-        ) from error
-    if log.ending is not None and not log.ending.complete:
-        raise RequestError(
-            f"crash test {cycle.name} cannot be explored: its write log is truncated after "
-            f"{log.ending.records:,} records",
-            remedy=f"the run was probably killed before it closed the write log; {RECORD_ANEW}",
-        )
-    serials = [disk.serial for disk in topology.disks]
-    if serials != [member.serial for member in recording.members]:
-        raise RequestError(
-            f"crash test {cycle.name} cannot be explored: its write log does not have the run's disks "
-            f"({', '.join(serials)})",
-            remedy=f"the directory has files of different runs; {RECORD_ANEW}",
-        )
-    return Source(store, run, cycle, recording, oracle, topology, stack, starts_dirty, lost_member, scrub)
-
-
-def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecord:
-    """Return the crash test of this name in a run, or the only one that can be explored.
-
-    Raises:
-        RequestError: the name is unknown; the named crash test cannot be explored; or, without a name, no crash test
-            can be explored, or more than one.
-    """
-    known = {cycle.name: cycle for cycle in run.cycles}
-    reasons = {cycle.name: why_not(cycle, path) for cycle in run.cycles}
-    if name is not None:
-        if name not in known:
-            raise RequestError(f"run {run.run} has no crash test {name!r}", remedy=nearest(name, known))
-        if reason := reasons[name]:
-            raise RequestError(f"crash test {name} cannot be explored: {reason}", remedy=ANOTHER)
-        return known[name]
-    possible = [cycle for cycle in run.cycles if reasons[cycle.name] is None]
-    if len(possible) == 1:
-        return possible[0]
-    if possible:
-        names = ", ".join(cycle.name for cycle in possible)
-        raise RequestError(
-            f"run {run.run} has several crash tests that can be explored", remedy=f"choose one with --cycle: {names}"
-        )
-    raise RequestError(f"run {run.run} has no crash test that can be explored{suffix_of(reasons)}", remedy=ANOTHER)
-
-
-def suffix_of(reasons: Mapping[str, str | None]) -> str:
-    """Return why each crash test cannot be explored, as the end of a message; empty without crash tests."""
-    return "".join(f"; {name}: {reason}" for name, reason in reasons.items())
-
-
-def why_not(cycle: CrashTestRecord, run: Path) -> str | None:
-    """Return why a crash test cannot be explored, from its record and its files; None if it can be explored."""
-    if reason := cycle.requirement_missing or cycle.not_effective:
-        return f"it did not take place: {reason}"
-    kept = [("write log", cycle.files.write_log), ("history", cycle.files.history)]
-    if application_of(cycle) is not None:
-        kept.append(("application", cycle.files.application))
-    for what, path in kept:
-        if path is None:
-            return f"it has no {what}"
-        if not (run / path).is_file():
-            return f"the file of its {what} is missing: {path}"
-    if not cycle.workers or cycle.ledger_begun_ns is None:
-        return "its clients did not begin to work"
-    return None
 
 
 def explore_cycle(

@@ -22,10 +22,11 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.run.candidates import Trial, filled, typed
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.plan_runner import PlanRunner, cut_of, record_of
 from raidproof.run.platform import words_of
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from raidproof.verdict.cell import why_not_of_the_hardware
 
 SKIP = 125

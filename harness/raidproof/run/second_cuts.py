@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from raidproof.core.errors import RequestError
 from raidproof.core.log import step
@@ -44,23 +43,21 @@ from raidproof.record.exploration import (
 from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
-from raidproof.verdict.exploration import Damage
+from raidproof.run.crash_states import Options
+from raidproof.run.source import Source
+from raidproof.verdict.damage import Damage
 
-if TYPE_CHECKING:
-    from raidproof.run.crash_states import Options
-    from raidproof.run.exploration import Source
-
-ReplayOf = Callable[["Source"], Callable[[str], list[str]]]
+ReplayOf = Callable[[Source], Callable[[str], list[str]]]
 """A function that returns, for a source, a function that returns the command line that shows a state by its name."""
 
 
-def files_of(source: "Source", state: CrashState) -> RecoveryFiles:
+def files_of(source: Source, state: CrashState) -> RecoveryFiles:
     """Return the directory of the recovery of a crash state of a source."""
     folder = f"recoveries-{source.cycle.name}{'-starts-dirty' if source.starts_dirty else ''}{source.without}"
     return RecoveryFiles(source.store.path / folder, second_name(source.recovery, state.name))
 
 
-def source_of_recovery(source: "Source", state: CrashState) -> "Source":
+def source_of_recovery(source: Source, state: CrashState) -> Source:
     """Return the source of the states of a power cut during the stored recovery of a crash state of ``source``.
 
     Raises:
@@ -75,7 +72,7 @@ def source_of_recovery(source: "Source", state: CrashState) -> "Source":
     return _source_of(source, state, files)
 
 
-def _source_of(source: "Source", state: CrashState, files: RecoveryFiles) -> "Source":
+def _source_of(source: Source, state: CrashState, files: RecoveryFiles) -> Source:
     try:
         recording = recording_of(files.log, source.recording, state)
     except LogError as error:
@@ -90,7 +87,7 @@ class SecondCuts:
     host, else machines of this host are booted. `enter` stores the results in the exploration's record.
     """
 
-    def __init__(self, source: "Source", exploration: Exploration, options: "Options", replay_of: ReplayOf) -> None:
+    def __init__(self, source: Source, exploration: Exploration, options: Options, replay_of: ReplayOf) -> None:
         self.source = source
         self.exploration = exploration
         self.options = options
@@ -224,7 +221,7 @@ class SecondCuts:
 
     def _explore(
         self,
-        source: "Source",
+        source: Source,
         recovery: Recovery,
         record: RecoveryRecord,
         journal: Journal,
@@ -260,7 +257,7 @@ class SecondCuts:
                     failure = known.get(damage) or plain(group, stats, self.replay_of(source))
                     self.failures[damage] = of_recovery(failure, source, recovery)
 
-    def _count(self, source: "Source", recovery: Recovery, record: RecoveryRecord, stats: ExplorationStats) -> None:
+    def _count(self, source: Source, recovery: Recovery, record: RecoveryRecord, stats: ExplorationStats) -> None:
         """Add the results of the states of one recovery to the totals."""
         total, name = self.record, str(source.recovery)
         record.judged, record.distinct, record.states_broken = stats.judged, len(stats.digests), stats.broken
@@ -293,7 +290,7 @@ def added(total: UndecidedRecord | None, of_one: UndecidedRecord | None, recover
     return total.model_copy(update={"states": total.states + of_one.states})
 
 
-def of_recovery(failure: FailureRecord, source: "Source", recovery: Recovery) -> FailureRecord:
+def of_recovery(failure: FailureRecord, source: Source, recovery: Recovery) -> FailureRecord:
     """Return the record of a failure after a second cut, with the complete names of its states, and the phase."""
 
     def full(name: str | None) -> str | None:
@@ -319,7 +316,7 @@ def of_recovery(failure: FailureRecord, source: "Source", recovery: Recovery) ->
 class Recoveries:
     """The stored recoveries of crash states of a source; ``checkers`` record those that are missing."""
 
-    def __init__(self, source: "Source", stats: ExplorationStats, checkers: LocalCheckers) -> None:
+    def __init__(self, source: Source, stats: ExplorationStats, checkers: LocalCheckers) -> None:
         self.source = source
         self.stats = stats
         self.checkers = checkers

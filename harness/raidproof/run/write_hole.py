@@ -14,8 +14,9 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.write_hole import HoleRecord
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import NO_FAULT, CrashTestSpec
-from raidproof.run.exploration import exploration_of, source_of
+from raidproof.run.exploration import exploration_of
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from raidproof.storage.array import ArraySpec
 
 

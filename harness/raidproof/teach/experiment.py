@@ -30,10 +30,11 @@ from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import NO_FAULT, CrashTestSpec
 from raidproof.run.doctor import require_host
-from raidproof.run.exploration import explore_cycle, source_of
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.plan_runner import new_record
 from raidproof.run.repetition import run_repetition
 from raidproof.run.run import Run
+from raidproof.run.source import source_of
 from raidproof.run.stack_deployer import StackDeployer
 from raidproof.storage.deployment import user_lines
 from raidproof.storage.filesystem.filesystem import mkfs_command

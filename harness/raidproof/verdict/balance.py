@@ -5,11 +5,11 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 from raidproof.guest.ledger_format import APPLICATION, TREES
-from raidproof.record.run import BlockClass, Evidence
+from raidproof.record.run import BlockClass, ScanResult
 from raidproof.workload.history import Operation, WorkerSpec
 
 EXAMPLES = 40
-"""Greatest number of described losses in an `Evidence`."""
+"""Greatest number of described losses in a `ScanResult`."""
 EXAMPLES_EACH = 5
 """Greatest number of described losses of one worker."""
 _DAMAGE: Mapping[BlockClass, str] = {
@@ -78,7 +78,7 @@ class CorruptedBlock(NamedTuple):
 
 
 class Balance:
-    """The result of the comparison of a history with a scan: the counters of an `Evidence`, and every single loss."""
+    """The result of the comparison of a history with a scan: the counters of a `ScanResult`, and every single loss."""
 
     def __init__(self, resumed_ns: int | None = None) -> None:
         self.resumed_ns = resumed_ns
@@ -167,9 +167,9 @@ class Balance:
             self._examples.append((path, example))
             self._examples_of[path] += 1
 
-    def evidence(self) -> Evidence:
-        """Return the counters and the described losses as an `Evidence`."""
-        return Evidence(
+    def result(self) -> ScanResult:
+        """Return the counters and the described losses as a `ScanResult`."""
+        return ScanResult(
             acknowledged=dict(self.acknowledged),
             judged=dict(self.judged),
             lost=dict(self.lost),

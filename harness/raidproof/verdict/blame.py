@@ -1,4 +1,4 @@
-"""Attribution of losses to lying disks, and verdicts from the disk engine's counters.
+"""Attribution of losses to lying disks, and to drives that misdirected or dropped writes.
 
 An acknowledged flush of a disk promises that all earlier writes to the disk are durable. A lie is an acknowledged
 flush or FUA write that the disk did not execute.
@@ -6,24 +6,16 @@ flush or FUA write that the disk did not execute.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.disk_fault import DiskFaultKind
-from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
-from raidproof.guest.ledger_format import APPLICATION, BLOCK, KINDS, METADATA, TREES
-from raidproof.record.outcome import Outcome, Verdict
-from raidproof.record.run import CrashTestRecord
-from raidproof.verdict.balance import Loss
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.ledger import balance_of, scan_of
-from raidproof.workload.history import History, Operation, WorkerSpec
+from raidproof.guest.ledger_format import BLOCK, TREES
+from raidproof.workload.history import Operation, WorkerSpec
 from raidproof.workload.ledger_blocks import blocks_in
 
 CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
@@ -43,15 +35,6 @@ Block = tuple[int, int]
 
 Disks = Mapping[str, Mapping[str, Any]]
 """The disk engine's counters, by serial of the disk."""
-SYNCED = frozenset(KINDS) - {*METADATA, APPLICATION} | {"append"}
-"""Kinds of operation that sync data: each operation needs a flush of every member that it wrote to.
-
-Whether an application syncs its data is not known.
-"""
-LEAST_SYNCS = 10
-"""Least number of acknowledged syncing operations for a verdict: the first ones may not flush every member."""
-LOGGED = ("journal", "ppl")
-"""Consistency policies (mdadm(8)) with a log: md decides when it flushes which member."""
 CORRUPTIONS = {
     DiskFaultKind.MISDIRECTED.value: "written to another place",
     DiskFaultKind.LOST_WRITES.value: "acknowledged and not executed",
@@ -190,29 +173,13 @@ class Lost:
         return number in self._kept or self._log.holds(number)
 
 
-def blamed(conditions: Conditions, losses: Iterable[Loss], lost: Lost) -> Conditions:
-    """Return the conditions of a crash test, with its lying disks only if their lies explain the losses.
-
-    On an async export a single explained loss suffices to blame the disks, because the export excuses all other
-    losses. On a sync export the lies must explain every loss: the stack is to blame for an unexplained loss.
-    """
-    lying = replace(conditions, lying_disks=lost.disks)
-    honest = replace(conditions, lying_disks=())
-    explained = [lost.explains(one.operation, one.worker) for one in losses]
-    if not explained:
-        return lying
-    if all(explained) or (honest.excused and any(explained)):
-        return lying
-    return replace(honest, beyond_lies=explained.count(False) if any(explained) else 0)
-
-
-def read_lies(path: Path) -> Lies:
+def read_lies(log: WriteLog) -> Lies:
     """Return the `Lies` of a stored write log, positioned at the first power cut in the log, or at its end.
 
     Raises:
-        LogError: the file is not a write log, or is damaged.
+        LogError: the log is damaged.
     """
-    log, records = WriteLog(path), []
+    records = []
     for record in log:
         if record.kind in _ENDS:
             break
@@ -221,72 +188,6 @@ def read_lies(path: Path) -> Lies:
     lies = Lies(records, log.members)
     lies.go(len(records))
     return lies
-
-
-def of_lies(cycle: CrashTestRecord, history: History, directory: Path, conditions: Conditions) -> Conditions:
-    """Return the conditions of a crash test with lying disks to blame only if their lies explain the server's losses.
-
-    The write log does not contain which cached requests survived the cut, so all of them count as lost. Without a
-    stored log the conditions are unchanged: lying disks are to blame for every loss.
-    """
-    log, found = (directory / (path or "none") for path in (cycle.files.write_log, cycle.files.on_server))
-    if not (conditions.lying_disks and log.is_file()):
-        return conditions
-    workers = [WorkerSpec.model_validate(worker) for worker in cycle.workers]
-    lost = read_lies(log).lost()
-    if cycle.not_recovered is not None:
-        # Every acknowledged operation is lost.
-        by_number = {worker.number: worker for worker in workers}
-        acknowledged = history.acknowledged(cycle.fault_at_ns)
-        losses = [Loss(one, by_number[one.worker], cycle.not_recovered) for one in acknowledged]
-        return blamed(conditions, losses, lost)
-    if not found.is_file():
-        return conditions
-    balance = balance_of(
-        workers,
-        history,
-        scan_of(cycle, found),
-        before_ns=cycle.fault_at_ns,
-        seen_ns=cycle.seen_ns,
-        torn=conditions.torn,
-        disconnected_clients=cycle.lost_power,
-        indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
-        shows_old_data=conditions.shows_old_data,
-    )
-    return blamed(conditions, balance.losses, lost)
-
-
-def judge_flushes(start: Mapping[str, Counters], end: Disks, synced: int) -> Verdict:
-    """Judge that each member that received writes also received a flush or FUA write.
-
-    Without any, a layer above the member drops all flushes. A single flush is enough for PASS, because the necessary
-    number depends on the layout of the data on the members.
-
-    ``start`` and ``end``: the counters when the clients began, and at the cut or at the end of the clients' work.
-    ``synced``: number of operations of the kinds `SYNCED` that were acknowledged in this time.
-    """
-    checker = "flushes reach the disks"
-    begun = {serial: start.get(serial, Counters(serial)) for serial in end}
-    grown = {serial: flushes_of(now) - begun[serial].flushes - begun[serial].fua for serial, now in end.items()}
-    written = {serial: now.get("writes", 0) - begun[serial].writes for serial, now in end.items()}
-    if not any(written.values()):
-        return Verdict(checker=checker, outcome=Outcome.PASS, reason="no member disk received a write")
-    if synced < LEAST_SYNCS:
-        reason = f"only {synced} syncing operations were acknowledged, at least {LEAST_SYNCS} are needed"
-        return Verdict(checker=checker, outcome=Outcome.INCONCLUSIVE, reason=reason, of_the_stack=True)
-    if never := sorted(serial for serial, count in written.items() if count and not grown[serial]):
-        disks = ", ".join(f"{serial} ({written[serial]:,} writes)" for serial in never)
-        reason = f"{synced:,} syncing operations were acknowledged, but no flush reached {disks}"
-        detail = f"the layer above {', '.join(never)} sends no flushes"
-        blame = Blame(culprit=Culprit.STACK, cause=Cause.NO_FLUSHES_SENT, members=tuple(never), detail=detail)
-        return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
-    reason = f"the members received {sum(grown.values()):,} flushes and FUA writes for {synced:,} syncing operations"
-    return Verdict(checker=checker, outcome=Outcome.PASS, reason=reason)
-
-
-def flushes_of(counters: Mapping[str, Any]) -> int:
-    """Return the sum of the flushes and the FUA writes that a disk received."""
-    return int(counters.get("flushes", 0)) + int(counters.get("fua", 0))
 
 
 def corrupted_by(disks: Disks) -> Blame | None:

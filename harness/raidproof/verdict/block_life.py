@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from raidproof.disk.writelog import Flag, Kind, Record, WriteLog
@@ -59,7 +58,7 @@ def of_one_block(loss: Loss) -> bool:
     )
 
 
-def lives_of(losses: Sequence[Loss], log: Path | None, fault_ns: int) -> list[BlockLife]:
+def lives_of(losses: Sequence[Loss], log: WriteLog | None, fault_ns: int) -> list[BlockLife]:
     """Return the lives of some lost blocks; ``log``: the stored write log, if there is one; ``fault_ns``: the cut.
 
     Raises:
@@ -69,7 +68,7 @@ def lives_of(losses: Sequence[Loss], log: Path | None, fault_ns: int) -> list[Bl
     if not picked:
         return []
     wanted = {block_of(one) for one in picked}
-    carried = carried_by(log, wanted) if log is not None and log.is_file() else None
+    carried = None if log is None else carried_by(log, wanted)
     return [life_of(one, carried, fault_ns) for one in picked]
 
 
@@ -78,13 +77,12 @@ def block_of(loss: Loss) -> Block:
     return loss.worker.file, loss.operation.place * BLOCK
 
 
-def carried_by(path: Path, wanted: set[Block]) -> Carried | None:
+def carried_by(log: WriteLog, wanted: set[Block]) -> Carried | None:
     """Return what a write log contains about blocks, up to the first cut; None if the log lacks the written data.
 
     Raises:
-        LogError: the file is not a write log, or is damaged.
+        LogError: the log is damaged.
     """
-    log = WriteLog(path)
     requests: dict[Block, list[tuple[Record, int]]] = defaultdict(list)
     flushes: dict[int, list[Flush]] = defaultdict(list)
     for record in log:

@@ -13,7 +13,7 @@ from raidproof.monitor.model import LEAST_SHARE, likely_cause
 from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.comparison import MARGIN
 from raidproof.record.outcome import Outcome, and_errors, worst
-from raidproof.record.run import CrashTestRecord, Evidence, RunRecord
+from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
 from raidproof.verdict.controls import blind, doubt
 from raidproof.verdict.crash_states import BEGIN, explorations_of, explored_of, outcome_of
 from raidproof.verdict.slow_motion import advice_for
@@ -116,7 +116,7 @@ def loses_data(why: str) -> Safety:
     return Safety(word=SafetyWord.LOSES_DATA, why=why)
 
 
-def damage_in(seen: Sequence[Evidence]) -> str:
+def damage_in(seen: Sequence[ScanResult]) -> str:
     """Return what is damaged in the scans of a crash test, as a clause; empty without damage."""
     if damaged := max((one.broken_blocks for one in seen), default=0):
         return f"{damaged:,} blocks damaged"
@@ -126,7 +126,7 @@ def damage_in(seen: Sequence[Evidence]) -> str:
 def judge_safety(
     outcome: Outcome,
     reason: str,
-    seen: Sequence[Evidence],
+    seen: Sequence[ScanResult],
     *,
     memory_lost: bool,
     export_sync: bool,

@@ -17,6 +17,8 @@ from raidproof.storage.volume import VOLUMES
 # system, an array or a server in user space are in its module.
 CORRUPTION, SERVER, IO_ERROR, START_UP = "corruption", "NFS server", "I/O error", "start-up"
 KERNEL = Blame(culprit=Culprit.KERNEL)
+KERNEL_LOG = "kernel log"
+"""Name of the check that the kernels report nothing suspicious."""
 SIGNS: dict[str, re.Pattern[str]] = {
     "oops": re.compile(r"\bOops\b|\bBUG: |kernel BUG at|general protection fault|Unable to handle kernel"),
     "panic": re.compile(r"Kernel panic"),
@@ -119,7 +121,7 @@ def judge_wrecks(server: str, *, asked_for: Sequence[str] = ()) -> Verdict | Non
         if sign in WRECKED and not asked and not NOT_ITS_OWN.search(line):
             trace = trace_of(server, line)
             reason = f"server: {sign}: {line}{f'; stack trace: {trace}' if trace else ''}"
-            return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame=KERNEL)
+            return Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=reason, blame=KERNEL)
     return None
 
 
@@ -172,7 +174,7 @@ def judge_kernel_logs(
     """
     excused = [re.compile(pattern) for pattern in asked_for]
     if not logs:
-        return Verdict(checker="kernel log", outcome=Outcome.INCONCLUSIVE, reason="no console log was recorded")
+        return Verdict(checker=KERNEL_LOG, outcome=Outcome.INCONCLUSIVE, reason="no console log was recorded")
     bad = [
         (sign, f"{name}: {sign}: {line}")
         for name, log in logs
@@ -182,9 +184,9 @@ def judge_kernel_logs(
     bad += errors_of(seen or {}, excused)
     if not bad:
         return Verdict(
-            checker="kernel log", outcome=Outcome.PASS, reason="the console logs have no suspicious kernel message"
+            checker=KERNEL_LOG, outcome=Outcome.PASS, reason="the console logs have no suspicious kernel message"
         )
     # What a file system does not recognise as corruption it reports as an error.
     blame = corrupted_by if {sign for sign, _ in bad} <= {CORRUPTION, ERROR} else KERNEL
     reason = "; ".join(line for _, line in bad[:5])
-    return Verdict(checker="kernel log", outcome=Outcome.FAIL, reason=reason, blame=blame)
+    return Verdict(checker=KERNEL_LOG, outcome=Outcome.FAIL, reason=reason, blame=blame)

@@ -25,7 +25,7 @@ from raidproof.guest.ledger_format import (
     UNREADABLE,
     parts_of_torn,
 )
-from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, Evidence
+from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, ScanResult
 from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts
 from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Operation, WorkerSpec
@@ -54,15 +54,13 @@ class Bounds(TypedDict, total=False):
     shows_old_data: bool
 
 
-def build_evidence(
-    workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]
-) -> Evidence:
-    """Return the `Evidence` from the comparison of a history with a scan; ``bounds``: arguments of `balance_of`.
+def scan_result(workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]) -> ScanResult:
+    """Return the `ScanResult` from the comparison of a history with a scan; ``bounds``: arguments of `balance_of`.
 
     Raises:
         RigError: the scan has no entry for a worker.
     """
-    return balance_of(workers, history, found, **bounds).evidence()
+    return balance_of(workers, history, found, **bounds).result()
 
 
 def balance_of(
@@ -82,7 +80,7 @@ def balance_of(
     ``seen_ns``: the instant of the cut or of the scan; None: after all operations. Operations that began later are
     ignored. The effect of an operation that was in progress at this instant may be present or missing.
     ``resumed_ns``: the instant at which service resumed. Losses of operations that began later are also counted in
-    `Evidence.lost_after_recovery`.
+    `ScanResult.lost_after_recovery`.
     ``restarted_ns``: the instant at which a restarted server first replied. A `close` that was in progress then is not
     judged if it needed a COMMIT: the Linux client does not retransmit the data that the server lost
     (docs/findings.md).

@@ -16,7 +16,7 @@ from raidproof.record.advice import AdviceRecord, Drop, PickedBy
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import ADVICE
-from raidproof.record.run import Evidence
+from raidproof.record.run import ScanResult
 from raidproof.run.advise.advisor import WHAT, budget_of, candidates_of, load, run_advise
 from raidproof.run.advise.dry_run import dry_run, lines
 from raidproof.run.crash_test import CrashTestSpec
@@ -117,7 +117,7 @@ class Rig:
             name=spec.name, title=spec.title, asked=spec.stack.model_dump(mode="json"), cache_mode="volatile",
             fault="power-cut", effects=FaultEffects(server_memory_lost=True), seed=1, control=spec.control,
             outcome=outcome, reason="so",
-            on_server=Evidence(acknowledged={"fsync": 9}, judged={"fsync": 9}, lost={"fsync": 3} if loses else {}),
+            on_server=ScanResult(acknowledged={"fsync": 9}, judged={"fsync": 9}, lost={"fsync": 3} if loses else {}),
         )  # fmt: skip
         run.record.cycles.append(made)
         run.store.save(run.record)

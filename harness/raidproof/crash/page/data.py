@@ -30,7 +30,7 @@ from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array.striping import Assembled
 from raidproof.verdict.balance import Loss
-from raidproof.verdict.exploration import Judgement, Oracle
+from raidproof.verdict.oracle import Judgement, Oracle
 from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_HELD = 4

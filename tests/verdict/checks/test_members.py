@@ -8,10 +8,10 @@ import pytest
 from raidproof.record.observation import MembersSeen
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import parse_examine, serial_of
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.members import judge_members
+from raidproof.verdict.checks.members import judge_members
+from raidproof.verdict.conditions import Conditions
 
-DATA = Path(__file__).parents[1] / "data" / "mdadm"
+DATA = Path(__file__).parents[2] / "data" / "mdadm"
 SYNC = Conditions(export_sync=True)
 EVERYBODY = ["disk0", "disk1", "disk2", "disk3"]
 Said = dict[str, dict[str, Any]]

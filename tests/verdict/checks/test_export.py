@@ -1,5 +1,5 @@
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.contract import judge_export
+from raidproof.verdict.checks.export import judge_export
 
 ASKED = ("rw", "sync", "root_squash")
 

@@ -12,11 +12,25 @@ from typing import NamedTuple
 from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_format import LOCKS, REFUSED
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.contract import LEAST_JUDGED
+from raidproof.verdict.evidence import CrashTestEvidence
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 
 EXCLUSIVE = "locks exclude"
 """Name of the check that no client got a lock that another client held."""
+
+
+class Locks(Check[CrashTestEvidence]):
+    """No client gets a lock that another client holds."""
+
+    name = EXCLUSIVE
+    rank = 75
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if two clients claimed the same locks."""
+        return judge_locks(evidence.workers, evidence.history.steps, evidence.fault_at_ns)
 
 
 class Held(NamedTuple):

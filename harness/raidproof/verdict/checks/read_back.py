@@ -8,9 +8,27 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_format import BLOCK
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.evidence import ON_CLIENT, CrashTestEvidence, Stage
 from raidproof.workload.history import WorkerSpec
 
 NONE: Mapping[str, WorkerSpec] = MappingProxyType({})
+
+
+class FromServer(Check[CrashTestEvidence]):
+    """A client reads the ledger back from the server, and not from its own cache."""
+
+    name = "read back"
+    stages = frozenset({Stage.COMPLETE, Stage.BROKEN_OFF})
+    rank = 62
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if a client read the ledger, and its calls were counted."""
+        counted, scan = evidence.record.observed.read_back, evidence.scan_at(ON_CLIENT)
+        if counted is None or scan is None:
+            return []
+        return [judge_read_back(counted, scan.found, {one.key: one for one in evidence.workers})]
 
 
 class Least(NamedTuple):

@@ -9,10 +9,10 @@ from raidproof.record.observation import ArraySeen
 from raidproof.record.outcome import Outcome, worst
 from raidproof.record.run import CrashTestRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.crash_test import mirrors_of
+from raidproof.verdict.checks.array import COPIES, judge_array, mirrors_of
+from raidproof.verdict.checks.filesystem import judge_filesystem
+from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.kernel_log import findings, judge_kernel_logs
-from raidproof.verdict.members import COPIES, judge_array, judge_filesystem
 
 SYNC = Conditions(export_sync=True)
 ASYNC = Conditions(export_sync=False)

@@ -1,12 +1,13 @@
 import pytest
 
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import Evidence
-from raidproof.verdict.contract import Conditions, judge_age
+from raidproof.record.run import ScanResult
+from raidproof.verdict.checks.age import judge_age
+from raidproof.verdict.conditions import Conditions
 
 S = 10**9
 ASYNC = Conditions(export_sync=False, write_back_s=95)
-LOST = Evidence(acknowledged={"fsync": 9}, lost={"fsync": 2}, first_lost_ns=100 * S)
+LOST = ScanResult(acknowledged={"fsync": 9}, lost={"fsync": 2}, first_lost_ns=100 * S)
 
 
 def test_what_the_kernel_had_to_have_written_is_a_class_of_its_own() -> None:
@@ -22,10 +23,10 @@ def test_what_the_kernel_had_to_have_written_is_a_class_of_its_own() -> None:
     [
         (LOST, ASYNC, 195 * S),
         (LOST, ASYNC, None),
-        (Evidence(), ASYNC, 700 * S),
+        (ScanResult(), ASYNC, 700 * S),
         (LOST, Conditions(export_sync=False), 700 * S),
         (LOST, Conditions(export_sync=True, write_back_s=95), 700 * S),
     ],
 )
-def test_it_is_claimed_of_nothing_else(evidence: Evidence, conditions: Conditions, until_ns: int | None) -> None:
+def test_it_is_claimed_of_nothing_else(evidence: ScanResult, conditions: Conditions, until_ns: int | None) -> None:
     assert judge_age(evidence, conditions, until_ns, "here") == []

@@ -6,7 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from raidproof.core.units import KIB
 from raidproof.record.observation import RepliesSeen
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.contract import PROMISES
+from raidproof.verdict.evidence import ON_SERVER, CrashTestEvidence, Stage
 from raidproof.workload.history import Operation, PieceSpec, WorkerSpec
 from raidproof.workload.ledger_sizes import SIZE_CLASSES, class_of
 
@@ -16,6 +19,23 @@ STABLE = frozenset({"o_sync", "o_dsync", "o_direct_sync"})
 """Kinds of operation for which a client sends stable WRITEs, unless it needs several of them."""
 LISTED = 5
 """Greatest number of pieces that were not written, and that a reason names."""
+
+
+class Sizes(Check[CrashTestEvidence]):
+    """Data of each class of sizes were written, and the server received stable WRITEs of it."""
+
+    name = SIZES
+    stages = frozenset({Stage.COMPLETE, Stage.BROKEN_OFF})
+    rank = 26
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if the ledger wrote data of many sizes."""
+        record = evidence.record
+        if evidence.scan_at(ON_SERVER) is None:
+            return []
+        acknowledged = evidence.history.acknowledged(evidence.fault_at_ns)
+        wsizes = [mount["wsize"] for mount in record.effective.get("mounts", {}).values()]
+        return judge_sizes(evidence.workers, acknowledged, record.observed.replies, wsizes)
 
 
 def judge_sizes(

@@ -9,8 +9,9 @@ import pytest
 from raidproof.core.blame import Culprit
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
-from raidproof.verdict.crash_test import judge_readers
-from raidproof.verdict.second_reader import comparable, differing_workers, judge_second_reader
+from raidproof.verdict.checks.second_reader import SecondReader, comparable, differing_workers, judge_second_reader
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.evidence import CrashTestEvidence
 
 BLOCKS = {"blocks": [1, 2, 0], "names": ["f0"]}
 OTHER = {"blocks": [1, 1, 0], "names": ["f0"]}
@@ -83,7 +84,8 @@ def test_the_stored_readings_are_judged(tmp_path: Path, libnfs: Any, again: Any,
     cycle = CrashTestRecord.model_validate(
         {**record, "files": {name: name for name, found in files.items() if found is not None}}
     )
-    assert [one.outcome for one in judge_readers(cycle, tmp_path)] == outcomes
+    found = SecondReader().judge(CrashTestEvidence(cycle, tmp_path), Conditions(export_sync=True))
+    assert [one.outcome for one in found] == outcomes
 
 
 def test_a_difference_of_libnfs_alone_decides_nothing() -> None:

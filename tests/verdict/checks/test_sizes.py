@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from raidproof.record.observation import RepliesSeen
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.sizes import judge_sizes
+from raidproof.verdict.checks.sizes import judge_sizes
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 from raidproof.workload.ledger import LedgerSpec
 from raidproof.workload.ledger_sizes import SIZE_CLASSES

@@ -1,15 +1,37 @@
 """The verdict on two readings of the same files: by the kernel's NFS client and by libnfs."""
 
+import json
 import stat
 from collections.abc import Mapping
 from typing import Any
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.evidence import CrashTestEvidence, Stage
 
 CHECK = "second reader"
 _SHOWN = 3
 _MODE, _CONTENT = 0, 3
+
+
+class SecondReader(Check[CrashTestEvidence]):
+    """The kernel's NFS client and libnfs read the same."""
+
+    name = CHECK
+    stages = frozenset({Stage.COMPLETE, Stage.BROKEN_OFF})
+    rank = 64
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if libnfs read, too."""
+        files = evidence.record.files
+        if files.by_libnfs is None or files.on_client is None:
+            return []
+        kernel, libnfs = (json.loads((evidence.run / path).read_text()) for path in (files.on_client, files.by_libnfs))
+        again = files.on_server_again
+        server = None if again is None else json.loads((evidence.run / again).read_text())
+        return [judge_second_reader(kernel, libnfs, server)]
 
 
 def differing_workers(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from raidproof.guest.ledger_format import BLOCK
 from raidproof.record.observation import ReadBack
 from raidproof.record.outcome import Outcome
-from raidproof.verdict.read_back import Least, judge_read_back, least_of
+from raidproof.verdict.checks.read_back import Least, judge_read_back, least_of
 from raidproof.workload.history import PieceSpec, WorkerSpec
 
 FOUND: dict[str, Any] = {

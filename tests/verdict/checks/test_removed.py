@@ -4,8 +4,8 @@ from dataclasses import replace
 from errno import EBADMSG, EIO
 
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.contract import Conditions
-from raidproof.verdict.removed import judge_removed
+from raidproof.verdict.checks.removed import judge_removed
+from raidproof.verdict.conditions import Conditions
 from raidproof.workload.history import LEAST_DELAY_NS, Ended, Operation
 
 SYNC = Conditions(export_sync=True)

@@ -4,11 +4,25 @@ from collections.abc import Iterable
 from errno import EBADMSG
 
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.contract import LEAST_JUDGED, Conditions
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.contract import LEAST_JUDGED
+from raidproof.verdict.evidence import CrashTestEvidence
 from raidproof.workload.history import Ended, Operation
 
 OPEN = "removed files that are open"
 """Name of the check that a file without a name keeps its content while a client has it open."""
+
+
+class Removed(Check[CrashTestEvidence]):
+    """A file without a name keeps its content while a client has it open."""
+
+    name = OPEN
+    rank = 80
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if the ledger had such files."""
+        return judge_removed(evidence.history.steps, conditions, evidence.fault_at_ns)
 
 
 def judge_removed(steps: Iterable[Operation], conditions: Conditions, fault_at_ns: int | None) -> list[Verdict]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.blame import Culprit
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.locks import judge_locks
+from raidproof.verdict.checks.locks import judge_locks
 from raidproof.workload.history import LEAST_DELAY_NS, Ended, Operation
 from raidproof.workload.ledger import LedgerSpec
 

@@ -1,0 +1,136 @@
+"""The verdict on the errors that clients got."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from errno import EEXIST, EIO, ENOENT, errorcode
+from math import inf
+
+from raidproof.core.blame import Blame, Culprit
+from raidproof.guest.ledger_format import REFUSED
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.workload.history import Ended, History, Operation
+
+ERRORS = "errors told to clients"
+"""Name of the check that clients got only errors that the faults or an excused loss allow."""
+OF_LOCKS = frozenset({"o_append", "lock", "unlock", "claim", "guarded write", "release"})
+"""Kinds of operation and of step that need the lock of a file."""
+RECONNECT_NS = 10_000_000_000
+"""Least time in ns that every client is given to connect again: two refused attempts, 3 and 6 s apart.
+
+Source: XS_TCP_INIT_REEST_TO in net/sunrpc/xprtsock.c of Linux."""
+LAST_CLOSE = "last close"
+"""The step in which a worker closes a file that it kept open."""
+CLOSES = frozenset({"close", LAST_CLOSE})
+"""The operation and the step that end with a close."""
+
+
+class Errors(Check[CrashTestEvidence]):
+    """Clients got only errors that the faults or an excused loss allow."""
+
+    name = ERRORS
+    rank = 70
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return one verdict."""
+        until_ns = evidence.record.served_until_ns
+        return [judge_errors(evidence.history, conditions, evidence.fault_at_ns, until_ns)]
+
+
+def judge_errors(
+    history: History, conditions: Conditions, fault_at_ns: int | None, served_until_ns: int | None = None
+) -> Verdict:
+    """Judge that clients got only errors that the faults or an excused loss allow, in operations and in steps.
+
+    ``fault_at_ns``: the instant of the fault; None if there was none. ``served_until_ns``: see `resent`.
+    """
+    errors = [
+        one
+        for one in (*history.operations, *history.steps)
+        if one.ended is Ended.FAILED
+        and not (one.kind == "claim" and one.error in REFUSED)
+        and (conditions.exactly_once or not resent(one, fault_at_ns, served_until_ns))
+    ]
+    connected = connected_ns(history, conditions)
+    failed = [one for one in errors if not is_expected(one, conditions, connected(one.worker))]
+    # Each close of a file reports an error of its write-back until an fsync has reported it, also by a new descriptor
+    # (close(2)): nfs_file_flush in fs/nfs/file.c checks the error and does not mark it as seen (lib/errseq.c).
+    met = {one.worker for one in errors if one not in failed}
+    failed = [one for one in failed if not (one.kind in CLOSES and one.worker in met)]
+    if not failed:
+        counted = Counter(errorcode.get(one.error, str(one.error)) for one in errors)
+        names = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
+        reason = f"{names}: the fault allows these errors" if errors else "no client got an error"
+        return Verdict(checker=ERRORS, outcome=Outcome.PASS, reason=reason)
+    # A loss by an async export can also cause errors (ESTALE, for example), but only after the fault.
+    begun_ns = conditions.fault_begun_ns or fault_at_ns
+    early = [one for one in failed if begun_ns is None or (one.ended_ns or 0) < begun_ns]
+    excused = conditions.excused and not early
+    wrong, when = (early, " before the fault") if conditions.excused and early else (failed, "")
+    first = wrong[0]
+    name = errorcode.get(first.error, first.error)
+    reason = f"errors that clients got{when}: {len(wrong):,}, the first is {name} for {first.kind}"
+    blame = Blame(culprit=Culprit.STACK, detail="the fault had not begun") if when else conditions.blame
+    outcome = Outcome.PASS if excused else Outcome.FAIL
+    return Verdict(checker=ERRORS, outcome=outcome, reason=reason, blame=blame)
+
+
+def connected_ns(history: History, conditions: Conditions) -> Callable[[int], float]:
+    """Return a function of a worker's number: the instant from which on an unavailable server excuses no error.
+
+    It is the end of the worker's first successful operation that began after the server served again, or the time in
+    which each client has connected again, whichever is earlier; infinite if the server was always available.
+    """
+    served_ns = conditions.served_ns
+    if served_ns is None:
+        return lambda _: inf
+    # The timer of TCP's retransmissions, which doubles, is at most as long as the outage.
+    outage_ns = served_ns - (conditions.fault_begun_ns or served_ns)
+    latest_ns = served_ns + max(outage_ns, RECONNECT_NS)
+    first: dict[int, int] = {}
+    for one in history.operations:
+        if one.ended is Ended.OK and one.ended_ns is not None and one.earliest_ns >= served_ns:
+            first.setdefault(one.worker, one.ended_ns)
+    return lambda worker: min(latest_ns, first.get(worker, latest_ns))
+
+
+def is_expected(operation: Operation, conditions: Conditions, connected_ns: float = inf) -> bool:
+    """Return whether the faults of the crash test allow the error of an operation; ``connected_ns``: as the function.
+
+    A client whose connection is back gets no error of the outage for an operation that begins later.
+    """
+    if operation.error in conditions.allowed_errors:
+        return True
+    begun_ns = conditions.fault_begun_ns
+    since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
+    # A client whose lease expired has lost its lock.
+    lock_lost = operation.kind in OF_LOCKS and operation.error == EIO and conditions.lease_lost
+    by_fault = operation.error in conditions.allowed_by_fault and operation.earliest_ns < connected_ns
+    return since and (by_fault or lock_lost)
+
+
+RESENT: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("mkdir", "create", "link", "symlink"), (EEXIST,)),
+    **dict.fromkeys(("subdirectory", "link_into", "mknod", "recreate", "long_name"), (EEXIST,)),
+    **dict.fromkeys(("rename", "replace", "remove", "unlink", "rmdir"), (ENOENT,)),
+    **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), (ENOENT,)),
+    "open and remove": (EEXIST, ENOENT),
+}
+"""The errors (errno) of a retransmitted request that was executed before, by kind of operation; others get none."""
+
+
+def resent(operation: Operation, fault_at_ns: int | None, served_until_ns: int | None = None) -> bool:
+    """Return whether the error may be the reply to a retransmission of a request that the server had executed.
+
+    ``served_until_ns``: the instant until which the server may have executed requests without a reply: a kernel
+    serves requests for some time after the time stamp of its panic.
+    """
+    ended = operation.ended_ns or 0
+    return (
+        fault_at_ns is not None
+        and operation.error in RESENT.get(operation.kind, ())
+        and operation.earliest_ns < max(fault_at_ns, served_until_ns or 0)
+        and fault_at_ns <= ended
+    )

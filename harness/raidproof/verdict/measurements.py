@@ -1,0 +1,87 @@
+"""The measurements of a crash test that are computed from its evidence: rates, times, losses."""
+
+from raidproof.record.run import BIN_MS, CrashTestRecord, Timeline
+from raidproof.verdict.block_life import lives_of
+from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence
+from raidproof.workload.history import History
+
+
+def measure_scans(evidence: CrashTestEvidence) -> None:
+    """Fill in the results of the scans and the lives of lost blocks."""
+    record = evidence.record
+    for scan in evidence.scans:
+        if scan.place == ON_SERVER:
+            record.on_server = scan.result
+            if record.fault_at_ns is not None:
+                record.lives = lives_of(scan.balance.losses, evidence.write_log, record.fault_at_ns)
+        elif scan.place == ON_CLIENT:
+            record.on_client = scan.result
+
+
+def measure(evidence: CrashTestEvidence) -> None:
+    """Fill in the measurements of a complete crash test, from the results of its scans."""
+    record, history = evidence.record, evidence.history
+    measure_rates(record, history)
+    record.timeline = timeline(history, record)
+    measure_first_io(record)
+    if record.on_server is not None and record.fault_at_ns is not None:
+        first = record.on_server.first_lost_ns
+        record.loss_window_s = 0.0 if first is None else (record.fault_at_ns - first) / 1e9
+
+
+def measure_rates(cycle: CrashTestRecord, history: History) -> None:
+    """Fill in the clients' operation rates from the ledger's begin to the fault or the last acknowledgement."""
+    begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
+    ended = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
+    stamps = [(kind, stamp) for kind, stamp in ended if begun is not None and stamp >= begun]
+    if begun is None or not stamps:
+        return
+    cycle.ledger_seconds = seconds = ((fault_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
+    fsyncs = sum(kind == "fsync" for kind, _ in stamps)
+    by_second = [0.0] * int(seconds)
+    for kind, stamp in stamps:
+        if kind == "fsync" and (second := (stamp - begun) // 1_000_000_000) < len(by_second):
+            by_second[second] += 1
+    rates = {
+        "fsyncs_per_s": fsyncs / seconds,
+        "fsyncs_each_second": by_second,
+        "acknowledged_per_s": len(stamps) / seconds,
+    }
+    cycle.throughput = cycle.throughput.model_copy(update=rates)
+
+
+def measure_first_io(cycle: CrashTestRecord) -> None:
+    """Fill in the time from the resumed service to the first acknowledgement.
+
+    The time is None after the power cut of a client, during which the other clients are served without a pause.
+    """
+    if cycle.resumed_ns is None or cycle.fault_at_ns is None:
+        return
+    again = cycle.timeline.served_again_s if cycle.timeline else None
+    first = None
+    if again is not None and not cycle.lost_power:
+        first = again - (cycle.resumed_ns - cycle.fault_at_ns) / 1e9
+    cycle.recovery = cycle.recovery.model_copy(update={"first_io_s": first})
+
+
+def timeline(history: History, cycle: CrashTestRecord) -> Timeline | None:
+    """Return the acknowledgements before and after the fault, counted in bins of `BIN_MS`; None without a fault."""
+    fault_at_ns, evidence = cycle.fault_at_ns, cycle.on_server
+    stamps = sorted(one.ended_ns for one in history.acknowledged() if one.ended_ns is not None)
+    if not stamps or fault_at_ns is None:
+        return None
+    bin_ns = BIN_MS * 1_000_000
+    first = (stamps[0] - fault_at_ns) // bin_ns
+    last = (stamps[-1] - fault_at_ns) // bin_ns
+    counts = [0] * (last - first + 1)
+    for stamp in stamps:
+        counts[(stamp - fault_at_ns) // bin_ns - first] += 1
+    resumed_ns = cycle.resumed_ns or fault_at_ns
+    after = next((stamp for stamp in stamps if stamp >= resumed_ns), None)
+    lost = evidence.first_lost_ns if evidence else None
+    return Timeline(
+        begin_s=first * BIN_MS / 1000,
+        acknowledged=counts,
+        last_durable_s=None if lost is None else (lost - fault_at_ns) / 1e9,
+        served_again_s=None if after is None else (after - fault_at_ns) / 1e9,
+    )
