@@ -13,9 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from raidproof.cli.main import app
 from raidproof.cli.reference.man import Described, commands
 from raidproof.cli.reference.schema import published
 from raidproof.core.json_schema import field_docstrings
@@ -115,7 +117,7 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 def commands_page() -> str:
     """Return the page of all commands with their options."""
     parts = ["# Commands\n", MADE, "`raidproof man` prints the same as a manual page. Each command has `--help`.\n"]
-    known = commands()
+    known = commands(typer.main.get_command(app))
     parts.append(table(("command", "does", "read"), commands_index(known[1:])))
     for one in known:
         name = "" if one.name == "raidproof" else f" {one.name}"

@@ -3,9 +3,12 @@
 `python docs/site/write.py`; tests compare the stored files with what this program writes.
 """
 
+import typer
+
 import site_links
 import site_output
 import site_reference
+from raidproof.cli.main import app
 from raidproof.cli.reference import man
 
 MAN = site_links.DOCS / "man" / "raidproof.1"
@@ -16,7 +19,7 @@ def main() -> None:
     """Write all files."""
     for name, text in site_reference.pages().items():
         (site_links.DOCS / name).write_text(text)
-    MAN.write_text(man.page())
+    MAN.write_text(man.page(typer.main.get_command(app)))
     site_output.write()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from raidproof.cli.config import files
+from raidproof.cli.config_files import files
 from raidproof.cli.defaults import BUILT_IN, Read, merged, options_of, read
 from raidproof.cli.main import main
 from raidproof.core.errors import RequestError, Status

@@ -33,7 +33,7 @@ def test_a_file(tmp_path: Path) -> None:
         ("four", "not a cluster"),
         ("tcp://10.0.0.1:8786", "must have TLS"),
         ("ucx://10.0.0.1:8786", "not the address of a scheduler"),
-        ("no-such.toml", "no-such.toml: the cluster's file cannot be read"),
+        ("no-such.toml", "no-such.toml cannot be read"),
     ],
 )
 def test_what_is_no_cluster(text: str, message: str) -> None:
@@ -48,7 +48,7 @@ def test_what_is_no_cluster(text: str, message: str) -> None:
         ('kind = "slurm"\nsizes = 3', "sizes: Extra inputs"),
         ('kind = "slurm"\nsize = 0', "size: Input should be greater"),
         ('kind = "address"\naddress = "tcp://scheduler:8786"', "must have TLS"),
-        ("kind = ", "cannot be read"),
+        ("kind = ", "not a valid TOML file"),
     ],
 )
 def test_a_file_with_an_error(tmp_path: Path, content: str, message: str) -> None:

@@ -84,7 +84,7 @@ def test_unknown_name_gets_the_nearest() -> None:
         ("interface_mb_s = 100", "interface_mb_s = 0", "must be more than 0"),
         ("average_seek_ms = 8.0", "average_seek_ms = 20.0", "average_seek_ms .20"),
         ("media_rate_hub_mb_s = 25.0", "media_rate_hub_mb_s = 75.0", "media_rate_hub_mb_s .75"),
-        ("[rotational]", "[rotational", "cannot read"),
+        ("[rotational]", "[rotational", "not a valid TOML file"),
     ],
 )
 def test_what_no_disk_can_be_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -93,5 +93,5 @@ def test_what_no_disk_can_be_is_refused(tmp_path: Path, old: str, new: str, said
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="cannot read"):
+    with pytest.raises(RequestError, match="cannot be read"):
         load_profile(str(tmp_path / "none.toml"))

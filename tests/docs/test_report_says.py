@@ -12,6 +12,8 @@ from raidproof.monitor.bottleneck import Limit
 from raidproof.record.comparison import PairFinding
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.cell import SafetyWord
+from raidproof.verdict.check import CHECKS
+from raidproof.verdict.checks.crash_state import OfState
 
 HOME = Path(__file__).resolve().parents[2]
 PAGE = (HOME / "docs" / "report-says.md").read_text()
@@ -39,11 +41,19 @@ def test_every_word_has_an_entry(title: str, words: type[Outcome]) -> None:
     assert set(rows(title)) == {word.value for word in words}
 
 
+def part_of(part: ast.expr) -> str:
+    """Return a part of an f-string: a text, the name of a constant, or a sign for any other value."""
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    value = part.value if isinstance(part, ast.FormattedValue) else part
+    return value.id if isinstance(value, ast.Name) and value.id.isupper() else "\0"
+
+
 def literals(node: ast.AST) -> Iterator[str]:
     """Yield the texts below a node, those of an f-string joined with a sign for each value."""
     for one in ast.iter_child_nodes(node):
         if isinstance(one, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in one.values)  # type: ignore[misc]
+            yield "".join(map(part_of, one.values))
         elif isinstance(one, ast.Constant) and isinstance(one.value, str):
             yield one.value
         else:
@@ -104,19 +114,24 @@ def test_a_warning_without_an_entry_is_found() -> None:
 
 def checkers() -> set[str]:
     """Return the names of the checks that the judge's code makes, without the place where a check looked."""
+    trees = [ast.parse(path.read_text()) for path in sorted((CODE / "verdict").rglob("*.py"))]
+    constants = {target: text for tree in trees for target, text in every_assignment(tree)}
     names: set[str] = set()
-    for path in sorted((CODE / "verdict").glob("*.py")):
-        tree = ast.parse(path.read_text())
-        texts = {target: text for node in ast.walk(tree) for target, text in assigned(node)}
+    for tree in trees:
+        mine = dict(every_assignment(tree))
         for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg == "checker":
                 value = node.value
-                if isinstance(value, ast.Name):
+                if isinstance(value, ast.Name) and value.id not in mine:
+                    names.add(constants.get(value.id, ""))
+                elif isinstance(value, ast.Name):
                     names |= {text for target, text in every_assignment(tree) if target == value.id}
-                    names |= {texts[value.id]} if value.id in texts else set()
                 else:
                     names |= set(literals(ast.Expr(value)))
+    # The checks of a crash state have the name of a check of a crash test.
+    names |= {kind.promise for _, kind in CHECKS.items() if issubclass(kind, OfState)}
     plain = {re.sub(r", seen \0$", "", name) for name in names}
+    plain = {constants.get(name, name) for name in plain}
     return {name.replace("\0, ", "") for name in plain if name not in {"", "\0"}}
 
 

@@ -95,7 +95,7 @@ def test_what_goes_in_is_the_same_wherever_it_lies(tmp_path: Path) -> None:
         ('suite = "sid"\n[files]\n"own" = { to = "etc/own", mode = 0o644 }', "no file .*own"),
         ('suite = "sid"\n[files]\n"root.tar" = { to = "/etc/own", mode = 0o644 }', "files.*to"),
         ('extends = "debain"', "extends: did you mean 'debian'"),
-        ("suite =", r"recipe\.toml: "),
+        ("suite =", r"recipe\.toml is not a valid TOML file: "),
     ],
 )
 def test_an_error_in_a_recipe_is_reported_with_its_place(tmp_path: Path, text: str, says: str) -> None:

@@ -63,6 +63,7 @@ EARLY = failure("blocks whole", "old data of the disk", early=True)
         (TORN, "xfs-torn-recovery"),
         (EARLY, "md-early-commit-block"),
         (failure(early=True), "md-early-commit-block"),
+        (failure("acknowledged by the application", "the operation is missing", early=True), "md-early-commit-block"),
     ],
 )
 def test_a_failure_is_named_by_its_finding(found: FailureRecord, name: str) -> None:
@@ -80,6 +81,7 @@ def test_a_failure_is_named_by_its_finding(found: FailureRecord, name: str) -> N
         ),  # no metadata
         failure("blocks whole", "old data of the disk"),
         failure("write + fsync", "the block has an older generation"),
+        failure("acknowledged by the application", "the operation is missing"),
     ],
 )
 def test_what_is_not_known_to_agree_has_no_finding(found: FailureRecord) -> None:

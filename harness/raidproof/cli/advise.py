@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from raidproof.cli.config import split
-from raidproof.cli.options import RESULTS, DryRun, Json, PlanFile, Results, Seed, with_platform
+from raidproof.cli.config_files import split
+from raidproof.cli.options import DryRun, Json, PlanFile, Results, Seed, with_platform
 from raidproof.cli.output import emit, say, screen
 from raidproof.core.errors import Status
+from raidproof.run.options import RESULTS
 
 
 @with_platform(before="results")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from raidproof.cli.options import RESULTS, Json, Results, Seed, Select, with_platform
+from raidproof.cli.options import Json, Results, Seed, Select, with_platform
 from raidproof.cli.output import emit
 from raidproof.core.errors import RequestError, Status, nearest
+from raidproof.run.options import RESULTS
 
 if TYPE_CHECKING:
     from raidproof.run.candidates import Candidates

@@ -55,7 +55,7 @@ def register_shells() -> None:
 
 def stored_runs(asked: typer.Context, incomplete: str) -> Iterator[str]:
     """Yield the names of stored runs that begin with a text, the newest first."""
-    from raidproof.cli.config import default_of  # noqa: PLC0415
+    from raidproof.cli.config_files import default_of  # noqa: PLC0415
     from raidproof.record.results.names import RECORD  # noqa: PLC0415
 
     source = asked.get_parameter_source("results")

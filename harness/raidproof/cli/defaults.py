@@ -1,16 +1,16 @@
 """The defaults of options: files ``raidproof.toml`` of a project, and ``config.toml`` of a user."""
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from raidproof.cli.options import RESULTS
 from raidproof.core.errors import RequestError, nearest
+from raidproof.core.toml import read_toml
 from raidproof.core.topology import SoftwareSpec
 from raidproof.plan.table import Table, reasons
+from raidproof.run.options import RESULTS
 
 DEFAULTS_SCHEMA = 1
 PATHS = ("results", "inventory", "modules", "packages", "kernel", "image")
@@ -102,12 +102,7 @@ def read(path: Path) -> Defaults:
     Raises:
         RequestError: the file cannot be read, is not TOML, or has an unknown key or an invalid value.
     """
-    try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise RequestError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not TOML, or not UTF-8
-        raise RequestError(f"{path} is not a valid TOML file: {error}") from error
+    document = read_toml(path)
     try:
         Defaults.model_validate(document)
         return Defaults.model_validate(_placed(document, path.absolute().parent))

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Cluster, Json, Results, StoredRun
+from raidproof.cli.options import Cluster, Json, Results, StoredRun
 from raidproof.cli.output import emit, say
 from raidproof.core.errors import RequestError, Status
+from raidproof.run.options import RESULTS
 
 if TYPE_CHECKING:
     from raidproof.cluster.spec import ClusterSpec

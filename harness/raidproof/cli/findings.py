@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Json, Results
+from raidproof.cli.options import Json, Results
 from raidproof.cli.output import emit
 from raidproof.core.errors import ProductError, RequestError, Status
+from raidproof.run.options import RESULTS
 
 DOCUMENT = "docs/findings.md"
 app = typer.Typer(

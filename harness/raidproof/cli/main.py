@@ -15,21 +15,19 @@ from typer.core import TyperGroup
 from raidproof import __version__
 from raidproof.cli import advise as cli_advise
 from raidproof.cli import bisect as cli_bisect
+from raidproof.cli import build as cli_build
 from raidproof.cli import cluster as cli_cluster
 from raidproof.cli import config as cli_config
 from raidproof.cli import explore as cli_explore
 from raidproof.cli import findings as cli_findings
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import import_server as cli_import
-from raidproof.cli import kernel as cli_kernel
-from raidproof.cli import package as cli_package
 from raidproof.cli import project_tests as cli_tests
 from raidproof.cli import recover as cli_recover
 from raidproof.cli import teach as cli_teach
 from raidproof.cli.completion import register_shells, show_completion
-from raidproof.cli.config import split, use_defaults
+from raidproof.cli.config_files import split, use_defaults
 from raidproof.cli.options import (
-    RESULTS,
     Base,
     Cluster,
     DryRun,
@@ -68,6 +66,7 @@ from raidproof.core.errors import (
     Status,
 )
 from raidproof.core.waiting import unwind_on_signals
+from raidproof.run.options import RESULTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,8 +146,8 @@ app.add_typer(cli_findings.app)
 app.add_typer(cli_hosts.app)
 app.add_typer(cli_cluster.app)
 app.command()(cli_cluster.worker)
-app.add_typer(cli_kernel.app)
-app.add_typer(cli_package.app)
+app.add_typer(cli_build.kernel)
+app.add_typer(cli_build.package)
 app.add_typer(cli_compare.baselines)
 app.command()(cli_compare.compare)
 app.command()(cli_history.history)

@@ -11,8 +11,6 @@ import typer
 from raidproof.cli.completion import stored_runs
 from raidproof.run.options import OPTIONS
 
-RESULTS = Path("results")
-"""Default directory of stored runs."""
 HELP = {option.name: option.help for option in OPTIONS}
 """Help texts of the options about machines, by option name."""
 Kernel = Annotated[str | None, typer.Option(help=HELP["kernel"])]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raidproof.cli.config import split
-from raidproof.cli.options import RESULTS, Json, Results, with_platform
+from raidproof.cli.config_files import split
+from raidproof.cli.options import Json, Results, with_platform
 from raidproof.cli.output import emit, say, screen
 from raidproof.core.errors import RequestError, Status
+from raidproof.run.options import RESULTS
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,6 +1,5 @@
 """The specification of a cluster: the option ``--cluster``, or a TOML file."""
 
-import tomllib
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -8,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raidproof.core.errors import RequestError, nearest
+from raidproof.core.toml import read_toml
 
 LOCAL, ADDRESS = "local", "address"
 KINDS: dict[str, tuple[str, str, str]] = {
@@ -67,10 +67,7 @@ class ClusterSpec(BaseModel):
                 f"--cluster {text}: not a cluster",
                 remedy="write local:4, the address of a scheduler (tls://scheduler:8786), or the path of a .toml file",
             )
-        try:
-            return cls.checked(tomllib.loads(path.read_text()), str(path))
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            raise RequestError(f"{path}: the cluster's file cannot be read: {error}") from error
+        return cls.checked(read_toml(path), str(path))
 
     @classmethod
     def checked(cls, fields: dict[str, Any], where: str) -> Self:

@@ -1,12 +1,12 @@
 """Timing profiles of disks: parameters from data sheets, in TOML files."""
 
-import tomllib
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from raidproof.core.errors import RequestError, nearest
+from raidproof.core.toml import read_toml
 
 _FOLDER = Path(__file__).with_name("profiles")
 
@@ -136,10 +136,7 @@ def load_profile(name: str) -> Profile:
     path = Path(name) if name.endswith(".toml") else _FOLDER / f"{name}.toml"
     if path.parent == _FOLDER and name not in profile_names():
         raise RequestError(f"unknown disk profile {name!r}", remedy=nearest(name, profile_names()))
-    try:
-        table = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RequestError(f"cannot read the disk profile {path}: {error}") from error
+    table = read_toml(path)
     profile: Profile = _build(Profile, {"name": path.stem, **table}, f"{path}")
     _check(profile, path)
     return profile

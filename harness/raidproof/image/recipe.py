@@ -2,13 +2,13 @@
 
 import io
 import tarfile
-import tomllib
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from raidproof.core.errors import RequestError, nearest
+from raidproof.core.toml import read_toml
 from raidproof.core.units import Size
 
 VMS = Path(__file__).resolve().parents[1] / "vms"
@@ -35,19 +35,7 @@ def read(path: Path, model: type[R]) -> R:
     Raises:
         RequestError: the file cannot be read, is not TOML, or has an invalid key or value.
     """
-    return validated(path, tables(path), model)
-
-
-def tables(path: Path) -> dict[str, Any]:
-    """Return the content of a TOML file, without validation of its keys.
-
-    Raises:
-        RequestError: the file cannot be read, or is not TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise RequestError(f"{path}: {error}") from error
+    return validated(path, read_toml(path), model)
 
 
 def validated(path: Path, declared: dict[str, Any], model: type[R]) -> R:
@@ -149,7 +137,7 @@ def _merged(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
 
     Lists and tables of both recipes are joined; any other value replaces the value in the extended recipe.
     """
-    own = tables(path)
+    own = read_toml(path)
     home = path.resolve().parent
     if isinstance(files := own.get("files", {}), dict):
         own["files"] = {str((home / name).resolve()): file for name, file in files.items()}

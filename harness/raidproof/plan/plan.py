@@ -1,7 +1,6 @@
 """Plan files: hardware, configurations, workloads, published figures and options; reading a file validates it."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -9,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from raidproof.core.errors import RequestError
+from raidproof.core.toml import read_toml
 from raidproof.core.topology import Platform, SoftwareSpec
 from raidproof.plan.axes import axis_of, read_value
 from raidproof.plan.hardware import Hardware
@@ -264,12 +264,7 @@ def load_plan(path: Path, changes: Mapping[str, Any] | None = None, defaults: Ma
     Raises:
         RequestError: the file cannot be read, the plan is invalid, or a file that a workload needs cannot be read.
     """
-    try:
-        document = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise RequestError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not TOML, or not UTF-8
-        raise RequestError(f"{path} is not a valid TOML file: {error}") from error
+    document = read_toml(path)
     if (changes or defaults) and isinstance(run := document.get("run", {}), dict):
         document["run"] = {**(defaults or {}), **run, **(changes or {})}
     plan = read_plan(document, source=str(path), name=default_name(path))

@@ -1,6 +1,5 @@
 """Findings: defects and surprising behaviour of the software under test, and which kernels show them."""
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -10,6 +9,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from raidproof.core.errors import RequestError, nearest
+from raidproof.core.toml import read_toml
 from raidproof.record.cell import Strict
 from raidproof.record.outcome import Outcome
 
@@ -181,9 +181,7 @@ def load_finding(path: Path) -> Finding:
         RequestError: the file is not valid TOML, or not a finding.
     """
     try:
-        found = Finding.model_validate({**tomllib.loads(path.read_text()), "id": path.stem})
-    except tomllib.TOMLDecodeError as error:
-        raise RequestError(f"{path}: {error}") from error
+        found = Finding.model_validate({**read_toml(path), "id": path.stem})
     except ValidationError as error:
         first = error.errors()[0]
         raise RequestError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

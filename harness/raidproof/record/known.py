@@ -1,6 +1,5 @@
 """Known differences: failures and slower cells that are expected for a reason until a date, and what came of them."""
 
-import tomllib
 from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
@@ -9,6 +8,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError, model_validator
 
 from raidproof.core.errors import RequestError
+from raidproof.core.toml import read_toml
 from raidproof.plan.table import reasons
 from raidproof.record.cell import Strict
 
@@ -106,11 +106,6 @@ def load_known(path: Path | None = None) -> Sequence[KnownDifference]:
         return []
     path = path or KNOWN_FILE
     try:
-        document = tomllib.loads(path.read_text())
-        return _File.model_validate(document).known
-    except OSError as error:
-        raise RequestError(f"{path} cannot be read: {error.strerror}") from error
+        return _File.model_validate(read_toml(path)).known
     except ValidationError as error:
         raise RequestError(f"{path}: {reasons(error)}") from error
-    except ValueError as error:  # not TOML, or not UTF-8
-        raise RequestError(f"{path} is not a valid TOML file: {error}") from error

@@ -37,14 +37,13 @@ from raidproof.report.html import write_exploration
 from raidproof.run.crash_page import try_write_page
 from raidproof.run.crash_states import Options, acknowledged_at, all_losses_of, begun_of, chosen, possible_of, resumed
 from raidproof.run.named import name_failures
+from raidproof.run.options import RESULTS
 from raidproof.run.run import command_line, count_explorations
 from raidproof.run.second_cuts import SecondCuts, source_of_recovery
 from raidproof.run.source import Source, application_of, recorded, source_of
 from raidproof.verdict.exploration import conclude_exploration
 from raidproof.verdict.oracle import Judgement
 
-RESULTS = Path("results")
-"""Default directory of runs."""
 UNDATED = (
     "The time of an acknowledgement is that at which the client's report reaches the harness: a reply that the server "
     "sends milliseconds too early is not detected"

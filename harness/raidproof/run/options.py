@@ -1,6 +1,10 @@
 """The options that choose provider and software, on the command line and in pytest."""
 
+from pathlib import Path
 from typing import NamedTuple
+
+RESULTS = Path("results")
+"""Default directory of stored runs."""
 
 
 class Option(NamedTuple):

@@ -4,17 +4,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import typer
 
-from raidproof.cli.main import ORDER, main
+from raidproof.cli.main import ORDER, app, main
 from raidproof.cli.reference import man
 from raidproof.core.errors import Status
 
+GROUP = typer.main.get_command(app)
 HOME = Path(__file__).resolve().parents[3]
 STORED = HOME / "docs" / "man" / "raidproof.1"
 
 
 def test_the_stored_page_is_the_programs() -> None:
-    assert STORED.read_text() == man.page(), "run python docs/site/write.py"
+    assert STORED.read_text() == man.page(GROUP), "run python docs/site/write.py"
 
 
 def test_the_page_has_every_command_option_and_status(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +31,7 @@ def test_the_page_has_every_command_option_and_status(capsys: pytest.CaptureFixt
 
 
 def test_the_order_is_that_of_the_help() -> None:
-    names = [one.name for one in man.commands() if " " not in one.name]
+    names = [one.name for one in man.commands(GROUP) if " " not in one.name]
     assert names == ["raidproof", *ORDER]
 
 
@@ -50,6 +52,6 @@ def test_groff_reads_the_page_without_a_warning(tmp_path: Path) -> None:
 
 def test_a_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["man", "--write", str(tmp_path / "raidproof.1")]) == Status.PASS
-    assert (tmp_path / "raidproof.1").read_text() == man.page()
+    assert (tmp_path / "raidproof.1").read_text() == man.page(GROUP)
     assert main(["man", "--write", str(tmp_path / "no" / "raidproof.1")]) == Status.BAD_REQUEST
     assert "cannot write" in capsys.readouterr().err

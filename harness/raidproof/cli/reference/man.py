@@ -74,11 +74,11 @@ def described(command: Any, name: str, parent: Any) -> Iterator[Described]:
         yield from described(below[inner], f"{name} {inner}", context)
 
 
-def commands() -> list[Described]:
-    """Return all commands in the order of the help; the first has the options before the name of a command."""
-    from raidproof.cli.main import app  # noqa: PLC0415
+def commands(group: Any) -> list[Described]:
+    """Return all commands in the order of the help; the first has the options before the name of a command.
 
-    group: Any = typer.main.get_command(app)
+    ``group``: the commands of typer.
+    """
     context = group.make_context("raidproof", [], resilient_parsing=True)
     options = tuple(
         Parameter(record[0], record[1], option=True)
@@ -96,8 +96,8 @@ def escaped(text: str) -> str:
     return re.sub(r"^\.", r"\\&.", text, flags=re.MULTILINE)
 
 
-def page() -> str:
-    """Return the manual page in the man(7) language."""
+def page(group: Any) -> str:
+    """Return the manual page in the man(7) language; ``group``: the commands of typer."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     environment = Environment(
@@ -108,7 +108,7 @@ def page() -> str:
         autoescape=False,  # noqa: S701  the page is no HTML; the filter escapes what groff interprets
     )
     environment.filters["roff"] = escaped
-    first, *rest = commands()
+    first, *rest = commands(group)
     meanings = sorted(MEANINGS.items())
     text = environment.get_template(TEMPLATE).render(
         version=__version__, first=first, commands=rest, statuses=[(int(status), why) for status, why in meanings]
@@ -117,6 +117,7 @@ def page() -> str:
 
 
 def man(
+    context: typer.Context,
     write: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the page to this file, for example man/raidproof.1.")
     ] = None,
@@ -125,11 +126,12 @@ def man(
 
     `man -l -` shows the page from its standard input.
     """
+    text = page(context.find_root().command)
     if write is None:
-        print(page(), end="")  # noqa: T201
+        print(text, end="")  # noqa: T201
         return
     try:
-        write.write_text(page())
+        write.write_text(text)
     except OSError as error:
         raise RequestError(
             f"cannot write {write}: {error.strerror}", remedy="name a file in a folder that you can write to"

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Json, Margin, Results
+from raidproof.cli.options import Json, Margin, Results
 from raidproof.cli.output import emit
 from raidproof.core.errors import Status
+from raidproof.run.options import RESULTS
 
 if TYPE_CHECKING:
     from rich.console import Console

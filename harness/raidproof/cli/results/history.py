@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Json, Results
+from raidproof.cli.options import Json, Results
 from raidproof.cli.output import emit
+from raidproof.run.options import RESULTS
 
 
 class By(StrEnum):

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Results
+from raidproof.cli.options import Results
+from raidproof.run.options import RESULTS
 
 
 def serve(

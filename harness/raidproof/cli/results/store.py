@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raidproof.cli.options import RESULTS, Json, Results, StoredRun
+from raidproof.cli.options import Json, Results, StoredRun
 from raidproof.cli.output import emit, screen
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.waiting import wall_clock
+from raidproof.run.options import RESULTS
 
 if TYPE_CHECKING:
     from raidproof.record.outcome import Outcome

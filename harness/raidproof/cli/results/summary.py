@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from raidproof.cli.completion import stored_runs
-from raidproof.cli.options import RESULTS, Results
+from raidproof.cli.options import Results
 from raidproof.core.errors import RequestError
+from raidproof.run.options import RESULTS
 
 
 def summary(
