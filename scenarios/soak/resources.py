@@ -14,7 +14,7 @@ SLACK = 8
 SLACK_BYTES = 128 * MIB
 """Bytes of memory by which later samples may exceed the first ones."""
 RECORD_BYTES = MIB // 2
-"""Bytes by which the memory may grow with each crash test: its record stays in that of the run (0.35 MiB, measured)."""
+"""Bytes by which the memory may grow with each crash test: its record (0.35 MiB, measured) stays in the run's."""
 
 
 class Sample(TypedDict):

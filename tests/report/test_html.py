@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.record.observation import Files, Observations, RepliesSeen
 from raidproof.record.run import FaultRecord, RunRecord
+from raidproof.record.sensitivity import Defect, Sensitivity
 from raidproof.report import html
 from raidproof.report.charts.drawing import script
 from raidproof.report.columns import columns
@@ -132,6 +133,19 @@ def test_no_two_headings_are_the_same(run: RunRecord, plan_run: RunRecord) -> No
         outer = re.sub(r"<details.*?</details>", "", re.sub(r"<figure.*?</figure>", "", page))
         headings = re.findall(r"<h[123][^>]*>(.*?)</h[123]>", outer)
         assert len(headings) == len(set(headings))
+
+
+def test_a_crash_test_says_what_it_could_have_shown(run: RunRecord) -> None:
+    assert "could have shown</h3>" not in render(run)
+    run.cycles[0].sensitivity = [
+        Sensitivity(defect=Defect.FLUSH, instances=1963, in_some_state=16, in_this_cut=3),
+        Sensitivity(defect=Defect.FUA, instances=0, in_some_state=0),
+    ]
+    text = render(run)
+    row = re.search(r"<th scope=.row.>a missing flush of all members</th>(.*?)</tr>", text)
+    assert row is not None
+    assert re.findall(r">([\d,]+)</td>", row[1]) == ["1,963", "16", "3"]
+    assert Defect.FUA.value not in text
 
 
 def test_light_and_dark(run: RunRecord) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from raidproof.record.cell import Explored
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
+from raidproof.record.sensitivity import Defect, Sensitivity
 from raidproof.report.columns import columns
 from raidproof.report.terminal import show
 
@@ -57,6 +58,21 @@ def test_reason_blame_files_bytes_end_and_place(run: RunRecord, width: int) -> N
 def test_blame_is_said_where_the_reason_does_not(run: RunRecord) -> None:
     run.cycles[1].reason = "work was lost"
     assert "work was lost; blame: the async export" in shown(run, 160)
+
+
+FLUSHES = Sensitivity(defect=Defect.FLUSH_OF_A_MEMBER, instances=963, in_some_state=16, in_this_cut=0)
+
+
+def test_a_pass_says_what_it_would_have_noticed(run: RunRecord) -> None:
+    for one in run.cycles[:2]:
+        one.sensitivity = [FLUSHES, FLUSHES.model_copy(update={"defect": Defect.FUA, "instances": 0})]
+    text = words(shown(run, 160))
+    said = "1 sensitivity: a missing flush of one member would have lost acknowledged data in 16 of 963 cases"
+    assert f"{said} in some crash state, in 0 in this power cut" in text
+    assert "2 sensitivity" not in text, "the second crash test loses data"
+    assert "FUA" not in text
+    run.cycles[0].sensitivity = [FLUSHES.model_copy(update={"in_this_cut": None})]
+    assert "in this power cut" not in shown(run, 160)
 
 
 @pytest.mark.parametrize("width", [80, 120, 160])

@@ -18,6 +18,7 @@ from raidproof.record.known import KnownRecord
 from raidproof.record.observation import Files, Observations
 from raidproof.record.older import with_effects, with_observations
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.record.sensitivity import Sensitivity
 from raidproof.record.suite import SuiteRecord
 
 SCHEMA = 2
@@ -256,6 +257,10 @@ class CrashTestRecord(Strict):
     """The evidence from the scan through a client, at the end."""
     lives: list[BlockLife] | None = None
     """The lives of a few blocks that the server's scan did not find; None in an older record, or without a scan."""
+    sensitivity: list[Sensitivity] = Field(default_factory=list)
+    """How many instances of each defect of a stack the write log could have shown.
+
+    Empty in an older record, of a control, and without a write log that has the written data."""
     timeline: Timeline | None = None
     loss_window_s: float | None = None
     """Time in seconds from the earliest lost acknowledgement to the fault; 0 without a loss."""

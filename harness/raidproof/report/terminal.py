@@ -133,6 +133,16 @@ def dated(cycle: CrashTestRecord) -> str:
     )
 
 
+def sensitivity(cycle: CrashTestRecord) -> list[str]:
+    """Return a clause for each defect of which a crash test's write log has instances: how many would have shown."""
+    return [
+        f"{one.defect} would have lost acknowledged data in {one.in_some_state:,} of {one.instances:,} cases in some"
+        " crash state" + ("" if one.in_this_cut is None else f", in {one.in_this_cut:,} in this power cut")
+        for one in cycle.sensitivity
+        if one.instances
+    ]
+
+
 def left_out(cycle: CrashTestRecord) -> dict[str, str]:
     """Return the kinds of operation that the ledger did not execute in a crash test, each with the reason."""
     kinds: dict[str, str] = cycle.workload.get("left_out", {})
@@ -275,6 +285,9 @@ def show_cycles(record: RunRecord, console: Console) -> None:
     console.print()
     for place, cycle in enumerate(record.cycles, start=1):
         say(console, line(record, place, cycle))
+        lost = cycle.on_server is not None and cycle.on_server.lost_total
+        if outcome_of(cycle)[0] is Outcome.PASS and not lost and (noticed := sensitivity(cycle)):
+            say(console, f"{place} sensitivity: {noticed[0]}")
     for caveat, rows in caveats(record.cycles).items():
         if len(rows) < len(record.cycles):  # the HTML report has the caveats of all rows
             say(console, f"only in row {', '.join(map(str, rows))}: {caveat}")

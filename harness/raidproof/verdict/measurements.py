@@ -3,6 +3,7 @@
 from raidproof.record.run import BIN_MS, CrashTestRecord, Timeline
 from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence
+from raidproof.verdict.sensitivity import sensitivity_of
 from raidproof.workload.history import History
 
 
@@ -24,6 +25,7 @@ def measure(evidence: CrashTestEvidence) -> None:
     measure_rates(record, history)
     record.timeline = timeline(history, record)
     measure_first_io(record)
+    record.sensitivity = sensitivity_of(evidence) if record.control is None else []
     if record.on_server is not None and record.fault_at_ns is not None:
         first = record.on_server.first_lost_ns
         record.loss_window_s = 0.0 if first is None else (record.fault_at_ns - first) / 1e9

@@ -1,0 +1,32 @@
+"""The record schema of the sensitivity of a crash test: which defects of the stack its write log could have shown."""
+
+from enum import StrEnum
+
+from raidproof.record.cell import Strict
+
+
+class Defect(StrEnum):
+    """A defect of a stack, of which one instance after the other is applied to a write log."""
+
+    FLUSH_OF_A_MEMBER = "a missing flush of one member"
+    """A layer above the members sends a flush to all members but one, or a member ignores a flush."""
+    FLUSH = "a missing flush of all members"
+    """A layer above the members drops a flush: those that different members execute at the same time."""
+    FUA = "a FUA write that is executed without FUA"
+
+
+class Sensitivity(Strict):
+    """How many instances of a defect would have lost acknowledged data.
+
+    An instance is a flush or a FUA write that made data of an acknowledged operation durable. If no crash state shows
+    its absence, another flush made the data durable before the reply.
+    """
+
+    defect: Defect
+    instances: int
+    """Number of flushes, or FUA writes, that made data of acknowledged operations durable."""
+    in_some_state: int
+    """Number of instances without which a power cut at some time would have lost acknowledged data."""
+    in_this_cut: int | None = None
+    """Number of instances without which the injected power cut would have lost acknowledged data, if the disks lost
+    everything volatile; None without a power cut."""

@@ -1,0 +1,204 @@
+"""The sensitivity of a crash test: which defects of the stack a crash state of its write log would have shown.
+
+A defect is applied to the write log one instance at a time: one flush is left out, or one FUA write is executed
+without FUA. The instance shows if the data of an acknowledged operation were then still volatile after the server's
+reply: a power cut in this time loses them, if the disks lose everything volatile. If the next flush of the member
+comes before the reply, no crash state shows the instance.
+
+Data are found in the write log by the headers of the ledger's blocks. Changes of names have no such header, so this
+says nothing about them.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from typing import NamedTuple
+
+from raidproof.disk.writelog import Flag, Kind, WriteLog
+from raidproof.guest.ledger_format import BLOCK, TREES
+from raidproof.record.sensitivity import Defect, Sensitivity
+from raidproof.verdict.blame import OF_BLOCKS, Block
+from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.workload.history import History, WorkerSpec
+from raidproof.workload.ledger_blocks import blocks_in
+
+_ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
+# As numbers: operators of enum.Flag take longer than all else that is done with a request.
+_IN_FLIGHT, _LIED, _FUA, _ZEROES = map(int, (Flag.IN_FLIGHT, Flag.LIED, Flag.FUA, Flag.ZEROES))
+Version = tuple[Block, int]
+"""A block of the ledger in one generation."""
+Instance = tuple[int, int]
+"""A flush: member, and its number among the flushes of the member. Or a FUA write: member, and time of its reply."""
+
+
+class Copy(NamedTuple):
+    """A write request that brought a version of a block to a member."""
+
+    member: int
+    done_ns: int
+    """Time of the reply."""
+    fua: bool
+
+
+class Flush(NamedTuple):
+    """A flush of a member that the member executed."""
+
+    issued_ns: int
+    completed_ns: int
+
+
+class Requests(NamedTuple):
+    """The requests of a write log up to the first power cut."""
+
+    copies: Mapping[Version, Sequence[Copy]]
+    """The first request of each member that had a version of a block."""
+    flushes: Mapping[int, Sequence[Flush]]
+    """The flushes of each member in the order of their begin."""
+    end_ns: int
+    """The instant of the power cut, or of the last request."""
+
+
+class Needed(NamedTuple):
+    """A version of a block that an acknowledged operation wrote."""
+
+    promised_ns: int
+    copies: Sequence[Copy]
+
+
+def requests_of(log: WriteLog) -> Requests:
+    """Return the requests of a write log.
+
+    Raises:
+        LogError: the log is damaged.
+    """
+    copies: dict[Version, dict[int, Copy]] = defaultdict(dict)
+    flushes: dict[int, list[Flush]] = defaultdict(list)
+    end_ns = 0
+    for record in log:
+        if record.kind in _ENDS:
+            end_ns = record.completed_ns
+            break
+        flags = int(record.flags)
+        if flags & _IN_FLIGHT:
+            continue
+        end_ns = max(end_ns, record.completed_ns)
+        if record.kind is Kind.FLUSH and not flags & _LIED:
+            flushes[record.member].append(Flush(record.issued_ns, record.completed_ns))
+        elif record.kind is Kind.WRITE and not flags & _ZEROES:
+            fua = flags & (_FUA | _LIED) == _FUA
+            for file, offset, generation in blocks_in(record.data):
+                copies[(file, offset), generation].setdefault(
+                    record.member, Copy(record.member, record.completed_ns, fua)
+                )
+    return Requests(
+        {version: [*found.values()] for version, found in copies.items()},
+        {member: sorted(found) for member, found in flushes.items()},
+        end_ns,
+    )
+
+
+def needed_of(requests: Requests, history: History, workers: Iterable[WorkerSpec]) -> list[Needed]:
+    """Return the versions of blocks that acknowledged operations wrote, as far as the write log has them."""
+    by_number = {worker.number: worker for worker in workers if worker.kind not in TREES}
+    found = []
+    for one in history.acknowledged(requests.end_ns):
+        worker = by_number.get(one.worker)
+        if worker is None or one.kind not in OF_BLOCKS or one.promised_ns is None:
+            continue
+        for block in worker.blocks_of(one):
+            copies = requests.copies.get(((worker.file, block * BLOCK), one.generation))
+            if copies:
+                found.append(Needed(one.promised_ns, copies))
+    return found
+
+
+class Durability:
+    """The instants at which data become durable, also without some flushes."""
+
+    def __init__(self, flushes: Mapping[int, Sequence[Flush]]) -> None:
+        self._flushes = flushes
+        self._begun = {member: [one.issued_ns for one in found] for member, found in flushes.items()}
+
+    def flush_of(self, copy: Copy) -> int:
+        """Return the number of the member's first flush that began after a write had ended."""
+        return bisect_left(self._begun.get(copy.member, ()), copy.done_ns)
+
+    def flushed_ns(self, copy: Copy, without: frozenset[Instance] = frozenset()) -> float:
+        """Return when a flush makes a copy durable, ``without`` some flushes; infinite if none does."""
+        flushes = self._flushes.get(copy.member, ())
+        numbers = range(self.flush_of(copy), len(flushes))
+        return next((flushes[number].completed_ns for number in numbers if (copy.member, number) not in without), inf)
+
+    def durable_ns(self, copies: Iterable[Copy], without: frozenset[Instance] = frozenset()) -> float:
+        """Return when the first of several copies is durable. A FUA write is durable at its reply."""
+        return min(one.done_ns if one.fua else self.flushed_ns(one, without) for one in copies)
+
+
+def rounds_of(flushes: Mapping[int, Sequence[Flush]]) -> dict[Instance, frozenset[Instance]]:
+    """Return the flushes of different members that ran at the same time, for each flush.
+
+    A layer above the members sends a flush to all of them at once. A flush begins a new round if its member has one in
+    the current round, or if all flushes of the current round had ended when it began.
+    """
+    every = sorted(
+        (one.issued_ns, one.completed_ns, member, number)
+        for member, found in flushes.items()
+        for number, one in enumerate(found)
+    )
+    rounds: list[set[Instance]] = []
+    until_ns = -1
+    for issued_ns, completed_ns, member, number in every:
+        if not rounds or issued_ns > until_ns or member in {of for of, _ in rounds[-1]}:
+            rounds.append(set())
+            until_ns = completed_ns
+        rounds[-1].add((member, number))
+        until_ns = max(until_ns, completed_ns)
+    return {one: together for found in rounds for together in [frozenset(found)] for one in found}
+
+
+def sensitivity(requests: Requests, needed: Iterable[Needed], cut_ns: int | None) -> list[Sensitivity]:
+    """Return the sensitivity to each defect; ``cut_ns``: the injected power cut, None without one."""
+    durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
+    # By defect and instance: whether some cut shows it, and whether the injected one does.
+    shown: dict[Defect, dict[Instance | frozenset[Instance], tuple[bool, bool]]] = {one: {} for one in Defect}
+
+    def note(defect: Defect, instance: Instance | frozenset[Instance], until_ns: float, promised_ns: int) -> None:
+        before = shown[defect].get(instance, (False, False))
+        some = promised_ns < min(until_ns, requests.end_ns)
+        this = cut_ns is not None and promised_ns < cut_ns < until_ns
+        shown[defect][instance] = before[0] or some, before[1] or this
+
+    for promised_ns, copies in needed:
+        for copy in copies:
+            if copy.fua:
+                plain = [one._replace(fua=False) if one is copy else one for one in copies]
+                note(Defect.FUA, (copy.member, copy.done_ns), durability.durable_ns(plain), promised_ns)
+                continue
+            flush = (copy.member, durability.flush_of(copy))
+            if flush not in rounds or durability.flushed_ns(copy) > promised_ns:
+                continue  # no flush made the data durable before the reply
+            for defect, instance in ((Defect.FLUSH_OF_A_MEMBER, frozenset({flush})), (Defect.FLUSH, rounds[flush])):
+                note(defect, instance, durability.durable_ns(copies, instance), promised_ns)
+    return [
+        Sensitivity(
+            defect=defect,
+            instances=len(found),
+            in_some_state=sum(some for some, _ in found.values()),
+            in_this_cut=None if cut_ns is None else sum(this for _, this in found.values()),
+        )
+        for defect, found in shown.items()
+    ]
+
+
+def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
+    """Return the sensitivity of a crash test; empty without a write log that has the written data.
+
+    Raises:
+        LogError: the log is damaged.
+    """
+    if evidence.write_log is None or not evidence.write_log.with_data:
+        return []
+    requests = requests_of(evidence.write_log)
+    cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
+    return sensitivity(requests, needed_of(requests, evidence.history, evidence.workers), cut_ns)

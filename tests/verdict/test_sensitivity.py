@@ -1,0 +1,141 @@
+"""Which missing flushes and FUA writes a crash state of a made-up write log would have shown."""
+
+from math import inf
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog
+from raidproof.guest.ledger_format import BLOCK, block
+from raidproof.record.sensitivity import Defect
+from raidproof.verdict.sensitivity import (
+    Copy,
+    Durability,
+    Flush,
+    Needed,
+    Requests,
+    needed_of,
+    requests_of,
+    rounds_of,
+    sensitivity,
+)
+from raidproof.workload.history import Ended, History, Operation, WorkerSpec
+
+END = 1_000
+WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="w", file=7, blocks=16)
+
+
+def counted(
+    needed: list[Needed], flushes: dict[int, list[Flush]], cut_ns: int | None = None
+) -> dict[Defect, tuple[int, int, int | None]]:
+    found = sensitivity(Requests({}, flushes, END), needed, cut_ns)
+    return {one.defect: (one.instances, one.in_some_state, one.in_this_cut) for one in found}
+
+
+@pytest.mark.parametrize(
+    ("promised_ns", "later", "shown"),
+    [
+        (130, [Flush(200, 210)], 1),  # volatile until 210, after the reply
+        (220, [Flush(200, 210)], 0),  # the next flush came before the reply
+        (130, [], 1),  # volatile until the end
+    ],
+)
+def test_a_missing_flush_shows_if_the_reply_came_before_the_next_one(
+    promised_ns: int, later: list[Flush], shown: int
+) -> None:
+    found = counted([Needed(promised_ns, [Copy(0, 100, fua=False)])], {0: [Flush(110, 120), *later]})
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (1, shown, None)
+    assert found[Defect.FLUSH] == (1, shown, None)
+    assert found[Defect.FUA] == (0, 0, None)
+
+
+@pytest.mark.parametrize(("cut_ns", "shown"), [(129, 0), (131, 1), (209, 1), (210, 0)])
+def test_the_injected_cut_shows_it_only_between_the_reply_and_the_next_flush(cut_ns: int, shown: int) -> None:
+    flushes = {0: [Flush(110, 120), Flush(200, 210)]}
+    found = counted([Needed(130, [Copy(0, 100, fua=False)])], flushes, cut_ns)
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (1, 1, shown)
+
+
+def test_a_copy_that_is_durable_hides_the_missing_flush_of_the_other_member() -> None:
+    copies = [Copy(0, 100, fua=False), Copy(1, 101, fua=False)]
+    found = counted([Needed(130, copies)], {0: [Flush(110, 120)], 1: [Flush(110, 121)]})
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (2, 0, None)
+    assert found[Defect.FLUSH] == (1, 1, None)
+
+
+def test_one_flush_is_one_instance_for_all_that_it_made_durable() -> None:
+    both = [Needed(130, [Copy(0, 100, fua=False)]), Needed(300, [Copy(0, 101, fua=False)])]
+    found = counted(both, {0: [Flush(110, 120), Flush(200, 210)]})
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (1, 1, None)
+
+
+def test_data_that_were_volatile_at_the_reply_anyway_say_nothing_about_the_flush() -> None:
+    found = counted([Needed(115, [Copy(0, 100, fua=False)])], {0: [Flush(110, 120)]})
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (0, 0, None)
+
+
+@pytest.mark.parametrize(("flushes", "shown"), [([], 1), ([Flush(105, 108)], 0), ([Flush(105, 180)], 1)])
+def test_a_fua_write_without_fua_is_volatile_until_the_next_flush(flushes: list[Flush], shown: int) -> None:
+    found = counted([Needed(130, [Copy(0, 100, fua=True)])], {0: flushes})
+    assert found[Defect.FUA] == (1, shown, None)
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (0, 0, None)
+
+
+def test_flushes_of_different_members_at_the_same_time_are_one_round() -> None:
+    flushes = {0: [Flush(10, 20), Flush(30, 40)], 1: [Flush(11, 19), Flush(12, 18)], 2: [Flush(25, 26)]}
+    rounds = {frozenset(one) for one in rounds_of(flushes).values()}
+    assert rounds == {frozenset({(0, 0), (1, 0)}), frozenset({(1, 1)}), frozenset({(2, 0)}), frozenset({(0, 1)})}
+
+
+times = st.integers(0, 900)
+flush_lists = st.lists(st.tuples(times, st.integers(1, 90)).map(lambda one: Flush(one[0], sum(one))), max_size=6)
+members = st.dictionaries(st.integers(0, 2), flush_lists.map(sorted), max_size=3)
+copy_lists = st.lists(st.builds(Copy, st.integers(0, 2), times, st.booleans()), min_size=1, max_size=3)
+
+
+@given(members, copy_lists)
+def test_leaving_out_flushes_never_makes_data_durable_earlier(
+    flushes: dict[int, list[Flush]], data: list[Copy]
+) -> None:
+    durability, rounds = Durability(flushes), rounds_of(flushes)
+    whole = durability.durable_ns(data)
+    for one, together in rounds.items():
+        assert whole <= durability.durable_ns(data, frozenset({one})) <= durability.durable_ns(data, together)
+    everything = frozenset(rounds)
+    left = [one.done_ns for one in data if one.fua]
+    assert durability.durable_ns(data, everything) == min(left, default=inf)
+
+
+@given(members, st.lists(st.builds(Needed, times, copy_lists), max_size=4), st.none() | times)
+def test_no_more_show_than_there_are(
+    flushes: dict[int, list[Flush]], needed: list[Needed], cut_ns: int | None
+) -> None:
+    for instances, in_some, in_this in counted(needed, flushes, cut_ns).values():
+        assert 0 <= (in_this or 0) <= in_some <= instances
+        assert (in_this is None) == (cut_ns is None)
+
+
+def test_a_write_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
+    infos = [MemberInfo(f"disk{number}", 1 << 20, CacheMode.VOLATILE, CacheMode.VOLATILE) for number in range(2)]
+    log = LogWriter(tmp_path / "write.log", infos, 0, blank=True)
+    data = {generation: block(WORKER.file, 3 * BLOCK, generation, 1) for generation in (1, 2)}
+    log.write(0, 0, 0, (10, 20), data[1])
+    log.write(0, 0, 0, (21, 22), data[1])  # the same once more
+    log.write(Flag.FUA, 1, 4096, (23, 25), data[1])
+    log.write(Flag.IN_FLIGHT, 0, 0, (24, 0), data[2])
+    log.note(Kind.FLUSH, 0, 0, (0, 0), (30, 40))
+    log.note(Kind.FLUSH, Flag.LIED, 1, (0, 0), (30, 41))
+    log.note(Kind.FREEZE, 0, 0xFFFF, (0, 0), (90, 90))
+    log.write(0, 0, 0, (91, 92), data[2])
+    log.close(100)
+    requests = requests_of(WriteLog(tmp_path / "write.log"))
+    assert requests.copies == {((7, 3 * BLOCK), 1): [Copy(0, 20, fua=False), Copy(1, 25, fua=True)]}
+    assert (requests.flushes, requests.end_ns) == ({0: [Flush(30, 40)]}, 90)
+    done = [
+        Operation(0, number, "fsync", place, 1, 5, at, Ended.OK, 0)
+        for number, (place, at) in enumerate([(3, 50), (4, 51), (3, 95)])
+    ]
+    assert needed_of(requests, History(done), [WORKER]) == [Needed(50, requests.copies[(7, 3 * BLOCK), 1])]
