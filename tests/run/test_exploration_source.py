@@ -5,7 +5,7 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.record import RunStore
-from raidproof.run.source import source_of
+from raidproof.run.source import cycle_of, source_of
 from raidproof.workload.history import STAMP
 from tests.crash.made_up import told
 from tests.crash.stored import CYCLE, store_run
@@ -135,3 +135,25 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str, data: bytes) 
     (tmp_path / "run" / CYCLE / name).write_bytes(data)
     with pytest.raises(RequestError, match=r"made-up cannot be explored.* \(record a new run\)"):
         source_of(store)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("sync", "sync"),
+        ("2", "async"),
+        ("async export", "async"),
+        ("ASYNC export", "async"),
+        ("1", "1"),  # a name, not the number
+    ],
+)
+def test_a_crash_test_is_named_by_name_number_or_title(tmp_path: Path, said: str, name: str) -> None:
+    run = store_run(tmp_path / "run").load()
+    titles = {"sync": "sync export", "async": "async export", "1": "twice", "2-again": "twice"}
+    run.cycles = [run.cycles[0].model_copy(update={"name": one, "title": title}) for one, title in titles.items()]
+    assert cycle_of(run, said).name == name
+    with pytest.raises(RequestError, match="no crash test 'syn'") as unknown:
+        cycle_of(run, "syn")
+    assert "sync" in str(unknown.value.remedy)
+    with pytest.raises(RequestError, match="several crash tests 'twice'"):
+        cycle_of(run, "twice")

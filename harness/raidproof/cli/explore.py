@@ -48,7 +48,7 @@ def explore(
     run: StoredRun,
     cycle: Annotated[
         str | None,
-        typer.Option(help="Name of the crash test to explore; required if the run has several crash tests."),
+        typer.Option(help="Name, number or title of the crash test to explore; required if the run has several."),
     ] = None,
     states: Annotated[
         int | None, typer.Option(min=1, help="Crash states to check (default 1000; unlimited with --minutes).")

@@ -111,7 +111,9 @@ def export_log(
     run: StoredRun,
     disk: Annotated[str, typer.Argument(help="serial number of the disk: disk0, disk1, ...")],
     file: Annotated[Path, typer.Argument(help="file to create; it must not exist")],
-    cycle: Annotated[str | None, typer.Option(help="Name of the crash test; required if the run has several.")] = None,
+    cycle: Annotated[
+        str | None, typer.Option(help="Name, number or title of the crash test; required if the run has several.")
+    ] = None,
     results: Results = RESULTS,
 ) -> None:
     """Write the recorded requests of a disk to a file.

@@ -433,4 +433,6 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
 
 if __name__ == "__main__":
     with open(sys.argv[1]) as config_file:
-        json.dump(read_back(json.load(config_file)), sys.stdout, separators=(",", ":"))
+        found = read_back(json.load(config_file))
+    # json.dump would write each element by itself, which takes a quarter of the time of the whole program.
+    sys.stdout.write(json.dumps(found, separators=(",", ":")))

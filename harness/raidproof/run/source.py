@@ -185,20 +185,18 @@ def source_of(
 
 
 def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecord:
-    """Return the crash test of this name in a run, or the only one that can be explored.
+    """Return the crash test that is named in a run (`cycle_of`), or the only one that can be explored.
 
     Raises:
         RequestError: the name is unknown; the named crash test cannot be explored; or, without a name, no crash test
             can be explored, or more than one.
     """
-    known = {cycle.name: cycle for cycle in run.cycles}
     reasons = {cycle.name: why_not(cycle, path) for cycle in run.cycles}
     if name is not None:
-        if name not in known:
-            raise RequestError(f"run {run.run} has no crash test {name!r}", remedy=nearest(name, known))
-        if reason := reasons[name]:
-            raise RequestError(f"crash test {name} cannot be explored: {reason}", remedy=ANOTHER)
-        return known[name]
+        named = cycle_of(run, name)
+        if reason := reasons[named.name]:
+            raise RequestError(f"crash test {named.name} cannot be explored: {reason}", remedy=ANOTHER)
+        return named
     possible = [cycle for cycle in run.cycles if reasons[cycle.name] is None]
     if len(possible) == 1:
         return possible[0]
@@ -208,6 +206,25 @@ def choose_cycle(run: RunRecord, path: Path, name: str | None) -> CrashTestRecor
             f"run {run.run} has several crash tests that can be explored", remedy=f"choose one with --cycle: {names}"
         )
     raise RequestError(f"run {run.run} has no crash test that can be explored{suffix_of(reasons)}", remedy=ANOTHER)
+
+
+def cycle_of(run: RunRecord, said: str) -> CrashTestRecord:
+    """Return the crash test of a run with this name, or this number in the report, or this title.
+
+    Raises:
+        RequestError: no crash test has it, or several have this title.
+    """
+    known = {cycle.name: cycle for cycle in run.cycles}
+    numbers = {str(number): cycle for number, cycle in enumerate(run.cycles, start=1)}
+    titles = [cycle for cycle in run.cycles if cycle.title.casefold() == said.casefold()]
+    if (found := known.get(said) or numbers.get(said)) is not None:
+        return found
+    if len(titles) > 1:
+        names = ", ".join(cycle.name for cycle in titles)
+        raise RequestError(f"run {run.run} has several crash tests {said!r}", remedy=f"name one of them: {names}")
+    if not titles:
+        raise RequestError(f"run {run.run} has no crash test {said!r}", remedy=nearest(said, known))
+    return titles[0]
 
 
 def suffix_of(reasons: Mapping[str, str | None]) -> str:
