@@ -8,6 +8,7 @@ import pytest
 
 from raidproof.core.errors import RigError
 from raidproof.record import RunStore
+from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.verdict.crash_test import judge_crash_test
 from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence, Stage
@@ -79,3 +80,10 @@ def test_the_stage_is_how_far_the_crash_test_came(
 def test_a_crash_test_that_broke_off_before_the_scan_has_nothing_to_judge(run: Path, record: CrashTestRecord) -> None:
     record.rig_error, record.files.on_server = "x", None
     assert CrashTestEvidence(record, run).stage is Stage.UNREAD
+
+
+def test_a_write_log_that_cannot_be_read_changes_no_verdict(run: Path, record: CrashTestRecord) -> None:
+    record.files.write_log = "broken.log"
+    (run / "broken.log").write_bytes(b"no write log" * 10)
+    judge_crash_test(record, run)
+    assert (record.outcome, record.sensitivity, record.lives) == (Outcome.PASS, [], [])

@@ -84,6 +84,13 @@ def test_a_fua_write_without_fua_is_volatile_until_the_next_flush(flushes: list[
     assert found[Defect.FLUSH_OF_A_MEMBER] == (0, 0, None)
 
 
+def test_a_flush_that_began_later_may_end_first() -> None:
+    flushes = {0: [Flush(110, 180), Flush(115, 125), Flush(130, 140)]}
+    assert Durability(flushes).flush_of(Copy(0, 100, fua=False)) == (0, 1)
+    found = counted([Needed(130, [Copy(0, 100, fua=False)])], flushes)
+    assert found[Defect.FLUSH_OF_A_MEMBER] == (1, 1, None)  # volatile until 140 without it
+
+
 def test_flushes_of_different_members_at_the_same_time_are_one_round() -> None:
     flushes = {0: [Flush(10, 20), Flush(30, 40)], 1: [Flush(11, 19), Flush(12, 18)], 2: [Flush(25, 26)]}
     rounds = {frozenset(one) for one in rounds_of(flushes).values()}

@@ -14,7 +14,8 @@ def measure_scans(evidence: CrashTestEvidence) -> None:
         if scan.place == ON_SERVER:
             record.on_server = scan.result
             if record.fault_at_ns is not None:
-                record.lives = lives_of(scan.balance.losses, evidence.write_log, record.fault_at_ns)
+                losses = scan.balance.losses
+                record.lives = lives_of(losses, evidence.write_log, record.fault_at_ns) if losses else []
         elif scan.place == ON_CLIENT:
             record.on_client = scan.result
 

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from raidproof.disk.writelog import Flag, Kind, WriteLog
+from raidproof.core.log import logger
+from raidproof.disk.writelog import Flag, Kind, LogError, WriteLog
 from raidproof.guest.ledger_format import BLOCK, TREES
 from raidproof.record.sensitivity import Defect, Sensitivity
 from raidproof.verdict.blame import OF_BLOCKS, Block
@@ -120,15 +121,25 @@ class Durability:
         self._flushes = flushes
         self._begun = {member: [one.issued_ns for one in found] for member, found in flushes.items()}
 
-    def flush_of(self, copy: Copy) -> int:
-        """Return the number of the member's first flush that began after a write had ended."""
-        return bisect_left(self._begun.get(copy.member, ()), copy.done_ns)
+    def flush_of(self, copy: Copy, without: frozenset[Instance] = frozenset()) -> Instance | None:
+        """Return the flush that makes a copy durable, ``without`` some flushes; None if none does.
+
+        Of the flushes that began after the write had ended, it is the one that ends first.
+        """
+        flushes = self._flushes.get(copy.member, ())
+        best: int | None = None
+        for number in range(bisect_left(self._begun.get(copy.member, ()), copy.done_ns), len(flushes)):
+            if best is not None and flushes[number].issued_ns >= flushes[best].completed_ns:
+                break
+            later = best is not None and flushes[number].completed_ns >= flushes[best].completed_ns
+            if not later and (copy.member, number) not in without:
+                best = number
+        return None if best is None else (copy.member, best)
 
     def flushed_ns(self, copy: Copy, without: frozenset[Instance] = frozenset()) -> float:
         """Return when a flush makes a copy durable, ``without`` some flushes; infinite if none does."""
-        flushes = self._flushes.get(copy.member, ())
-        numbers = range(self.flush_of(copy), len(flushes))
-        return next((flushes[number].completed_ns for number in numbers if (copy.member, number) not in without), inf)
+        flush = self.flush_of(copy, without)
+        return inf if flush is None else self._flushes[flush[0]][flush[1]].completed_ns
 
     def durable_ns(self, copies: Iterable[Copy], without: frozenset[Instance] = frozenset()) -> float:
         """Return when the first of several copies is durable. A FUA write is durable at its reply."""
@@ -175,8 +186,8 @@ def sensitivity(requests: Requests, needed: Iterable[Needed], cut_ns: int | None
                 plain = [one._replace(fua=False) if one is copy else one for one in copies]
                 note(Defect.FUA, (copy.member, copy.done_ns), durability.durable_ns(plain), promised_ns)
                 continue
-            flush = (copy.member, durability.flush_of(copy))
-            if flush not in rounds or durability.flushed_ns(copy) > promised_ns:
+            flush = durability.flush_of(copy)
+            if flush is None or durability.flushed_ns(copy) > promised_ns:
                 continue  # no flush made the data durable before the reply
             for defect, instance in ((Defect.FLUSH_OF_A_MEMBER, frozenset({flush})), (Defect.FLUSH, rounds[flush])):
                 note(defect, instance, durability.durable_ns(copies, instance), promised_ns)
@@ -192,13 +203,15 @@ def sensitivity(requests: Requests, needed: Iterable[Needed], cut_ns: int | None
 
 
 def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
-    """Return the sensitivity of a crash test; empty without a write log that has the written data.
-
-    Raises:
-        LogError: the log is damaged.
-    """
-    if evidence.write_log is None or not evidence.write_log.with_data:
+    """Return the sensitivity of a crash test; empty without a write log that has the written data and can be read."""
+    try:
+        log = evidence.write_log
+        if log is None or not log.with_data:
+            return []
+        requests = requests_of(log)
+    except LogError as error:
+        # No verdict depends on the sensitivity. An exploration refuses such a log.
+        logger.info("%s: no sensitivity: %s", evidence.record.name, error)
         return []
-    requests = requests_of(evidence.write_log)
     cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
     return sensitivity(requests, needed_of(requests, evidence.history, evidence.workers), cut_ns)
