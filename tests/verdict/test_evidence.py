@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from raidproof.core.errors import RigError
+from raidproof.disk.writelog import Kind
 from raidproof.record import RunStore
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.verdict.crash_test import judge_crash_test
 from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence, Stage
+from tests.crash.conftest import Did, write_log
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
@@ -87,3 +89,16 @@ def test_a_write_log_that_cannot_be_read_changes_no_verdict(run: Path, record: C
     (run / "broken.log").write_bytes(b"no write log" * 10)
     judge_crash_test(record, run)
     assert (record.outcome, record.sensitivity, record.lives) == (Outcome.PASS, [], [])
+
+
+@pytest.mark.parametrize("with_data", [True, False])
+def test_the_sensitivity_needs_a_write_log_with_data(run: Path, record: CrashTestRecord, with_data: bool) -> None:
+    done = [Did(Kind.WRITE), Did(Kind.FLUSH), Did(Kind.FREEZE)]
+    write_log(run / "made-up.log", done)
+    if not with_data:
+        raw = bytearray((run / "made-up.log").read_bytes())
+        raw[12:16] = (2).to_bytes(4, "little")  # the flags of the header: blank disks, no data
+        (run / "made-up.log").write_bytes(raw)
+    record.files.write_log = "made-up.log"
+    judge_crash_test(record, run)
+    assert bool(record.sensitivity) is with_data

@@ -40,6 +40,7 @@ def counted(
     [
         (130, [Flush(200, 210)], 1),  # volatile until 210, after the reply
         (220, [Flush(200, 210)], 0),  # the next flush came before the reply
+        (210, [Flush(200, 210)], 0),
         (130, [], 1),  # volatile until the end
     ],
 )
@@ -103,6 +104,12 @@ members = st.dictionaries(st.integers(0, 2), flush_lists.map(sorted), max_size=3
 copy_lists = st.lists(st.builds(Copy, st.integers(0, 2), times, st.booleans()), min_size=1, max_size=3)
 
 
+def test_a_round_lasts_until_its_last_flush_has_ended() -> None:
+    flushes = {0: [Flush(10, 50)], 1: [Flush(12, 14)], 2: [Flush(20, 30)], 3: [Flush(51, 60)]}
+    rounds = {frozenset(one) for one in rounds_of(flushes).values()}
+    assert rounds == {frozenset({(0, 0), (1, 0), (2, 0)}), frozenset({(3, 0)})}
+
+
 @given(members, copy_lists)
 def test_leaving_out_flushes_never_makes_data_durable_earlier(
     flushes: dict[int, list[Flush]], data: list[Copy]
@@ -146,3 +153,6 @@ def test_a_write_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
         for number, (place, at) in enumerate([(3, 50), (4, 51), (3, 95)])
     ]
     assert needed_of(requests, History(done), [WORKER]) == [Needed(50, requests.copies[(7, 3 * BLOCK), 1])]
+    # Changes of names, and blocks that begin elsewhere, cannot be found.
+    assert needed_of(requests, History([done[0]._replace(kind="unaligned")]), [WORKER]) == []
+    assert needed_of(requests, History([done[0]._replace(worker=1)]), [WORKER]) == []
