@@ -9,7 +9,9 @@ import pytest
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import Kind
+from raidproof.guest.ledger_format import HOLDERS
 from raidproof.record.exploration import End, Observation
+from raidproof.workload.ledger import LedgerSpec
 from tests.crash.conftest import Did, Record
 from tests.crash.made_up import WORKER, MadeUp, told, written
 
@@ -63,3 +65,11 @@ def test_a_client_without_an_operation_is_idle_in_every_state(tmp_path: Path) ->
     other = WORKER.model_copy(update={"number": 1, "client": "client2", "kind": "o_sync"})
     made_up.oracle = replace(made_up.oracle, workers=(WORKER, other))
     assert made_up.explore(40).stats.idle == {("client2", "o_sync")}
+
+
+def test_workers_that_hold_locks_and_files_are_never_idle(tmp_path: Path) -> None:
+    made_up = MadeUp(tmp_path / "one", written(), told())
+    holders = [WORKER.model_copy(update={"number": 1 + number, "kind": kind}) for number, kind in enumerate(HOLDERS)]
+    made_up.oracle = replace(made_up.oracle, workers=(WORKER, *holders))
+    assert {one.kind for one in LedgerSpec().workers(["client1", "client2"])} >= {*HOLDERS}
+    assert ExplorationStats(made_up.recording, made_up.oracle).idle == {WORKER.group}

@@ -10,6 +10,7 @@ from raidproof.crash.marks import Marks
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.torn import Torn
+from raidproof.guest.ledger_format import HOLDERS
 from raidproof.record.exploration import (
     ColdRecord,
     End,
@@ -98,8 +99,11 @@ class ExplorationStats:
         """The states in which the check command of an application gave no result; None without any."""
         self.tested: Counter[str] = Counter()
         """Number of operations by kind whose loss a judged state could have shown: the maximum over the cuts."""
-        self.idle = {worker.group for worker in oracle.workers}
-        """Clients and kinds of worker (`WorkerSpec.group`) of which no judged state could have shown a loss."""
+        self.idle = {worker.group for worker in oracle.workers if worker.kind not in HOLDERS}
+        """Clients and kinds of worker (`WorkerSpec.group`) of which no judged state could have shown a loss.
+
+        Workers that only hold locks and open files promise nothing that a crash state could lack.
+        """
         self.ms: dict[str, array[float]] = {}
         """Durations in ms of each stage of the checks."""
         self.cold = ColdRecord()
