@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
 
 import pytest
@@ -172,7 +172,8 @@ def house(monkeypatch: pytest.MonkeyPatch) -> House:
 def maker(job: PlanJob, request: Request, wanted: Callable[[], bool]) -> Made:
     """Carry out a request in this process."""
     assert wanted()
-    return job.carried_out(request, Path(mkdtemp()))
+    with TemporaryDirectory() as folder:
+        return job.carried_out(request, Path(folder))
 
 
 def runner_of(matrix: Matrix, folder: Path, side: str = "run") -> PlanRunner:

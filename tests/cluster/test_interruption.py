@@ -57,7 +57,7 @@ def test_no_process_is_left(
     mark = str(tmp_path)
     master, slave = pty.openpty()
     paths = [str(ROOT), str(ROOT / "harness")]
-    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(tmp_path)}
     process = subprocess.Popen(
         [SETSID, "--ctty", sys.executable, "-P", "-c", PROGRAM],
         stdin=slave, stdout=slave, stderr=slave, env=environment,
@@ -71,6 +71,7 @@ def test_no_process_is_left(
         ends(process, master)
         assert process.wait(WITHIN_S) == status
         wait_until(lambda: not processes(mark), Deadline.after(WITHIN_S), "the end of all", interval_s=LOOK_S)
+        assert not list(tmp_path.glob("raidproof-round-*")), "folders of requests"
     finally:
         process.kill()
         process.wait()

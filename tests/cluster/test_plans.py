@@ -205,15 +205,17 @@ def test_without_the_option_dask_is_not_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_end_of_the_worker_interrupts_the_process_of_a_request() -> None:
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_end_of_the_worker_interrupts_the_process_of_a_request(killed: bool) -> None:
     script = (
         "import threading, time\n"
         "from raidproof.cluster.round_process import end_with_worker\n"
         "from raidproof.core.waiting import unwind_on_signals\n"
         "unwind_on_signals()\n"
-        "threading.Thread(target=end_with_worker, daemon=True).start()\n"
+        "orphaned = threading.Event()\n"
+        "threading.Thread(target=end_with_worker, args=(orphaned,), daemon=True).start()\n"
         "try:\n    print('works', flush=True)\n    time.sleep(600)\n"
-        "except KeyboardInterrupt as error:\n    print(error)\n"
+        "except KeyboardInterrupt as error:\n    print(error, orphaned.is_set())\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
@@ -221,6 +223,9 @@ def test_the_end_of_the_worker_interrupts_the_process_of_a_request() -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"works\n"
-        end(process)
-        assert process.stdout.read() == b"SIGTERM\n"
+        if killed:
+            process.stdin.close()
+        else:
+            end(process)
+        assert process.stdout.read() == f"SIGTERM {killed}\n".encode()
     assert process.returncode == 0

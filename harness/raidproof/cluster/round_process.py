@@ -6,11 +6,13 @@ worker, interrupts the process as SIGTERM does.
 
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,6 +29,8 @@ END_S = 60.0
 """Time limit in seconds for the end of the labs of an interrupted request."""
 REQUEST, RESULT, OUTPUT = "request", "result", "output"
 """Files in the folder of a request: what is requested, what was made, and what the process printed."""
+WANTED_NO_MORE = b"."
+"""What a worker writes to the process of a request before it ends it; a killed worker writes nothing."""
 LINES = 5
 """Number of lines of the output in the message of an error."""
 
@@ -78,7 +82,9 @@ def environment() -> dict[str, str]:
 def end(process: "subprocess.Popen[bytes]") -> None:
     """Interrupt the process of a request, unless it has ended, and wait for its end."""
     assert process.stdin is not None  # noqa: S101  it is a pipe
-    process.stdin.close()
+    with suppress(BrokenPipeError):
+        process.stdin.write(WANTED_NO_MORE)
+        process.stdin.close()
     try:
         process.wait(END_S)
     except subprocess.TimeoutExpired:
@@ -91,18 +97,24 @@ def tail(folder: Path) -> str:
     return " / ".join((folder / OUTPUT).read_text(errors="replace").splitlines()[-LINES:]) or "no output"
 
 
-def end_with_worker() -> None:
-    """Wait for the end of standard input, then interrupt this process."""
-    while os.read(sys.__stdin__.fileno() if sys.__stdin__ else 0, 1):
-        pass
+def end_with_worker(orphaned: threading.Event) -> None:
+    """Wait for the end of standard input, then interrupt this process.
+
+    ``orphaned`` is set if the worker was killed: then nobody else removes the folder of the request.
+    """
+    last = b""
+    while read := os.read(sys.__stdin__.fileno() if sys.__stdin__ else 0, 1):
+        last = read
+    if last != WANTED_NO_MORE:
+        orphaned.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> None:
     """Carry out the request in the folder that the command line names, and write the result into this folder."""
-    folder = Path(sys.argv[1])
+    folder, orphaned = Path(sys.argv[1]), threading.Event()
     unwind_on_signals()
-    threading.Thread(target=end_with_worker, daemon=True).start()
+    threading.Thread(target=end_with_worker, args=(orphaned,), daemon=True).start()
     be_silent()
     job, request = pickle.loads((folder / REQUEST).read_bytes())  # noqa: S301  written by the worker
     failed = False
@@ -110,6 +122,10 @@ def main() -> None:
         result = job.carried_out(request, folder)
     except (Unsound, RaidproofError, OSError, MemoryError) as error:
         failed, result = True, str(error) or type(error).__name__
+    except KeyboardInterrupt:
+        if orphaned.is_set():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     aside = folder / f"{RESULT}.new"
     aside.write_bytes(pickle.dumps((failed, result)))
     aside.rename(folder / RESULT)
