@@ -102,3 +102,11 @@ def test_the_sensitivity_needs_a_write_log_with_data(run: Path, record: CrashTes
     record.files.write_log = "made-up.log"
     judge_crash_test(record, run)
     assert bool(record.sensitivity) is with_data
+
+
+def test_lying_disks_of_a_test_that_broke_off_before_the_scan_are_no_error(run: Path, record: CrashTestRecord) -> None:
+    write_log(run / "made-up.log", [Did(Kind.WRITE), Did(Kind.FREEZE)])
+    record.disks = {"disk0": {"broken_promises": 3}}
+    record.files.write_log, record.files.on_server, record.rig_error = "made-up.log", "never written", "the rig failed"
+    judge_crash_test(record, run)
+    assert (record.outcome, record.reason) == (Outcome.ERROR, "the rig failed")

@@ -100,7 +100,7 @@ def tail(folder: Path) -> str:
 def end_with_worker(orphaned: threading.Event) -> None:
     """Wait for the end of standard input, then interrupt this process.
 
-    ``orphaned`` is set if the worker was killed: then nobody else removes the folder of the request.
+    ``orphaned`` is set if the worker was killed: then this process must remove the folder of the request.
     """
     last = b""
     while read := os.read(sys.__stdin__.fileno() if sys.__stdin__ else 0, 1):

@@ -11,7 +11,7 @@ from raidproof.core.registry import Registry
 from raidproof.record.outcome import Verdict
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.damage import Wrong
-from raidproof.verdict.evidence import CrashStateEvidence, Evidence, Stage
+from raidproof.verdict.evidence import CrashStateEvidence, Evidence, Scan, Stage
 
 E_contra = TypeVar("E_contra", bound=Evidence, contravariant=True)
 CHECKS: Registry[type["Check[Any]"]] = Registry("check", "raidproof.verdict.checks", "raidproof.checks")
@@ -52,6 +52,20 @@ class Check(ABC, Generic[E_contra]):
     def wrong(self, evidence: CrashStateEvidence, conditions: Conditions) -> Sequence[Wrong]:  # noqa: ARG002
         """Return the damage of a crash state that fails this check, beside missing operations."""
         return ()
+
+
+class LedgerCheck(Check[Evidence]):
+    """A check of each scan of the ledger: of crash tests, and of crash states."""
+
+    stages = LEDGER
+
+    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
+        """Return the verdicts on all scans."""
+        return [one for scan in evidence.scans for one in self.judge_scan(scan, conditions)]
+
+    @abstractmethod
+    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
+        """Return the verdicts on one scan."""
 
 
 class Judged(NamedTuple):

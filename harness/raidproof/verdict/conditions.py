@@ -137,6 +137,8 @@ def explained(conditions: Conditions, causes: Iterable[Verdict], evidence: Crash
 
 def losses_of(evidence: CrashTestEvidence) -> Sequence[Loss] | None:
     """Return the operations that the fault lost on the server; None if it is not known."""
+    if evidence.stage is Stage.UNREAD:
+        return None
     what = evidence.record.not_recovered
     if evidence.stage is Stage.NOT_RECOVERED and what is not None:
         if evidence.record.files.history is None:

@@ -25,6 +25,8 @@ from raidproof.verdict.balance import Balance
 from raidproof.verdict.ledger import Found, balance_of, scan_of
 from raidproof.workload.history import History, WorkerSpec, read_replies
 
+SERVER = "server"
+"""Name of the server in a record."""
 ON_SERVER, ON_CLIENT = "on the server", "on the client"
 """The places at which the ledger is read."""
 _SERVER: TypeAdapter[ServerSpec] = TypeAdapter(AnyServer)

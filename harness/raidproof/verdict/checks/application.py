@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import ScanResult
-from raidproof.verdict.check import LEDGER, Check
+from raidproof.verdict.check import Check, LedgerCheck
 from raidproof.verdict.conditions import Conditions, blame_with_application
 from raidproof.verdict.damage import Wrong, wrong
-from raidproof.verdict.evidence import CrashStateEvidence, CrashTestEvidence, Evidence
+from raidproof.verdict.evidence import CrashStateEvidence, CrashTestEvidence, Scan
 from raidproof.workload.history import History, WorkerSpec
 
 APPLICATION_CHECK = "check of the application"
@@ -19,28 +19,26 @@ APPLICATION_RUN = "application goes on"
 """Name of the check that the run command of an application did not fail after the fault."""
 
 
-class ApplicationCheck(Check[Evidence]):
+class ApplicationCheck(LedgerCheck):
     """The check command of an application gives a result."""
 
     name = APPLICATION_CHECK
-    stages = LEDGER
     rank = 50
 
-    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
-        """Return a verdict for each place at which the command gave no result."""
-        return [one for scan in evidence.scans for one in judge_application_checks(scan.result, scan.place)]
+    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if the command gave no result."""
+        return judge_application_checks(scan.result, scan.place)
 
 
-class ApplicationData(Check[Evidence]):
+class ApplicationData(LedgerCheck):
     """The check command of an application reports no damage."""
 
     name = APPLICATION_DATA
-    stages = LEDGER
     rank = 51
 
-    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
-        """Return a verdict for each place at which the command reported damage."""
-        return [one for scan in evidence.scans for one in judge_application_data(scan.result, conditions, scan.place)]
+    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if the command reported damage."""
+        return judge_application_data(scan.result, conditions, scan.place)
 
     def wrong(self, evidence: CrashStateEvidence, conditions: Conditions) -> list[Wrong]:
         """Return the reported damage."""

@@ -3,25 +3,24 @@
 from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, ScanResult
-from raidproof.verdict.check import LEDGER, Check
+from raidproof.verdict.check import LedgerCheck
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.damage import Wrong, wrong
-from raidproof.verdict.evidence import CrashStateEvidence, Evidence
+from raidproof.verdict.evidence import CrashStateEvidence, Scan
 
 BLOCKS = "blocks whole"
 """Name of the check that each block has content that a client wrote to this block."""
 
 
-class Blocks(Check[Evidence]):
+class Blocks(LedgerCheck):
     """Each block has content that a client wrote to this block."""
 
     name = BLOCKS
-    stages = LEDGER
     rank = 30
 
-    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
-        """Return a verdict for each place of observation."""
-        return [judge_blocks(scan.result, conditions, scan.place) for scan in evidence.scans]
+    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
+        """Return one verdict."""
+        return [judge_blocks(scan.result, conditions, scan.place)]
 
     def wrong(self, evidence: CrashStateEvidence, conditions: Conditions) -> list[Wrong]:
         """Return the blocks in such a state."""

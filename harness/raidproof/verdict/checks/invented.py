@@ -3,25 +3,24 @@
 from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import ScanResult
-from raidproof.verdict.check import LEDGER, Check
+from raidproof.verdict.check import LedgerCheck
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.damage import Wrong, wrong
-from raidproof.verdict.evidence import CrashStateEvidence, Evidence
+from raidproof.verdict.evidence import CrashStateEvidence, Scan
 
 INVENTED = "nothing invented"
 """Name of the check that clients wrote all content that was found."""
 
 
-class Invented(Check[Evidence]):
+class Invented(LedgerCheck):
     """Clients wrote all content that was found."""
 
     name = INVENTED
-    stages = LEDGER
     rank = 40
 
-    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
-        """Return a verdict for each place of observation."""
-        return [judge_nothing_invented(scan.result, conditions, scan.place) for scan in evidence.scans]
+    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
+        """Return one verdict."""
+        return [judge_nothing_invented(scan.result, conditions, scan.place)]
 
     def wrong(self, evidence: CrashStateEvidence, conditions: Conditions) -> list[Wrong]:
         """Return what no client wrote."""

@@ -4,11 +4,8 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.check import Check
 from raidproof.verdict.conditions import Conditions, fault_of
 from raidproof.verdict.damage import Wrong, wrong
-from raidproof.verdict.evidence import CrashStateEvidence, CrashTestEvidence, Stage
+from raidproof.verdict.evidence import SERVER, CrashStateEvidence, CrashTestEvidence, Stage
 from raidproof.verdict.kernel_log import FILE_GONE, KERNEL, KERNEL_LOG, blocked, judge_kernel_logs, judge_wrecks
-
-SERVER = "server"
-"""Name of the server in a record."""
 
 
 class KernelLogs(Check[CrashTestEvidence]):

@@ -6,12 +6,10 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.check import Check
 from raidproof.verdict.conditions import Conditions
-from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.evidence import SERVER, CrashTestEvidence
 
 OBSERVATIONS = "observations"
 """Name of the check that the record lacks no observation."""
-SERVER = "server"
-"""Name of the server in a record."""
 
 
 class Observations(Check[CrashTestEvidence]):

@@ -4,25 +4,24 @@ from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_format import APPLICATION, METADATA
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import ScanResult
-from raidproof.verdict.check import LEDGER, Check
+from raidproof.verdict.check import LedgerCheck
 from raidproof.verdict.conditions import Conditions, blame_with_application
 from raidproof.verdict.contract import LEAST_JUDGED, PROMISES
-from raidproof.verdict.evidence import Evidence
+from raidproof.verdict.evidence import Scan
 
 NAMES = frozenset(METADATA) - {"append", "copy", "allocate", "punch", "clone", "shrink", "grow"}
 """Kinds of operation that change names and attributes, and no data."""
 
 
-class Promises(Check[Evidence]):
+class Promises(LedgerCheck):
     """When an operation returns, its effect is durable."""
 
     name = "promises"
-    stages = LEDGER
     rank = 20
 
-    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
-        """Return the verdicts on each kind of operation, at each place of observation."""
-        return [one for scan in evidence.scans for one in judge_promises(scan.result, conditions, scan.place)]
+    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
+        """Return the verdicts on each kind of operation."""
+        return judge_promises(scan.result, conditions, scan.place)
 
 
 def judge_promises(evidence: ScanResult, conditions: Conditions, where: str) -> list[Verdict]:
