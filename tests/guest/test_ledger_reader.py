@@ -26,7 +26,7 @@ from raidproof.guest.ledger_format import (
     parts_of_torn,
 )
 from raidproof.guest.ledger_format import torn as torn_code
-from raidproof.guest.ledger_reader import LedgerReader, Part, names, read_back, read_block
+from raidproof.guest.ledger_reader import LARGEST, LedgerReader, Part, names, read_back, read_block, records
 
 numbers = st.integers(min_value=0, max_value=2**40)
 generations = st.integers(min_value=1, max_value=2**40)
@@ -120,6 +120,27 @@ def test_names_determine_the_kind_of_content(tmp_path: Path) -> None:
     (tmp_path / "s").symlink_to("a")
     found = names(str(tmp_path))
     assert [found[name][3] for name in "abs"] == ["+", OTHER_CONTENT, "a"]
+
+
+def test_a_damaged_file_of_any_size_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(block(1, 0, 1, 7))
+    os.truncate(tmp_path / "a", 1 << 40)
+    _, size, _, content, *_ = names(str(tmp_path), 1, 7)["a"]
+    assert size == 1 << 40
+    assert content == ["0.1", *["-"] * (LARGEST // BLOCK - 1)]
+
+
+def test_records_of_a_damaged_file_are_read_up_to_a_long_part_without_one(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        for position in (0, LARGEST, 2 * LARGEST + (5 << 20)):
+            file.seek(position)
+            file.write(block(1, position, 1, 7))
+        file.truncate(1 << 40)
+    found = records(str(path), 1, 7)
+    assert [one for one in found if one != ABSENT] == [1, LARGEST // BLOCK + 1], "a record far behind the others"
+    os.truncate(path, LARGEST + BLOCK)
+    assert records(str(path), 1, 7) == [1, *[ABSENT] * (LARGEST // BLOCK - 1), LARGEST // BLOCK + 1]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ MIXED = 8  # greatest number of generations in a torn block: a cut interrupts fe
 SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
 LONGEST = 1 << 20  # greatest number of bytes beside the blocks that one read returns
 FIRST_WRITE_S = 1200000000  # a time in seconds since 1970 before which no clock of a machine is
+LARGEST = 1 << 24  # greatest size in bytes that is read of a file in a directory, or of a part without records
 FAR = 1 << 27  # size in bytes from which on only the first and the last LONGEST bytes of zeros are read
 
 
@@ -310,14 +311,18 @@ def records(path: str, file: int, seed: int) -> list[int]:
 
     `ledger_format.MISPLACED` stands for a valid record of another worker; other codes stand for damaged records.
     """
+    found: list[Any] = []
     try:
         with ledger.opened(path, os.O_RDONLY) as fd:
-            data = ledger.read_whole(fd, os.fstat(fd).st_size, 0)
+            end = LARGEST  # A damaged file can have any size: after so long a part without a record, no more is read.
+            while len(found) * BLOCK < end and (data := ledger.read_whole(fd, LONGEST, len(found) * BLOCK)):
+                found += [ledger.identity(data[at : at + BLOCK], seed) for at in range(0, len(data), BLOCK)]
+                if any(not isinstance(one, int) for one in found[-LONGEST // BLOCK :]):
+                    end = len(found) * BLOCK + LARGEST
     except FileNotFoundError:
         return []
     except OSError:
         return [ledger.UNREADABLE]
-    found = [ledger.identity(data[position : position + BLOCK], seed) for position in range(0, len(data), BLOCK)]
     mine = [one if isinstance(one, int) or one[0] == file else ledger.MISPLACED for one in found]
     return [one if isinstance(one, int) else one[1] // BLOCK + 1 for one in mine]
 
@@ -358,13 +363,14 @@ def changed(status: os.stat_result) -> list[str | int | None]:
 def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
     """Return the content of an open regular file of a worker that changes directories.
 
-    For a file of at least one block: the signature of each block. For a shorter file: ``+`` for the data of append or
+    For a file of at least one block: the signature of each block, in the first `LARGEST` bytes (a damaged file can
+    have any size, which the size beside the content shows). For a shorter file: ``+`` for the data of append or
     its beginning, `ledger_format.UNCUT` for this data with zeroes instead of the part that truncate cuts, and
     `ledger_writer.OTHER_CONTENT` for other data.
     """
     if size >= BLOCK:
-        data = ledger.read_whole(fd, size, 0)
-        return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
+        data = ledger.read_whole(fd, min(size, LARGEST), 0)
+        return [signature(data[at : at + BLOCK], file, seed) for at in range(0, min(size, LARGEST), BLOCK)]
     # One byte more than append writes: the size in the result shows how long the file is.
     data = os.read(fd, ledger.APPENDED + 1)
     if not data.strip(b"+"):
