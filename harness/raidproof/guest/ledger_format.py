@@ -71,7 +71,11 @@ STEPS = (
     "release",  # of the lock of a range
     "open and remove",  # creation of a file that stays open, and removal of its name
     "use removed",  # a write to this file, and a read of all of its blocks
+    "pause",  # no call, but the time from a `PAUSE` of the harness until it lets the worker continue
 )
+# Requests of the harness, bytes over the connection of a worker: pause before the next operation; carry out one
+# operation, then pause again; continue.
+PAUSE, ONE, CONTINUE = b"p", b"1", b"c"
 # Kinds of operation that change names, attributes or extents. The verdict considers all changes of a directory
 # together.
 METADATA = (

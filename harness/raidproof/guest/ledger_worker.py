@@ -6,9 +6,11 @@ and `ledger_holders`.
 
 import errno
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from time import monotonic_ns
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 ledger = import_module("raidproof.guest.ledger_format" if __package__ else "ledger_format")
 
 PAUSE_S = 0.05  # pause in seconds after a tolerated error, which may recur at once
+POLL_S = 0.2  # seconds after which a pausing worker looks for a request to stop
 
 
 def end_of(worker: int, sequence: int, status: int) -> bytes:
@@ -50,6 +53,7 @@ class Worker:
         self.sequence = 0
         self.steps = 0
         self.open: dict[str, int] = {}
+        self.paused = False
         self.connection = socket.create_connection((config["host"], config["port"]))
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -65,6 +69,34 @@ class Worker:
     def work(self) -> Iterator[None]:
         """Carry out the operations, and yield after each."""
         raise NotImplementedError
+
+    def take_turn(self) -> None:
+        """Pause before the next operation if the harness has requested it, until it requests to continue."""
+        if self.paused or self.requested(0):
+            self.step("pause", self.wait)
+
+    def wait(self) -> None:
+        """Wait for a request of the harness to carry out one operation, or to continue; or to stop."""
+        self.paused = False
+        while not self.stop.is_set():
+            if self.requested(POLL_S) and (request := self.request()) != ledger.PAUSE:
+                self.paused = request == ledger.ONE
+                break
+
+    def requested(self, wait_s: float) -> bool:
+        """Return whether a request of the harness has arrived; ``wait_s``: wait so many seconds for it."""
+        return bool(select.select([self.connection], [], [], wait_s)[0])
+
+    def request(self) -> bytes:
+        """Return the next request of the harness.
+
+        Raises:
+            Disconnected: the connection to the harness is lost.
+        """
+        with suppress(OSError):
+            if request := self.connection.recv(1):
+                return request
+        raise Disconnected("worker %d: the harness has closed the connection" % self.number)
 
     def more(self) -> bool:
         """Return whether to continue: not after the limit, a request to stop, or an error that is not tolerated."""

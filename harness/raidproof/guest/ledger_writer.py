@@ -278,6 +278,9 @@ class Application(Worker):
             yield
         running.end()
 
+    def take_turn(self) -> None:
+        """Continue: the application has its own schedule, and its connection."""
+
 
 # Other kinds of worker: Blocks.
 CLASSES: dict[str, type[Worker]] = {
@@ -359,14 +362,14 @@ def stop_asked() -> bool:
 
 def take_turns(workers: list[Worker]) -> None:
     """Let each worker carry out one operation at a time, in turn, until all are done."""
-    going = {worker.number: worker.run() for worker in workers}
-    marking = {worker.number for worker in workers if worker.marks_rpcs}
+    going = {worker.number: (worker, worker.run()) for worker in workers}
     marked: int | None = None
     while going:
-        for number, run in list(going.items()):
-            if number != marked and number in marking:
+        for number, (worker, run) in list(going.items()):
+            if number != marked and worker.marks_rpcs:
                 mark_rpcs(number)
                 marked = number
+            worker.take_turn()
             if next(run, True):
                 del going[number]
 

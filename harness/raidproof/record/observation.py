@@ -104,6 +104,13 @@ class KernelSeen(Strict):
     """Flags of /proc/sys/kernel/tainted that show a failure of the kernel or the hardware, as text."""
 
 
+class SoloSeen(Strict):
+    """The time in which the clients carried out solo operations (host's CLOCK_MONOTONIC, ns)."""
+
+    begun_ns: int
+    ended_ns: int | None = None
+
+
 class Observations(Strict):
     """The observations of one crash test, from which the verdicts are computed."""
 
@@ -116,6 +123,7 @@ class Observations(Strict):
     """The disk engine's counters when the clients began, by serial."""
     export: list[str] | None = None
     """The export options in effect just before the fault."""
+    solo: SoloSeen | None = None
     write_log: LogClosed | None = None
     """The size of the write log; None if the crash test was not recorded."""
     calls: dict[str, dict[str, int]] | None = None

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 from zlib import crc32
@@ -25,17 +26,17 @@ from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_errors import ErrorWatch
-from raidproof.machine.kernel_log import Moment, moment, said_since, said_until_off, stuck_tasks
+from raidproof.machine.kernel_log import moment, said_since, stuck_tasks
 from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
-from raidproof.record.observation import ArraySeen, KernelSeen, MembersSeen, ReadBack
-from raidproof.record.run import ControlSpec, CrashTestRecord, FaultRecord, Throughput
+from raidproof.record.observation import KernelSeen, ReadBack, SoloSeen
+from raidproof.record.run import ControlSpec, CrashTestRecord, Throughput
+from raidproof.run.member_watch import MemberWatch
 from raidproof.run.replies import ReplyWatch
 from raidproof.run.second_reader import read_by_libnfs
-from raidproof.storage.array import Array, holders_of_old_data, serial_of
-from raidproof.storage.array.array import Scrub
+from raidproof.storage.array import holders_of_old_data
 from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
 from raidproof.verdict.checks.second_reader import differing_workers
@@ -84,7 +85,13 @@ class CrashTestSpec(BaseModel):
     ledger: LedgerSpec = LedgerSpec()
     """The work of the clients, whose acknowledged operations are checked after the fault."""
     ledger_seconds: float = 3.0
-    """Seconds that the clients work before the fault."""
+    """Seconds that all workers of the clients work at the same time before the fault."""
+    solo_seconds: float = Field(default=1.0, ge=0)
+    """Greatest number of seconds in which the clients carry out solo operations, see workload/solo.py.
+
+    Only if the fault is a power cut of the server, or without a fault, and not in a control. An application has its
+    own schedule.
+    """
     fio: FioSpec | None = None
     """Sequential write that is measured before the crash test; None: no measurement."""
     capture: bool = False
@@ -135,80 +142,6 @@ class CrashTestFiles:
         """Write a file and return its path relative to the run's directory."""
         write_durably(self.path(name), content)
         return self.entry(name)
-
-
-class MemberWatch:
-    """Records the metadata of the member disks, and the faults that last from before the clients' work."""
-
-    def __init__(self, context: FaultContext, record: CrashTestRecord) -> None:
-        self.context = context
-        self.record = record
-        self.seen = MembersSeen()
-        self._conditions: list[tuple[Fault, Moment]] = []
-        """The faults in effect, each with the position in the server's kernel log at its beginning."""
-
-    def begin(self, condition: Fault) -> None:
-        """Inject a fault that stays in effect until `heal`."""
-        begun = moment(self.context.lab.server)
-        self.record.during.append(self._injected(condition))
-        self._conditions.append((condition, begun))
-
-    def start(self) -> None:
-        """Record every disk's metadata before the main fault."""
-        self.record.observed.members = self.seen
-        self.seen.start = self._array.identities(online=True)
-
-    def before_assembly(self) -> None:
-        """Record the disks' metadata after the main fault, and verify that earlier faults lasted until then.
-
-        Raises:
-            RigError: an earlier fault had ended before the main fault.
-        """
-        members = self.seen.before = self._array.identities(online=False)
-        self.seen.bitmaps = self._array.bitmaps()
-        self.seen.absent = sorted(self._array.expected_deviation.absent)
-        for number, (condition, begun) in enumerate(self._conditions):
-            kernel_log = said_until_off(self.context.lab.server, begun)
-            self.record.during[number].lasted = condition.lasted(self.context, members, kernel_log)
-
-    def after_assembly(self) -> None:
-        """Record the members that md uses after the assembly, before any rebuild."""
-        found = [member for md in self._array.state().devices for member in md.members]
-        self.seen.active = [serial_of(member.device) for member in found if "in_sync" in member.state]
-
-    def heal(self) -> None:
-        """Heal the faults that stay in effect, the last one first."""
-        for condition, _ in reversed(self._conditions):
-            condition.heal(self.context)
-
-    def end(self, scrubbed: Scrub) -> ArraySeen:
-        """Record every disk's metadata at the end; return the scrub's results, missing members and bad blocks."""
-        devices = self._array.state().devices
-        self.seen.end = self._array.identities(online=True)
-        self.seen.renewed = sorted(self._array.expected_deviation.renewed)
-        return ArraySeen(
-            **scrubbed.model_dump(),
-            degraded={one.device: one.degraded for one in devices if one.degraded},
-            bad_blocks={
-                serial_of(member.device): member.bad_blocks
-                for one in devices
-                for member in one.members
-                if member.bad_blocks
-            },
-        )
-
-    def _injected(self, condition: Fault) -> FaultRecord:
-        injected = condition.inject(self.context)
-        return FaultRecord(
-            fault=injected.fault,
-            target=injected.target,
-            proof=injected.proof,
-            effects=condition.effects(self.context.stack.spec),
-        )
-
-    @property
-    def _array(self) -> Array:
-        return self.context.stack.array
 
 
 def run_crash_test(lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
@@ -307,7 +240,8 @@ class CrashTest:
     def _mount_point(self) -> str:
         return self.stack.mounts[self.lab.clients[0].name].directory
 
-    def _promise_and_break(self, effective: StackState) -> None:
+    def _ledger(self) -> Ledger:
+        """Return the ledger of the crash test, and record its settings."""
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
         self.lab.clients[0].succeed(["mkdir", root])
         # Set the cache mode only now: if disks lied from the start, a cut would destroy the array itself.
@@ -330,6 +264,10 @@ class CrashTest:
         if ledger.application:
             self.record.files.application = self.files.write("application.json", json.dumps(ledger.application))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
+        return ledger
+
+    def _promise_and_break(self, effective: StackState) -> None:
+        ledger = self._ledger()
         for condition in self.spec.during:
             self._say(condition.name)
             self.members.begin(condition)
@@ -347,22 +285,7 @@ class CrashTest:
         self.replies = ReplyWatch(self.lab, marked, ledger.path.parent) if marked else None
         watching = self.replies.watching(ledger.path) if self.replies else nullcontext()
         with self._captured(), watching, ledger.running():
-            self._say("clients at work")
-            self.record.ledger_begun_ns = now_ns()
-            ledger.work(self.spec.ledger_seconds)
-            # Read the export options before the fault: a reboot would hide changes made during the work.
-            observed.export = list(self.stack.export.applied())
-            before = {client.name: moment(client) for client in self.lab.clients}
-            self.errors.look()
-            if self.fault is not None:
-                self._break(self.fault)
-                self._bring_back(self.fault, ledger)
-            self._say("clients finish")
-            ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
-            # All clients have finished, so the server serves each of them again.
-            for name, since in before.items():
-                messages = said_since(self.lab.machines[name], since)
-                self.record.files.away[name] = self.files.write(f"away.{name}.log", messages)
+            self._work_and_break(ledger)
         observed.calls = {name: counted - sent[name] for name, counted in self._calls().items()}
         if self.fault is None:
             self._end_recording()
@@ -371,6 +294,67 @@ class CrashTest:
             self._scan_server(ledger)
         self._scan_client(ledger)
         self.members.heal()
+
+    def _work_and_break(self, ledger: Ledger) -> None:
+        self._say("clients at work")
+        self.record.ledger_begun_ns = now_ns()
+        strikes_solo = self._strikes_solo
+        if not strikes_solo:
+            with self._solo(ledger):
+                pass
+        ledger.work(self.spec.ledger_seconds)
+        # Read the export options before the fault: a reboot would hide changes made during the work.
+        self.record.observed.export = list(self.stack.export.applied())
+        before = {client.name: moment(client) for client in self.lab.clients}
+        self.errors.look()
+        with self._solo(ledger) if strikes_solo else nullcontext():
+            if self.fault is not None:
+                self._break(self.fault)
+        if self.fault is not None:
+            self._bring_back(self.fault, ledger)
+        self._say("clients finish")
+        ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
+        # All clients have finished, so the server serves each of them again.
+        for name, since in before.items():
+            messages = said_since(self.lab.machines[name], since)
+            self.record.files.away[name] = self.files.write(f"away.{name}.log", messages)
+
+    @contextmanager
+    def _solo(self, ledger: Ledger) -> Iterator[None]:
+        """Let the clients carry out solo operations, after which they pause until the ``with`` body ends."""
+        if not self._has_solo:
+            yield
+            return
+        self._say("clients at work, one operation at a time")
+        solo = self.record.observed.solo = SoloSeen(begun_ns=now_ns())
+        with ledger.solo(self.spec.solo_seconds, self._requests):
+            solo.ended_ns = now_ns()
+            yield
+
+    @property
+    def _has_solo(self) -> bool:
+        """Whether the clients carry out solo operations, see `CrashTestSpec.solo_seconds`."""
+        spec = self.spec.ledger
+        alone = spec.quiet_s or spec.application is not None or self.spec.control is not None
+        return bool(self.spec.solo_seconds) and not alone and (self.fault is None or self._caches is not None)
+
+    @property
+    def _strikes_solo(self) -> bool:
+        """Whether the cut strikes right after the reply to a solo operation: half of the cuts do, by name and seed.
+
+        Where the cut keeps a part of the disks' caches, it strikes while all clients write: then there is more to keep.
+        """
+        drawn = Random(f"{self.spec.name} {self.spec.seed}").random()  # noqa: S311
+        return self._has_solo and self._caches is CutPolicy.DROP and drawn < 0.5
+
+    @property
+    def _caches(self) -> CutPolicy | None:
+        return self.record.effects.caches
+
+    def _requests(self) -> int:
+        """Return the number of requests that may change the disks so far."""
+        counted = self.lab.disks.counters().values()
+        return sum(one.writes + one.flushes + one.discards + one.zeroes for one in counted)
 
     def _end_lockd_grace(self) -> None:
         """End lockd's grace period, unless the clients use NFSv3 and may have locks to reclaim."""

@@ -33,6 +33,8 @@ EARLY_WRITE_BACK = TuningSpec(server_dirty_expire_s=1, server_dirty_writeback_s=
 demo's ledger."""
 ASYNC_LEDGER_S = 5.0
 """Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
+SOLO_S = 4.0
+"""Seconds of solo operations on the sync export: a missing flush of any of some hundred flushes would show."""
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 SETTABLE = ("array", "volume", "filesystem", "export")
 """The layers whose settings `read_settings` accepts."""
@@ -166,7 +168,14 @@ def demo_cycles(seed: int = 1, settings: Mapping[str, Value] = _NO_SETTINGS) -> 
     """
     safe = demo_stack(sync=True, settings=settings)
     return (
-        CrashTestSpec(name="sync", title="sync export", stack=safe, fio=FioSpec(size=SEQUENTIAL), seed=seed),
+        CrashTestSpec(
+            name="sync",
+            title="sync export",
+            stack=safe,
+            solo_seconds=SOLO_S,
+            fio=FioSpec(size=SEQUENTIAL),
+            seed=seed,
+        ),
         *(_async_cycles(seed, settings) if safe.export.has_async else ()),
         CrashTestSpec(
             name="lying-disks",

@@ -57,6 +57,8 @@ GIVE_UP_AFTER = 3
 """Number of failed repetitions after which a cell is skipped, unless the run is resumed."""
 LEDGER_SECONDS = 2.0
 """Seconds that clients work before a power cut or the fault of a control."""
+SOLO_SECONDS = 2.0
+"""Seconds of solo operations of a cell."""
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
 
@@ -410,6 +412,7 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
         seed=plan.run.seed,
         ledger=ledger,
         ledger_seconds=LEDGER_SECONDS,
+        solo_seconds=SOLO_SECONDS,
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -33,6 +33,7 @@ from raidproof.workload.application import PROGRAM, ApplicationError, Applicatio
 from raidproof.workload.history import History, Recorder, WorkerSpec
 from raidproof.workload.ledger_receiver import Receiver
 from raidproof.workload.ledger_sizes import MOST_ROUNDS, PIECES, pieces_from
+from raidproof.workload.solo import SoloOperations
 
 FOLDER = "/run/raidproof"
 """Folder of the ledger's programs in a machine: a tmpfs."""
@@ -403,6 +404,22 @@ class Ledger:
                 )
         self.require_recorded()
         self._require_applications()
+
+    @contextmanager
+    def solo(self, seconds: float, requests: Callable[[], int]) -> Iterator[None]:
+        """Let the workers carry out solo operations for a time; then they pause until the end of the ``with`` body.
+
+        ``requests``: see `SoloOperations`.
+        """
+        if self._receiver is None:
+            yield
+            return
+        solo = SoloOperations(self._receiver, self.workers, requests)
+        try:
+            solo.run(seconds)
+            yield
+        finally:
+            solo.end()
 
     def _require_applications(self) -> None:
         """Check that no application has failed."""

@@ -5,7 +5,8 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from raidproof.core.waiting import now_ns, realtime_ahead_ns
 from raidproof.guest import application, ledger_format
@@ -44,10 +45,17 @@ class Receiver(threading.Thread):
         """The first error of a write to the history file; the run cannot be judged after it."""
         self.refused: ApplicationError | None = None
         """The first line of an application that is no report; later reports may be missing."""
+        self.pausing: set[int] = set()
+        """Numbers of the workers that have reported that they pause, as requested by `request`."""
+        self.pauses: Counter[int] = Counter()
+        """Number of pauses that have begun, by worker."""
         self.statuses: dict[int, int] = {}
         """Statuses of the workers that have reported their end, by number; see `history.WorkerEnd`."""
         self._reports: dict[int, Reports | None] = {}
         """By file descriptor, the translator of an application's lines; None for the connection of another worker."""
+        self._connections: dict[int, socket.socket] = {}
+        """By number of the worker."""
+        self._heard = threading.Condition()
         self._listener = listener
         # Accepted connections inherit this option.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
@@ -82,7 +90,9 @@ class Receiver(threading.Thread):
             self.last_ns = max(self.last_ns, arrived_ns)
             try:
                 data = self._framed(source.fileno(), data, arrived_ns)
-                self._count(self._recorder.add(source.fileno(), arrived_ns, data), arrived_ns)
+                with self._heard:
+                    self._count(self._recorder.add(source.fileno(), arrived_ns, data), arrived_ns, source)
+                    self._heard.notify_all()
             except ApplicationError as error:
                 self.refused = self.refused or error
             except OSError as error:
@@ -91,8 +101,29 @@ class Receiver(threading.Thread):
             self._recorder.forget(source.fileno())
             self._reports.pop(source.fileno(), None)
             self._selector.unregister(source)
-            source.close()
+            with self._heard:
+                self._connections = {number: one for number, one in self._connections.items() if one is not source}
+                source.close()
+                self._heard.notify_all()
             self.open_connections -= 1
+
+    def request(self, worker: int, request: bytes) -> bool:
+        """Send a request such as `ledger_format.PAUSE` to a worker; return whether the worker is connected.
+
+        An application gets no request.
+        """
+        with self._heard:
+            source = self._connections.get(worker)
+            if source is None or self._reports.get(source.fileno()) is not None:
+                return False
+            with suppress(OSError):
+                return source.send(request) == len(request)
+            return False
+
+    def wait_until(self, met: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition, which is evaluated after each report; return whether it was met in time."""
+        with self._heard:
+            return self._heard.wait_for(met, seconds)
 
     def _framed(self, connection: int, data: bytes, arrived_ns: int) -> bytes:
         """Return the frames in received data; the first bytes of an application are text, those of others a frame."""
@@ -101,8 +132,16 @@ class Receiver(threading.Thread):
         reports = self._reports[connection]
         return data if reports is None else reports.take(data, arrived_ns)
 
-    def _count(self, data: bytes, arrived_ns: int) -> None:
+    def _count(self, data: bytes, arrived_ns: int, source: socket.socket) -> None:
         for what, code, worker, _, _, _, status, _ in ledger_format.FRAME.iter_unpack(data):
+            if what != ledger_format.END:
+                self._connections[worker] = source
+            pausing = what in (ledger_format.STEP, ledger_format.STEPPED) and ledger_format.STEPS[code] == "pause"
+            if pausing and what == ledger_format.STEP:
+                self.pauses[worker] += 1
+                self.pausing.add(worker)
+            elif pausing:
+                self.pausing.discard(worker)
             if what == ledger_format.ACKNOWLEDGE:
                 self.ended[ledger_format.KINDS[code]] += 1
                 self.ended_of[worker] += 1
@@ -113,6 +152,7 @@ class Receiver(threading.Thread):
             elif what == ledger_format.END:
                 self.statuses[worker] = status
                 self.done.add(worker)
+                self.pausing.discard(worker)
 
     def stop(self) -> None:
         """End the thread, and close the connections and the history file."""
