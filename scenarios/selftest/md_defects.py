@@ -10,6 +10,7 @@ from pathlib import Path
 
 from raidproof.image import kernel
 from raidproof.image.kernel.rebuild import SourceEdit, Substitution, rebuilt
+from raidproof.verdict.checks.volatile import VOLATILE
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.crash_states import RECOVERY
 from scenarios.selftest.planted_source import inserted
@@ -38,6 +39,13 @@ class MdDefect:
 
 
 _LOST = "{ bio_set_dev(mbio, rdev->bdev); bio_endio(mbio); } else "
+_FLUSH = Substitution(
+    "md_flush_request",
+    "if (rdev->raid_disk < 0 ||",
+    'if ((rdev->raid_disk == 1 && (planted("flush-not-forwarded") || planted_nth("flush-every-4th", 4) || '
+    'planted_nth("flush-every-16th", 16))) || rdev->raid_disk < 0 ||',
+)
+"""One module has the defects of all flushes: it is built once."""
 MD_DEFECTS: Mapping[str, MdDefect] = {
     "copy-every-100th": MdDefect(
         "the second copy of every 100th write of a RAID1 is never sent",
@@ -68,13 +76,20 @@ MD_DEFECTS: Mapping[str, MdDefect] = {
         "flushes are not forwarded to the member in slot 1",
         "md_mod",
         "drivers/md/md.c",
-        Substitution(
-            "md_flush_request",
-            "if (rdev->raid_disk < 0 ||",
-            'if ((rdev->raid_disk == 1 && planted("flush-not-forwarded")) || rdev->raid_disk < 0 ||',
-        ),
+        _FLUSH,
         "5",
         "|".join(map(re.escape, (*PROMISES.values(), RECOVERY))),
+    ),
+    "flush-every-4th": MdDefect(
+        "every 4th flush is not forwarded to the member in slot 1", "md_mod", "drivers/md/md.c", _FLUSH, "5", VOLATILE
+    ),
+    "flush-every-16th": MdDefect(
+        "every 16th flush is not forwarded to the member in slot 1",
+        "md_mod",
+        "drivers/md/md.c",
+        _FLUSH,
+        "5",
+        VOLATILE,
     ),
 }
 

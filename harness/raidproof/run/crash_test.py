@@ -342,7 +342,7 @@ class CrashTest:
     def _strikes_solo(self) -> bool:
         """Whether the cut strikes right after the reply to a solo operation: half of the cuts do, by name and seed.
 
-        Where the cut keeps a part of the disks' caches, it strikes while all clients write: then there is more to keep.
+        A cut that keeps a part of the disks' caches strikes while all clients write: then the caches have much data.
         """
         drawn = Random(f"{self.spec.name} {self.spec.seed}").random()  # noqa: S311
         return self._has_solo and self._caches is CutPolicy.DROP and drawn < 0.5

@@ -22,8 +22,9 @@ from raidproof.record.run import CrashTestRecord, ScanResult
 from raidproof.storage.filesystem import FILESYSTEMS, AnyFilesystem, FilesystemSpec
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.balance import Balance
+from raidproof.verdict.durability import Needed, Requests, needed_of, requests_of
 from raidproof.verdict.ledger import Found, balance_of, scan_of
-from raidproof.workload.history import History, WorkerSpec, read_replies
+from raidproof.workload.history import History, Operation, WorkerSpec, read_replies
 
 SERVER = "server"
 """Name of the server in a record."""
@@ -54,6 +55,14 @@ class Scan(NamedTuple):
     found: Found
     balance: Balance
     result: ScanResult
+
+
+class WrittenData(NamedTuple):
+    """The data of the ledger in a write log, up to the first power cut."""
+
+    requests: Requests
+    needed: Mapping[Operation, Sequence[Needed]]
+    """The blocks that each acknowledged operation wrote."""
 
 
 class Evidence(Protocol):
@@ -163,6 +172,19 @@ class CrashTestEvidence:
         """The requests of the member disks; None if they were not stored."""
         path = self.record.files.write_log
         return WriteLog(self.run / path) if path is not None and (self.run / path).is_file() else None
+
+    @cached_property
+    def data(self) -> WrittenData | None:
+        """The data of the ledger in the write log; None without a write log that has the written data.
+
+        Raises:
+            LogError: the log is damaged.
+        """
+        log = self.write_log
+        if log is None or not log.with_data:
+            return None
+        requests = requests_of(log)
+        return WrittenData(requests, needed_of(requests, self.history, self.workers))
 
     @cached_property
     def consoles(self) -> Mapping[str, str]:

@@ -5,145 +5,16 @@ without FUA. The instance shows if the data of an acknowledged operation were th
 reply: a power cut in this time loses them, if the disks lose everything volatile. If the next flush of the member
 comes before the reply, no crash state shows the instance.
 
-Data are found in the write log by the headers of the ledger's blocks. Changes of names have no such header, so this
-says nothing about them.
+Only data are found in the write log (`durability`), so this says nothing about changes of names.
 """
 
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
-from typing import NamedTuple
 
 from raidproof.core.log import logger
-from raidproof.disk.writelog import Flag, Kind, LogError, WriteLog
-from raidproof.guest.ledger_format import BLOCK, TREES
+from raidproof.disk.writelog import LogError
 from raidproof.record.sensitivity import Defect, Sensitivity
-from raidproof.verdict.blame import OF_BLOCKS, Block
+from raidproof.verdict.durability import Durability, Flush, Instance, Needed, Requests
 from raidproof.verdict.evidence import CrashTestEvidence
-from raidproof.workload.history import History, WorkerSpec
-from raidproof.workload.ledger_blocks import blocks_in
-
-_ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
-# As numbers: operators of enum.Flag take longer than all else that is done with a request.
-_IN_FLIGHT, _LIED, _FUA, _ZEROES = map(int, (Flag.IN_FLIGHT, Flag.LIED, Flag.FUA, Flag.ZEROES))
-Version = tuple[Block, int]
-"""A block of the ledger in one generation."""
-Instance = tuple[int, int]
-"""A flush: member, and its number among the flushes of the member. Or a FUA write: member, and time of its reply."""
-
-
-class Copy(NamedTuple):
-    """A write request that brought a version of a block to a member."""
-
-    member: int
-    done_ns: int
-    """Time of the reply."""
-    fua: bool
-
-
-class Flush(NamedTuple):
-    """A flush of a member that the member executed."""
-
-    issued_ns: int
-    completed_ns: int
-
-
-class Requests(NamedTuple):
-    """The requests of a write log up to the first power cut."""
-
-    copies: Mapping[Version, Sequence[Copy]]
-    """The first request of each member that had a version of a block."""
-    flushes: Mapping[int, Sequence[Flush]]
-    """The flushes of each member in the order of their begin."""
-    end_ns: int
-    """The instant of the power cut, or of the last request."""
-
-
-class Needed(NamedTuple):
-    """A version of a block that an acknowledged operation wrote."""
-
-    promised_ns: int
-    copies: Sequence[Copy]
-
-
-def requests_of(log: WriteLog) -> Requests:
-    """Return the requests of a write log.
-
-    Raises:
-        LogError: the log is damaged.
-    """
-    copies: dict[Version, dict[int, Copy]] = defaultdict(dict)
-    flushes: dict[int, list[Flush]] = defaultdict(list)
-    end_ns = 0
-    for record in log:
-        if record.kind in _ENDS:
-            end_ns = record.completed_ns
-            break
-        flags = int(record.flags)
-        if flags & _IN_FLIGHT:
-            continue
-        end_ns = max(end_ns, record.completed_ns)
-        if record.kind is Kind.FLUSH and not flags & _LIED:
-            flushes[record.member].append(Flush(record.issued_ns, record.completed_ns))
-        elif record.kind is Kind.WRITE and not flags & _ZEROES:
-            fua = flags & (_FUA | _LIED) == _FUA
-            for file, offset, generation in blocks_in(record.data):
-                copies[(file, offset), generation].setdefault(
-                    record.member, Copy(record.member, record.completed_ns, fua)
-                )
-    return Requests(
-        {version: [*found.values()] for version, found in copies.items()},
-        {member: sorted(found) for member, found in flushes.items()},
-        end_ns,
-    )
-
-
-def needed_of(requests: Requests, history: History, workers: Iterable[WorkerSpec]) -> list[Needed]:
-    """Return the versions of blocks that acknowledged operations wrote, as far as the write log has them."""
-    by_number = {worker.number: worker for worker in workers if worker.kind not in TREES}
-    found = []
-    for one in history.acknowledged(requests.end_ns):
-        worker = by_number.get(one.worker)
-        if worker is None or one.kind not in OF_BLOCKS or one.promised_ns is None:
-            continue
-        for block in worker.blocks_of(one):
-            copies = requests.copies.get(((worker.file, block * BLOCK), one.generation))
-            if copies:
-                found.append(Needed(one.promised_ns, copies))
-    return found
-
-
-class Durability:
-    """The instants at which data become durable, also without some flushes."""
-
-    def __init__(self, flushes: Mapping[int, Sequence[Flush]]) -> None:
-        self._flushes = flushes
-        self._begun = {member: [one.issued_ns for one in found] for member, found in flushes.items()}
-
-    def flush_of(self, copy: Copy, without: frozenset[Instance] = frozenset()) -> Instance | None:
-        """Return the flush that makes a copy durable, ``without`` some flushes; None if none does.
-
-        Of the flushes that began after the write had ended, it is the one that ends first.
-        """
-        flushes = self._flushes.get(copy.member, ())
-        best: int | None = None
-        for number in range(bisect_left(self._begun.get(copy.member, ()), copy.done_ns), len(flushes)):
-            if best is not None and flushes[number].issued_ns >= flushes[best].completed_ns:
-                break
-            later = best is not None and flushes[number].completed_ns >= flushes[best].completed_ns
-            if not later and (copy.member, number) not in without:
-                best = number
-        return None if best is None else (copy.member, best)
-
-    def flushed_ns(self, copy: Copy, without: frozenset[Instance] = frozenset()) -> float:
-        """Return when a flush makes a copy durable, ``without`` some flushes; infinite if none does."""
-        flush = self.flush_of(copy, without)
-        return inf if flush is None else self._flushes[flush[0]][flush[1]].completed_ns
-
-    def durable_ns(self, copies: Iterable[Copy], without: frozenset[Instance] = frozenset()) -> float:
-        """Return when the first of several copies is durable. A FUA write is durable at its reply."""
-        return min(one.done_ns if one.fua else self.flushed_ns(one, without) for one in copies)
 
 
 def rounds_of(flushes: Mapping[int, Sequence[Flush]]) -> dict[Instance, frozenset[Instance]]:
@@ -205,13 +76,12 @@ def sensitivity(requests: Requests, needed: Iterable[Needed], cut_ns: int | None
 def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
     """Return the sensitivity of a crash test; empty without a write log that has the written data and can be read."""
     try:
-        log = evidence.write_log
-        if log is None or not log.with_data:
-            return []
-        requests = requests_of(log)
+        data = evidence.data
     except LogError as error:
         # No verdict depends on the sensitivity. An exploration refuses such a log.
         logger.info("%s: no sensitivity: %s", evidence.record.name, error)
         return []
+    if data is None:
+        return []
     cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
-    return sensitivity(requests, needed_of(requests, evidence.history, evidence.workers), cut_ns)
+    return sensitivity(data.requests, (one for blocks in data.needed.values() for one in blocks), cut_ns)
