@@ -23,8 +23,7 @@ UNCOMMITTED: dict[str, FilesystemSpec] = {
     "btrfs-nodatacow": BtrfsSpec(nodatacow=True),
     "btrfs-flushoncommit-zstd": BtrfsSpec(flushoncommit=True, compress="zstd"),
     "f2fs": F2fsSpec(),
-    # Not `mode=lfs`, which loses fsynced data (findings/f2fs-lfs-lost-data.toml).
-    "f2fs-strict": F2fsSpec(fsync_mode="strict"),
+    # Not `fsync_mode=strict`, which acknowledges data before a flush (findings/f2fs-strict-no-flush.toml).
 }
 SECONDS = 0.5
 """Seconds of work on a lying disk."""

@@ -42,8 +42,8 @@ _LOST = "{ bio_set_dev(mbio, rdev->bdev); bio_endio(mbio); } else "
 _FLUSH = Substitution(
     "md_flush_request",
     "if (rdev->raid_disk < 0 ||",
-    'if ((rdev->raid_disk == 1 && (planted("flush-not-forwarded") || planted_nth("flush-every-4th", 4) || '
-    'planted_nth("flush-every-16th", 16))) || rdev->raid_disk < 0 ||',
+    'if ((rdev->raid_disk == 1 && (planted("flush-not-forwarded") || planted_nth("flush-every-4th", 4))) || '
+    "rdev->raid_disk < 0 ||",
 )
 """One module has the defects of all flushes: it is built once."""
 MD_DEFECTS: Mapping[str, MdDefect] = {
@@ -82,14 +82,6 @@ MD_DEFECTS: Mapping[str, MdDefect] = {
     ),
     "flush-every-4th": MdDefect(
         "every 4th flush is not forwarded to the member in slot 1", "md_mod", "drivers/md/md.c", _FLUSH, "5", VOLATILE
-    ),
-    "flush-every-16th": MdDefect(
-        "every 16th flush is not forwarded to the member in slot 1",
-        "md_mod",
-        "drivers/md/md.c",
-        _FLUSH,
-        "5",
-        VOLATILE,
     ),
 }
 

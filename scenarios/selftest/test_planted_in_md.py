@@ -23,6 +23,8 @@ pytestmark = pytest.mark.exhaustive
 
 LEDGER_SECONDS = 3.0
 """Duration of the workload in seconds: a row counts as never written a second after its last write."""
+SOLO_SECONDS = 4.0
+"""Duration of the solo operations: enough for some that depend on a flush of the member that is left out."""
 STATES = 60
 """Number of crash states to check."""
 
@@ -51,6 +53,7 @@ def cut(own: Run, name: str, title: str, *, defect: str) -> tuple[CrashTestRecor
             title=title,
             stack=stack_of(level, filesystem=Ext4Spec() if level == "1" else None),  # one disk is too small for XFS
             ledger_seconds=LEDGER_SECONDS,
+            solo_seconds=SOLO_SECONDS,
             during=(Before(plant),),
             fault=TamperedCut(places=places, at_work=count),
         )

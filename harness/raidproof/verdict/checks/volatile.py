@@ -46,9 +46,11 @@ class Volatile(Check[CrashTestEvidence]):
 def shows_all(evidence: CrashTestEvidence) -> bool:
     """Return whether a durable block of the ledger is in a write request, unless all of its copies are encoded.
 
-    Where a fault lasts from before the clients began, a member may be missing: its data are durable as parity only.
+    The data of a member that is missing, or is being rebuilt, are durable as parity only.
     """
-    return not evidence.record.during and evidence.record.cache_mode == CacheMode.VOLATILE.value
+    members = evidence.record.observed.members
+    incomplete = members is not None and (members.absent or members.renewed)
+    return not incomplete and evidence.record.cache_mode == CacheMode.VOLATILE.value
 
 
 def judge_volatile(
@@ -61,16 +63,7 @@ def judge_volatile(
 
     ``needed``: the blocks of the acknowledged operations that are in the write log.
     """
-    durability = Durability(requests.flushes)
-    late: dict[Operation, float] = {}
-    for one, blocks in needed.items():
-        # A block whose first write to a disk comes after the reply was durable in another form, or is missing: the
-        # scan of the ledger shows which.
-        written = [block for block in blocks if min(copy.done_ns for copy in block.copies) <= block.promised_ns]
-        for block in written:
-            later_ns = durability.durable_ns(block.copies) - block.promised_ns
-            if later_ns > CLOCKS_NS:
-                late[one] = max(late.get(one, 0.0), later_ns)
+    late = late_ns(needed, requests)
     if not late:
         reason = f"the data of {len(needed):,} acknowledged operations were durable at the reply"
         return Verdict(checker=VOLATILE, outcome=Outcome.PASS, reason=reason)
@@ -85,3 +78,21 @@ def judge_volatile(
         f"at the reply: {'; '.join(named)}{' and others' if len(late) > NAMED else ''}"
     )
     return Verdict(checker=VOLATILE, outcome=Outcome.FAIL, reason=reason, blame=conditions.blame)
+
+
+def late_ns(needed: Mapping[Operation, Sequence[Needed]], requests: Requests) -> dict[Operation, float]:
+    """Return the operations whose data became durable later than `CLOCKS_NS` after the reply, and how much later.
+
+    The value is infinite if the data were volatile until the end of the write log. ``needed``: see `judge_volatile`.
+    """
+    durability = Durability(requests.flushes)
+    late: dict[Operation, float] = {}
+    for one, blocks in needed.items():
+        for block in blocks:
+            # A block whose first write to a disk comes after the reply was durable in another form, or is missing: the
+            # scan of the ledger shows which.
+            written = min(copy.done_ns for copy in block.copies) <= block.promised_ns
+            later_ns = durability.durable_ns(block.copies) - block.promised_ns
+            if written and later_ns > CLOCKS_NS:
+                late[one] = max(late.get(one, 0.0), later_ns)
+    return late
