@@ -1,6 +1,8 @@
 """Solo operations: one operation of one worker at a time, while all other workers pause."""
 
 import time
+from collections import Counter
+from collections.abc import Callable
 from itertools import count, pairwise
 from pathlib import Path
 from typing import cast
@@ -14,6 +16,7 @@ from raidproof.workload import solo
 from raidproof.workload.history import Ended, History
 from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec
 from raidproof.workload.ledger_receiver import Receiver
+from raidproof.workload.solo import SoloOperations
 from tests.workload.local_clients import Client, Host
 
 SPEC = LedgerSpec(kinds=("fsync", "fsync", "o_sync", "msync", "metadata", "names"), omit=("mknod", "chown"), blocks=4)
@@ -96,6 +99,109 @@ def test_a_pausing_worker_has_reported_the_end_of_its_operation(
     _, history, (_, ended_ns, _) = ran
     before = [one for one in history.operations if one.issued_ns <= ended_ns]
     assert all(one.ended_ns is not None and one.ended_ns <= ended_ns for one in before)
+
+
+class Workers:
+    """A fake receiver with workers that do at once what is requested of them."""
+
+    def __init__(
+        self, *, pause: bool = True, stuck: int | None = None, ends: int | None = None, ended: tuple[int, ...] = ()
+    ) -> None:
+        self.pausing: set[int] = set()
+        self.done = {*ended}
+        self.pauses: Counter[int] = Counter()
+        self.alone: list[int] = []
+        self.continued: list[int] = []
+        self._pause, self._stuck, self._ends = pause, stuck, ends
+
+    def request(self, worker: int, request: bytes) -> bool:
+        if worker in self.done:
+            return False
+        if request == PAUSE and self._pause:
+            self.pausing.add(worker)
+        elif request == CONTINUE:
+            self.continued.append(worker)
+        elif request == ONE:
+            self.alone.append(worker)
+            if worker == self._ends:
+                self.done.add(worker)
+                self.pausing.discard(worker)
+            elif worker != self._stuck:
+                self.pauses[worker] += 1
+        return True
+
+    def wait_until(self, met: Callable[[], bool], seconds: float) -> bool:
+        return met()
+
+
+def solo_of(workers: Workers, kinds: tuple[str, ...]) -> SoloOperations:
+    mine = LedgerSpec(kinds=kinds, omit=()).workers(["client1"])
+    return SoloOperations(cast("Receiver", workers), mine, lambda: 0)
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solo, "pause", lambda _seconds: None)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_workers_with_more_kinds_of_operation_are_due_more_often() -> None:
+    workers = Workers()
+    solo_of(workers, ("fsync", "sizes", "locks", "removed", "metadata", "extents")).run(0.05)
+    done = Counter(workers.alone)
+    assert workers.pausing == {*range(6)}, "all pause, also those that carry out no solo operation"
+    assert {*done} == {0, 1, 4, 5}, "workers that only hold locks and files have no operations"
+    assert done[1] > 2 * done[0]
+    specs = LedgerSpec(kinds=("fsync", "sizes", "locks", "removed", "metadata", "extents"), omit=()).workers(
+        ["client1"]
+    )
+    shares = [done[number] / len(specs[number].kinds) for number in (0, 1)]
+    assert max(shares) - min(shares) <= 1
+    assert abs(done[0] + done[1] - done[4] - done[5]) <= 1
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_nothing_is_done_alone_unless_all_workers_pause() -> None:
+    workers = Workers(pause=False)
+    solo_of(workers, ("fsync", "o_sync")).run(5.0)
+    assert workers.alone == []
+    workers.done = {0, 1}
+    solo_of(workers, ("fsync", "o_sync")).run(5.0)
+    assert workers.alone == []
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_workers_that_have_ended_do_not_count_as_working() -> None:
+    workers = Workers(ends=0)
+    solo_of(workers, ("fsync", "o_sync")).run(0.02)
+    assert workers.alone.count(0) == 1
+    assert workers.alone.count(1) > 1
+    # A worker that ended before the others paused.
+    late = Workers(ended=(0,))
+    solo_of(late, ("fsync", "o_sync")).run(0.02)
+    assert {*late.alone} == {1}
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_after_an_operation_that_does_not_return_nothing_more_is_done_alone() -> None:
+    workers = Workers(stuck=1)
+    operations = solo_of(workers, ("fsync", "o_sync"))
+    operations.run(5.0)
+    assert workers.alone == [0, 1]
+    operations.end()
+    assert workers.continued == [0, 1]
+
+
+def test_the_next_operation_waits_until_the_disks_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers, counted = Workers(stuck=1), [5, 7, 8, 8]
+    pauses: list[float] = []
+    monkeypatch.setattr(solo, "pause", pauses.append)
+    left = iter([*counted, *counted])
+    mine = LedgerSpec(kinds=("fsync", "o_sync"), omit=()).workers(["client1"])
+    SoloOperations(cast("Receiver", workers), mine, lambda: next(left)).run(60.0)
+    assert workers.alone == [0, 1]
+    assert pauses == [solo.QUIET_S] * 6
+    assert list(left) == []
 
 
 def test_pausing_workers_can_be_stopped(tmp_path: Path) -> None:

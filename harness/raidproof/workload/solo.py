@@ -33,9 +33,7 @@ class SoloOperations:
         self._receiver = receiver
         self._requests = requests
         self._pausing = [one.number for one in workers if one.kind != APPLICATION]
-        self._kinds = {
-            one.number: len(one.kinds) for one in workers if one.kind not in (*HOLDERS, APPLICATION) and not one.local
-        }
+        self._kinds = {one.number: len(one.kinds) for one in workers if one.kind not in (*HOLDERS, APPLICATION)}
         """Number of kinds of operation of each worker that carries out solo operations."""
         self._trees = {one.number for one in workers if one.kind in TREES}
 
