@@ -69,20 +69,10 @@ def test_solo_operations_do_not_overlap(ran: tuple[Ledger, History, tuple[int, i
     paused_ns = paused_from(history, len(ledger.workers))
     alone = sorted(one.issued_ns for one in history.operations if paused_ns <= one.issued_ns <= ended_ns)
     by_begin = {one.issued_ns: one for one in history.operations}
-    assert len(alone) >= len(ledger.workers)
+    assert len(alone) >= 2
     for before, after in pairwise(alone):
         assert (by_begin[before].ended_ns or after) <= after
     assert all(by_begin[one].ended is Ended.OK for one in alone)
-
-
-def test_every_worker_carries_out_solo_operations(ran: tuple[Ledger, History, tuple[int, int, int]]) -> None:
-    ledger, history, (_, ended_ns, _) = ran
-    paused_ns = paused_from(history, len(ledger.workers))
-    done = [one.worker for one in history.operations if paused_ns <= one.issued_ns <= ended_ns]
-    assert {*done} == {one.number for one in ledger.workers}
-    names = {one.number for one in ledger.workers if one.rounds}
-    of_names = sum(worker in names for worker in done)
-    assert abs(of_names - (len(done) - of_names)) <= 1, "every second operation changes names"
 
 
 def test_no_worker_does_anything_until_all_continue(ran: tuple[Ledger, History, tuple[int, int, int]]) -> None:
@@ -105,19 +95,25 @@ class Workers:
     """A fake receiver with workers that do at once what is requested of them."""
 
     def __init__(
-        self, *, pause: bool = True, stuck: int | None = None, ends: int | None = None, ended: tuple[int, ...] = ()
+        self,
+        *,
+        busy: tuple[int, ...] = (),
+        stuck: int | None = None,
+        ends: int | None = None,
+        ended: tuple[int, ...] = (),
     ) -> None:
+        """``busy``: workers that do not pause; ``stuck``, ``ends``: one whose operation hangs, or is its last."""
         self.pausing: set[int] = set()
         self.done = {*ended}
         self.pauses: Counter[int] = Counter()
         self.alone: list[int] = []
         self.continued: list[int] = []
-        self._pause, self._stuck, self._ends = pause, stuck, ends
+        self._busy, self._stuck, self._ends = busy, stuck, ends
 
     def request(self, worker: int, request: bytes) -> bool:
         if worker in self.done:
             return False
-        if request == PAUSE and self._pause:
+        if request == PAUSE and worker not in self._busy:
             self.pausing.add(worker)
         elif request == CONTINUE:
             self.continued.append(worker)
@@ -162,12 +158,9 @@ def test_workers_with_more_kinds_of_operation_are_due_more_often() -> None:
 
 @pytest.mark.usefixtures("no_pause")
 def test_nothing_is_done_alone_unless_all_workers_pause() -> None:
-    workers = Workers(pause=False)
-    solo_of(workers, ("fsync", "o_sync")).run(5.0)
-    assert workers.alone == []
-    workers.done = {0, 1}
-    solo_of(workers, ("fsync", "o_sync")).run(5.0)
-    assert workers.alone == []
+    for workers in (Workers(busy=(1,)), Workers(ended=(0, 1))):
+        solo_of(workers, ("fsync", "o_sync")).run(0.05)
+        assert workers.alone == []
 
 
 @pytest.mark.usefixtures("no_pause")

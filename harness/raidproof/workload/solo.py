@@ -42,11 +42,11 @@ class SoloOperations:
 
         The workers keep pausing until `end`. If an operation does not return in time, nothing more is done.
         """
-        deadline = Deadline.after(seconds)
         for number in self._pausing:
             self._receiver.request(number, PAUSE)
         if not self._receiver.wait_until(self._all_pause, PAUSE_DEADLINE_S):
             return
+        deadline = Deadline.after(seconds)
         done = dict.fromkeys(self._kinds, 0)
         for turn in count():
             working = [one for one in done if one in self._receiver.pausing]
