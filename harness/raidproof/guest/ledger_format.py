@@ -60,6 +60,7 @@ KINDS = (
     "shrink",  # truncate(2) to a size within a block
     "grow",  # truncate(2) to the size before
 )  # fmt: skip
+PAUSE_STEP = "pause"  # kind of step: no call, but the time from a `PAUSE` of the harness until the worker continues
 # The kinds of step: calls of a worker that belong to none of its operations. The index is the number in a frame.
 STEPS = (
     "set-up",  # creation of the worker's own file or directory
@@ -71,7 +72,7 @@ STEPS = (
     "release",  # of the lock of a range
     "open and remove",  # creation of a file that stays open, and removal of its name
     "use removed",  # a write to this file, and a read of all of its blocks
-    "pause",  # no call, but the time from a `PAUSE` of the harness until it lets the worker continue
+    PAUSE_STEP,
 )
 # Requests of the harness, bytes over the connection of a worker: pause before the next operation; carry out one
 # operation, then pause again; continue.

@@ -73,7 +73,7 @@ class Worker:
     def take_turn(self) -> None:
         """Pause before the next operation if the harness has requested it, until it requests to continue."""
         if self.paused or self.requested(0):
-            self.step("pause", self.wait)
+            self.step(ledger.PAUSE_STEP, self.wait)
 
     def wait(self) -> None:
         """Wait for a request of the harness to carry out one operation, or to continue; or to stop."""

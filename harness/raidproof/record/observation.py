@@ -109,6 +109,8 @@ class SoloSeen(Strict):
 
     begun_ns: int
     ended_ns: int | None = None
+    struck: bool = False
+    """Whether the fault struck right after the reply to the last of them, while all workers paused."""
 
 
 class Observations(Strict):

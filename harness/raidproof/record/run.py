@@ -257,6 +257,8 @@ class CrashTestRecord(Strict):
     """The evidence from the scan through a client, at the end."""
     lives: list[BlockLife] | None = None
     """The lives of a few blocks that the server's scan did not find; None in an older record, or without a scan."""
+    solo_operations: dict[str, int] = Field(default_factory=dict)
+    """Number of acknowledged operations by kind that began while all other workers paused (`observed.solo`)."""
     sensitivity: list[Sensitivity] = Field(default_factory=list)
     """How many instances of each defect of a stack the write log could have shown.
 

@@ -326,7 +326,7 @@ class CrashTest:
             yield
             return
         self._say("clients at work, one operation at a time")
-        solo = self.record.observed.solo = SoloSeen(begun_ns=now_ns())
+        solo = self.record.observed.solo = SoloSeen(begun_ns=now_ns(), struck=self._strikes_solo)
         with ledger.solo(self.spec.solo_seconds, self._requests):
             solo.ended_ns = now_ns()
             yield

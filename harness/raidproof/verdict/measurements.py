@@ -1,5 +1,8 @@
 """The measurements of a crash test that are computed from its evidence: rates, times, losses."""
 
+from collections import Counter
+
+from raidproof.guest.ledger_format import PAUSE_STEP
 from raidproof.record.run import BIN_MS, CrashTestRecord, Timeline
 from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence
@@ -24,6 +27,7 @@ def measure(evidence: CrashTestEvidence) -> None:
     """Fill in the measurements of a complete crash test, from the results of its scans."""
     record, history = evidence.record, evidence.history
     measure_rates(record, history)
+    record.solo_operations = solo_operations(history, record)
     record.timeline = timeline(history, record)
     measure_first_io(record)
     record.sensitivity = sensitivity_of(evidence) if record.control is None else []
@@ -33,13 +37,25 @@ def measure(evidence: CrashTestEvidence) -> None:
 
 
 def measure_rates(cycle: CrashTestRecord, history: History) -> None:
-    """Fill in the clients' operation rates from the ledger's begin to the fault or the last acknowledgement."""
+    """Fill in the clients' operation rates from the ledger's begin to the fault or the last acknowledgement.
+
+    The time of solo operations does not count: all workers but one pause then.
+    """
     begun, fault_ns = cycle.ledger_begun_ns, cycle.fault_begun_ns or cycle.fault_at_ns
     ended = [(one.kind, one.ended_ns) for one in history.acknowledged(fault_ns) if one.ended_ns is not None]
     stamps = [(kind, stamp) for kind, stamp in ended if begun is not None and stamp >= begun]
     if begun is None or not stamps:
         return
-    cycle.ledger_seconds = seconds = ((fault_ns or max(stamp for _, stamp in stamps)) - begun) / 1e9
+    until_ns = fault_ns or max(stamp for _, stamp in stamps)
+    cycle.ledger_seconds = (until_ns - begun) / 1e9
+    solo = cycle.observed.solo
+    if solo is not None and solo.ended_ns is not None:
+        paused_ns = solo.ended_ns - solo.begun_ns
+        outside = [(kind, at) for kind, at in stamps if not solo.begun_ns <= at <= solo.ended_ns]
+        # Close the gap, as if the workers had not paused.
+        stamps = [(kind, at - paused_ns if at > solo.ended_ns else at) for kind, at in outside]
+        until_ns -= paused_ns
+    seconds = (until_ns - begun) / 1e9
     fsyncs = sum(kind == "fsync" for kind, _ in stamps)
     by_second = [0.0] * int(seconds)
     for kind, stamp in stamps:
@@ -51,6 +67,17 @@ def measure_rates(cycle: CrashTestRecord, history: History) -> None:
         "acknowledged_per_s": len(stamps) / seconds,
     }
     cycle.throughput = cycle.throughput.model_copy(update=rates)
+
+
+def solo_operations(history: History, cycle: CrashTestRecord) -> dict[str, int]:
+    """Return the number of acknowledged solo operations, by kind: those that began after all workers had paused."""
+    solo = cycle.observed.solo
+    if solo is None or solo.ended_ns is None:
+        return {}
+    first = {one.worker: one.issued_ns for one in reversed(history.steps) if one.kind == PAUSE_STEP}
+    paused_ns = max(first.values(), default=solo.ended_ns)
+    done = history.acknowledged(solo.ended_ns)
+    return dict(sorted(Counter(one.kind for one in done if one.issued_ns >= paused_ns).items()))
 
 
 def measure_first_io(cycle: CrashTestRecord) -> None:

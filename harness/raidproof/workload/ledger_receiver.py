@@ -136,7 +136,10 @@ class Receiver(threading.Thread):
         for what, code, worker, _, _, _, status, _ in ledger_format.FRAME.iter_unpack(data):
             if what != ledger_format.END:
                 self._connections[worker] = source
-            pausing = what in (ledger_format.STEP, ledger_format.STEPPED) and ledger_format.STEPS[code] == "pause"
+            pausing = (
+                what in (ledger_format.STEP, ledger_format.STEPPED)
+                and ledger_format.STEPS[code] == ledger_format.PAUSE_STEP
+            )
             if pausing and what == ledger_format.STEP:
                 self.pauses[worker] += 1
                 self.pausing.add(worker)
