@@ -342,8 +342,8 @@ class CrashTest:
     def _strikes_solo(self) -> bool:
         """Whether the cut strikes right after the reply to a solo operation: half of the cuts do, by name and seed.
 
-        A cut that keeps a part of the disks' caches strikes while all clients write: then the caches have much data. So
-        does a fault that does more than cut the power: it may wait for requests.
+        A cut that keeps a part of the disks' caches strikes while all clients write: then the caches have much data.
+        A fault that does more than cut the power does, too: it may wait for requests.
         """
         drawn = Random(f"{self.spec.name} {self.spec.seed}").random()  # noqa: S311
         plain = type(self.fault) is PowerCut and self._caches is CutPolicy.DROP
