@@ -16,7 +16,7 @@ from raidproof.workload.ledger_receiver import Receiver
 PAUSE_DEADLINE_S = 10.0
 """Seconds in which all workers must have ended their operations before the first solo operation."""
 OPERATION_DEADLINE_S = 2.0
-"""Seconds in which a solo operation must end; the remaining time is given to the other workers."""
+"""Seconds in which a solo operation must end; after one that does not, there are no more."""
 QUIET_S = 0.002
 """Seconds without a request to a disk after which an operation has no more consequences on the disks."""
 QUIET_DEADLINE_S = 0.05
