@@ -369,8 +369,9 @@ def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
     `ledger_writer.OTHER_CONTENT` for other data.
     """
     if size >= BLOCK:
-        data = ledger.read_whole(fd, min(size, LARGEST), 0)
-        return [signature(data[at : at + BLOCK], file, seed) for at in range(0, min(size, LARGEST), BLOCK)]
+        size = min(size, LARGEST)
+        data = ledger.read_whole(fd, size, 0)
+        return [signature(data[at : at + BLOCK], file, seed) for at in range(0, size, BLOCK)]
     # One byte more than append writes: the size in the result shows how long the file is.
     data = os.read(fd, ledger.APPENDED + 1)
     if not data.strip(b"+"):

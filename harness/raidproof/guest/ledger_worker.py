@@ -84,7 +84,7 @@ class Worker:
                 break
 
     def requested(self, wait_s: float) -> bool:
-        """Return whether a request of the harness has arrived; ``wait_s``: wait so many seconds for it."""
+        """Return whether a request of the harness has arrived; ``wait_s``: greatest time to wait, in seconds."""
         return bool(select.select([self.connection], [], [], wait_s)[0])
 
     def request(self) -> bytes:

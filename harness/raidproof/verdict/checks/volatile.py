@@ -1,6 +1,7 @@
 """The verdict on data that were only in the volatile cache of a disk when the server replied, by the write log."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import LogError
@@ -70,7 +71,7 @@ def judge_volatile(
     paths = {worker.number: worker.path for worker in workers}
     named = [
         f"{one.kind} {one.sequence} of {paths[one.worker]} "
-        + (f"until {later_ns / 1e6:.1f} ms later" if later_ns != float("inf") else "until the end of the write log")
+        + (f"until {later_ns / 1e6:.1f} ms later" if later_ns != inf else "until the end of the write log")
         for one, later_ns in list(late.items())[:NAMED]
     ]
     reason = (
