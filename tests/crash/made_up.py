@@ -4,13 +4,14 @@ Block ``i`` of the ledger is block ``i`` of member 0; its generation is the byte
 block 0 of member 1 holds 7 and block 1 of it does not hold 8.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from raidproof.crash.checker import Recovered
 from raidproof.crash.checker_worker import Factory
 from raidproof.crash.checkers import LocalCheckers
+from raidproof.crash.directed import Directed
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal
 from raidproof.crash.sampler import Choices
@@ -75,6 +76,7 @@ class FakeChecker:
         self.degraded: Callable[[int], dict[str, int]] = lambda _: {}
         self.fsck: Callable[[int], FilesystemCheck] = lambda _: CLEAN
         self.silent: tuple[int, ...] = ()
+        self.unseen: Collection[int] = ()
         self.recovery: Callable[[int], list[Did]] = rewriting
         self.recoveries = 0
         self.after_recovery: Callable[[Observation], Observation] = lambda seen: seen
@@ -92,6 +94,7 @@ class FakeChecker:
         if first == 7 and second != 8 and not self.forgives:
             return Observation(end=End.NOT_MOUNTED, said="no such superblock", ms={"mount": 1.0})
         blocks = [disks.get((0, block), b"\0")[0] for block in range(4)]
+        blocks = [1 + (ROUNDS - 1 - block) // 4 if block in self.unseen else blocks[block] for block in range(4)]
         return Observation(
             end=End.READ,
             found={"f@0": {"blocks": blocks, "names": ["f"]}},
@@ -132,6 +135,10 @@ class MadeUp:
         """Which arrays go on without members in a state with such a first block."""
         self.fsck: Callable[[int], FilesystemCheck] = lambda _: CLEAN
         """What the file system's own checker says of one."""
+        self.solo: Sequence[Operation] = ()
+        """The operations that are solo operations."""
+        self.unseen: Collection[int] = ()
+        """The blocks of the ledger that the check takes for those that the client wrote last."""
         self.silent: tuple[int, ...] = ()
         """The checks, counted from 1 and of each checker, that come to no end."""
 
@@ -141,6 +148,7 @@ class MadeUp:
             checker = FakeChecker()
             checker.before_check, checker.cold_differs, checker.nfsd = self.before_check, self.cold_differs, self.nfsd
             checker.silent, checker.degraded, checker.fsck = self.silent, self.degraded, self.fsck
+            checker.unseen = self.unseen
             self.checkers.append(checker)
             yield checker
 
@@ -148,7 +156,7 @@ class MadeUp:
 
     def begin(self, *, seed: int = 1, checkers: int = 1) -> Exploration:
         """Return an exploration that has not begun, or one that goes on."""
-        choices = Choices(self.recording, seed)
+        choices = Choices(self.recording, seed, directed=Directed.of(self.recording, self.solo))
         begun = Begun(cycle="made-up", log_digest="0", seed=seed, tear=512)
         journal = Journal(self.folder / "states.jsonl", begun)
         stats = ExplorationStats(self.recording, self.oracle)

@@ -24,7 +24,7 @@ def test_the_same_seed_gives_the_same_states(record: Record) -> None:
 
 def test_each_policy_comes_early(record: Record) -> None:
     order = Choices(record(*LOG), 1, replies={"link": [6500]}).order
-    assert {choice.policy for choice in order[: len(Policy) - 1]} == set(Policy) - {Policy.FEW_LOST}
+    assert {choice.policy for choice in order[: len(Policy) - 2]} == set(Policy) - {Policy.FEW_LOST, Policy.DIRECTED}
 
 
 def test_what_the_policies_keep(record: Record) -> None:

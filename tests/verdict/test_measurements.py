@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.guest.ledger_format import PAUSE_STEP
 from raidproof.record import RunStore
 from raidproof.record.observation import SoloSeen
 from raidproof.record.run import CrashTestRecord
-from raidproof.verdict.measurements import measure_rates, solo_operations
+from raidproof.verdict.measurements import measure_rates
 from raidproof.workload.history import Ended, History, Operation
 
 S = 1_000_000_000
@@ -26,10 +25,6 @@ def record(tmp_path: Path) -> CrashTestRecord:
 def fsync(at_s: float, worker: int = 0, ended: Ended = Ended.OK) -> Operation:
     issued_ns = int(at_s * S) - S // 100
     return Operation(worker, int(at_s * 100), "fsync", 0, 1, issued_ns, int(at_s * S), ended, 0)
-
-
-def pause(at_s: float, worker: int) -> Operation:
-    return fsync(at_s, worker)._replace(kind=PAUSE_STEP)
 
 
 BUSY = [fsync(one) for one in (10.5, 11.2, 11.8, 15.5, 15.6, 15.7)]
@@ -51,12 +46,3 @@ def test_without_solo_operations_all_the_time_counts(record: CrashTestRecord, so
     measure_rates(record, History(BUSY))
     assert record.throughput.fsyncs_per_s == pytest.approx(1.0)
     assert record.throughput.fsyncs_each_second == [1.0, 2.0, 0.0, 0.0, 0.0, 3.0]
-    assert solo_operations(History(BUSY, steps=[pause(12.0, 0)]), record) == {}
-
-
-def test_operations_are_solo_from_the_last_begin_of_a_pause_to_the_end(record: CrashTestRecord) -> None:
-    record.observed.solo = SoloSeen(begun_ns=12 * S, ended_ns=15 * S)
-    steps = [pause(12.1, 0), pause(12.3, 1), pause(13.5, 0)]
-    done = [fsync(12.2), fsync(13.0), fsync(13.2, ended=Ended.FAILED), fsync(14.0, 1), fsync(15.2)]
-    assert solo_operations(History(done, steps=steps), record) == {"fsync": 2}
-    assert solo_operations(History(done), record) == {}

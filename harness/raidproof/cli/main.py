@@ -217,6 +217,12 @@ def demo(
             "--set", metavar="AXIS=VALUE", help="Setting of array, file system or server, as in a plan; repeatable."
         ),
     ] = None,
+    states: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Crash states of the sync export to check after its power cut, at most (default 60; 0: none)."
+        ),
+    ] = None,
     results: Results = RESULTS,
     keep: Keep = False,
     json: Json = False,
@@ -227,9 +233,15 @@ def demo(
     """
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.demo import read_settings, run_demo  # noqa: PLC0415
+    from raidproof.run.directed import STATES  # noqa: PLC0415
 
     record, report = run_demo(
-        results, platform=platform_asked(asked), seed=seed, keep=keep, settings=read_settings(settings or [])
+        results,
+        platform=platform_asked(asked),
+        seed=seed,
+        keep=keep,
+        settings=read_settings(settings or []),
+        states=STATES if states is None else states,
     )
     emit(record, json, lambda console: show(record, console, report))
     raise typer.Exit(Status[record.outcome.name])

@@ -13,6 +13,7 @@ from itertools import accumulate, combinations
 from math import comb
 
 from raidproof.core.errors import RequestError
+from raidproof.crash.directed import NONE_DIRECTED
 from raidproof.crash.sampler import Choice, Choices, Policy
 from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.writelog import CHANGES
@@ -139,6 +140,7 @@ class AllLosses:
         self, recording: Recording, most: int, *, first: int = 0, epochs: tuple[int, int] | None = None
     ) -> None:
         self.recording = recording
+        self.directed = NONE_DIRECTED
         self.most = most
         self.issues = Issues(recording, first)
         self.of_epochs = self.issues.epochs[-1]

@@ -13,11 +13,11 @@ from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checkers import Answer, Checkers, Request
 from raidproof.crash.journal import Journal, Line
 from raidproof.crash.known_contents import KnownContents
-from raidproof.crash.sampler import Choice, Chosen
+from raidproof.crash.sampler import Choice, Chosen, OnlyDirected, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.verdicts import VERDICTS, Verdicts
-from raidproof.record.exploration import End, Observation, ThroughNfsd
+from raidproof.record.exploration import CounterfactualRecord, End, Observation, ThroughNfsd
 from raidproof.record.results.progress import report_progress
 from raidproof.verdict.oracle import Judgement
 
@@ -60,6 +60,8 @@ class Exploration:
         """Whether the time budget ended the checks."""
         self.deadline: Deadline | None = None
         """End of the time budget; None: the budget has no time limit."""
+        self.counterfactual: dict[str, CounterfactualRecord] = {}
+        """The counterfactual states by kind of operation."""
         self._done: set[Choice] = set()
         self._first: dict[str, Request] = {}
         """Requests without an answer, by the digest of the content."""
@@ -146,7 +148,9 @@ class Exploration:
         """
         first = choice == self.choices.order[0]
         every = [first or int(digest[:8], 16) % number == 0 for number in (COLD_EVERY, NFSD_EVERY, FSCK_EVERY)]
-        return Request(choice, state, digest, *every)
+        # Few states take less time than the boot of another machine.
+        cold = every[0] and not isinstance(self.choices, OnlyDirected)
+        return Request(choice, state, digest, cold, *every[1:])
 
     def _plan(self, request: Request) -> None:
         """Judge a state whose content is known, let it wait for the check of its content, or request its check."""
@@ -243,9 +247,21 @@ class Exploration:
         self._done.add(choice)
         judgement = self.stats.add(choice, state, digest, observation, checked=checked)
         self._verdicts.add(choice, state, digest, judgement)
+        if choice.policy is Policy.DIRECTED and observation.end is End.READ:
+            # The observation of a known content lacks what was found.
+            whole = observation if observation.found is not None else self.journal.observation(digest)
+            self._count_counterfactual(choice.cut, whole)
         if cold is not None:
             self.stats.compare(choice, state, observation, cold)
         return judgement
+
+    def _count_counterfactual(self, cut: int, seen: Observation) -> None:
+        """Count whether the solo operation after a directed state would be missed, had nothing made it durable."""
+        for operation in self.choices.directed.after(cut):
+            record = self.counterfactual.setdefault(operation.kind, CounterfactualRecord())
+            record.states += 1
+            missing = self.stats.missing_at(seen, (operation.promised_ns or 0) + 1)
+            record.missed += any(one.operation == operation for one in missing)
 
     def _cancel(self) -> None:
         """Forget all checks without a result."""

@@ -3,12 +3,13 @@
 Each prefix of the order is a fair sample of cuts and policies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, zip_longest
 from random import Random
 from typing import NamedTuple, Protocol
 
+from raidproof.crash.directed import NONE_DIRECTED, Directed
 from raidproof.crash.interest import Interest
 from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.cache import SECTOR, tear
@@ -48,6 +49,9 @@ class Policy(StrEnum):
     """A random subset of the non-durable requests survives."""
     TORN = "torn"
     """A random subset of the non-durable requests survives; of its requests of several sectors, half are torn."""
+    DIRECTED = "directed"
+    """No non-durable request survives, and the cut is at the instant of the reply to a solo operation; see `Directed`.
+    """
     FEW_LOST = "few-lost"
     """At most a given number of the requests are lost that were issued before the last survivor; see `AllLosses`."""
 
@@ -61,6 +65,16 @@ class Choice(NamedTuple):
     """Index among the policy's states at this cut.
 
     ``one-...``: index of the non-durable request. ``member-...``: index of the member."""
+
+
+def _directed_choices(directed: Directed) -> list[Choice]:
+    return [Choice(cut, Policy.DIRECTED) for cut in directed.cuts]
+
+
+def _in_turns(*groups: Iterable[Choice]) -> Iterator[Choice]:
+    """Yield the first choice of each group, then the second of each, and so on."""
+    for turn in zip_longest(*groups):
+        yield from (choice for choice in turn if choice is not None)
 
 
 class Chosen(Protocol):
@@ -82,8 +96,27 @@ class Chosen(Protocol):
     def possible(self) -> int:
         """Number of possible crash states without torn ones; see `Choices.possible`."""
 
+    @property
+    def directed(self) -> Directed:
+        """The directed states among them."""
+
     def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:
         """Return the crash state of a choice; ``requests`` are the non-durable requests at the cut."""
+
+
+class OnlyDirected:
+    """The directed states of a recording, and no others."""
+
+    def __init__(self, recording: Recording, directed: Directed) -> None:
+        self.recording = recording
+        self.directed = directed
+        self.order = _directed_choices(directed)
+        self.cuts = sorted(directed.cuts)
+        self.possible = len(self.cuts)
+
+    def state(self, choice: Choice, requests: Sequence[int]) -> CrashState:  # noqa: ARG002  nothing volatile survives
+        """Return the crash state of a choice."""
+        return CrashState(choice.cut)
 
 
 class Choices:
@@ -92,8 +125,9 @@ class Choices:
     ``first``: first cut for which states are proposed. ``unit``: number of bytes that a disk writes atomically;
     requests are torn at multiples of this number. ``replies``: instants of acknowledgements in ns, by kind of
     operation; the kinds alternate, so that rare kinds get as many cuts as frequent kinds. ``only_replies``: propose
-    only states with policy AT_REPLY. ``by_interest``: put the states of a policy into an order in which the cuts of
-    greater interest (`Interest`) tend to come first; otherwise all orders are equally likely.
+    only states with policy AT_REPLY or DIRECTED. ``by_interest``: put the states of a policy into an order in which
+    the cuts of greater interest (`Interest`) tend to come first; otherwise all orders are equally likely.
+    ``directed``: the states with policy DIRECTED. These states and the others alternate.
     """
 
     def __init__(
@@ -106,8 +140,10 @@ class Choices:
         replies: Mapping[str, Sequence[int]] | None = None,
         only_replies: bool = False,
         by_interest: bool = False,
+        directed: Directed = NONE_DIRECTED,
     ) -> None:
         self.recording = recording
+        self.directed = directed
         self.seed = seed
         self.unit = unit
         self.cuts = tuple(cut for cut in recording.cuts if cut >= first)
@@ -134,10 +170,12 @@ class Choices:
             self._weights = Interest(recording, chain(*(replies or {}).values())).weights(cuts)
         for policy, group in groups.items():
             groups[policy] = [group[turn] for turn in self._turns([choice.cut for choice in group], policy)]
-        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in self._at_replies(at_replies)]
+        as_directed = frozenset(directed.cuts)
+        replied = (cut for cut in self._at_replies(at_replies) if cut not in as_directed)
+        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in replied]
         # Round-robin over the policies: each prefix of the list has states of all policies.
-        turns = zip_longest(*groups.values())
-        self.order: tuple[Choice, ...] = tuple(choice for turn in turns for choice in turn if choice is not None)
+        sample = _in_turns(*groups.values())
+        self.order: tuple[Choice, ...] = tuple(_in_turns(_directed_choices(directed), sample))
 
     def _cuts_of(self, replies: Mapping[str, Sequence[int]], first: int) -> dict[str, list[int]]:
         """Return the cuts at the instants of replies, in order, by kind of operation."""
@@ -196,7 +234,7 @@ class Choices:
     def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:
         number = choice.number
         match choice.policy:
-            case Policy.DROP_ALL | Policy.AT_REPLY:
+            case Policy.DROP_ALL | Policy.AT_REPLY | Policy.DIRECTED:
                 kept: Sequence[int] = ()
             case Policy.KEEP_ALL:
                 kept = requests

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from raidproof.record.exploration import (
 from raidproof.verdict.blame import Lies, Lost
 from raidproof.verdict.checks.crash_state import NFSD
 from raidproof.verdict.damage import Damage
-from raidproof.verdict.oracle import Judgement, Oracle
+from raidproof.verdict.oracle import Judgement, Missing, Oracle
 
 KEPT = 5
 """Number of states whose names are kept for each failure."""
@@ -155,6 +155,11 @@ class ExplorationStats:
                 torn_blocks=self.torn_blocks(state),
                 lost=self._lost_by_lies(state),
             )
+
+    def missing_at(self, observation: Observation, instant_ns: int) -> Sequence[Missing]:
+        """Return the missing operations, had the power been cut at an instant after that of the observed state."""
+        with self._lock:
+            return self.oracle.judge(observation, instant_ns).missing
 
     def moment(self, state: CrashState) -> Hashable | None:
         """Return what the judgement of a state depends on beside the observation, unless operations are missing.

@@ -304,6 +304,19 @@ class AllLossesRecord(Strict):
         return self.judged == self.states
 
 
+class CounterfactualRecord(Strict):
+    """Numbers of counterfactual states of one kind of operation.
+
+    A counterfactual state lacks all requests from the reply to one solo operation to the reply to the next one. It is
+    the control of the exploration: the next operation must be missing.
+    """
+
+    states: int = 0
+    """States that were checked."""
+    missed: int = 0
+    """States in which the check reported the operation as missing."""
+
+
 class ScrubRecord(Strict):
     """Numbers of checked states by the kernel's own comparison of copies or parity with the data, after its resync."""
 
@@ -394,6 +407,8 @@ class ExplorationRecord(Strict):
     undecided: UndecidedRecord | None = None
     tested: dict[str, int] = Field(default_factory=dict)
     """The greatest number of operations, by kind, whose loss a judged state could have shown; 0: never executed."""
+    counterfactual: dict[str, CounterfactualRecord] = Field(default_factory=dict)
+    """The counterfactual states by kind of operation; empty without solo operations, and in an older record."""
     idle: list[str] = Field(default_factory=list)
     """Kinds of worker on a client (``fsync on client1``) of which no judged state could have shown a loss."""
     acknowledged_s: list[float] = Field(default_factory=list)
@@ -445,6 +460,11 @@ class ExplorationRecord(Strict):
     """Sentences on what an exploration cannot prove."""
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "no crash state was checked"
+
+    @property
+    def blind(self) -> list[str]:
+        """The kinds of operation that no counterfactual state showed as missing: their loss would not be noticed."""
+        return [kind for kind, of in self.counterfactual.items() if of.states and not of.missed]
 
     @property
     def loses(self) -> bool:

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from raidproof.core.log import step
+from raidproof.crash.directed import NONE_DIRECTED, Directed
 from raidproof.crash.exhaustive import MOST_STATES, AllLosses
 from raidproof.crash.exploration import FSCK_EVERY, NFSD_EVERY, Budget
 from raidproof.crash.journal import Begun, begun_in
 from raidproof.crash.recovery import journal_of
-from raidproof.crash.sampler import Choices, Chosen
+from raidproof.crash.sampler import Choices, Chosen, OnlyDirected
 from raidproof.crash.shrink import EXPLAINED
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
 from raidproof.run.source import Source
+from raidproof.verdict.solo import solo_operations
 
 SECOND_STATES = 10
 """Default number of states of a second power cut during each recorded recovery."""
@@ -61,7 +63,9 @@ class Options:
     all_losses: int | None = None
     """Greatest number of lost requests, if all states with so few lost requests are checked; None: a sample."""
     uniform: bool = False
-    """Whether a sample takes all cuts with equal chance, instead of cuts of greater interest first."""
+    """Whether a sample takes all cuts with equal chance: no directed states, no cuts of greater interest first."""
+    only_directed: bool = False
+    """Whether only directed states are checked; see `Directed`."""
     epochs: tuple[int, int] | None = None
     """With ``all_losses``: first and last flush epoch; None: all epochs."""
 
@@ -119,6 +123,14 @@ def resumed(options: Options, journal: Path) -> Options:
     return replace(options, uniform=options.uniform or before.uniform, second_cuts=max(options.second_cuts, tried))
 
 
+def directed_of(source: Source, options: Options) -> Directed:
+    """Return the directed states of an exploration; none with the option ``uniform``."""
+    if options.uniform:
+        return NONE_DIRECTED
+    solo = solo_operations(source.oracle.history, source.cycle.observed.solo)
+    return Directed.of(source.recording, solo, first=source.first)
+
+
 def chosen(source: Source, options: Options) -> Chosen:
     """Return the crash states to check, in their order.
 
@@ -128,6 +140,9 @@ def chosen(source: Source, options: Options) -> Chosen:
     """
     step(f"{source.cycle.title}: reading {len(source.recording.records):,} requests and choosing states")
     if options.all_losses is None:
+        directed = directed_of(source, options)
+        if options.only_directed:
+            return OnlyDirected(source.recording, directed)
         return Choices(
             source.recording,
             options.seed,
@@ -136,6 +151,7 @@ def chosen(source: Source, options: Options) -> Chosen:
             replies=acknowledged_at(source),
             only_replies=options.at_replies,
             by_interest=not options.uniform,
+            directed=directed,
         )
     states = exhaustive(source, options.all_losses, options.epochs)
     states.require_few()

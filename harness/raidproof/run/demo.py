@@ -19,6 +19,7 @@ from raidproof.provider.registry import prepare
 from raidproof.provider.vagrant import box
 from raidproof.record import ControlSpec, RunRecord
 from raidproof.run.crash_test import CrashTestSpec
+from raidproof.run.directed import STATES, check_directed
 from raidproof.run.doctor import require_host
 from raidproof.run.platform import refuse_unknown
 from raidproof.run.run import Run
@@ -35,6 +36,8 @@ ASYNC_LEDGER_S = 5.0
 """Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
 SOLO_S = 4.0
 """Seconds of solo operations on the sync export: a missing flush of any of some hundred flushes would show."""
+SYNC = "sync"
+"""Name of the crash test of the sync export."""
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 SETTABLE = ("array", "volume", "filesystem", "export")
 """The layers whose settings `read_settings` accepts."""
@@ -169,7 +172,7 @@ def demo_cycles(seed: int = 1, settings: Mapping[str, Value] = _NO_SETTINGS) -> 
     safe = demo_stack(sync=True, settings=settings)
     return (
         CrashTestSpec(
-            name="sync",
+            name=SYNC,
             title="sync export",
             stack=safe,
             solo_seconds=SOLO_S,
@@ -219,8 +222,11 @@ def run_demo(
     seed: int = 1,
     keep: bool = False,
     settings: Mapping[str, Value] = _NO_SETTINGS,
+    states: int = STATES,
 ) -> tuple[RunRecord, Path | None]:
-    """Run the demo and return its record and the path of its report; ``settings``: see `read_settings`.
+    """Run the demo and return its record and the path of its report.
+
+    ``settings``: see `read_settings`. ``states``: number of crash states of the sync export that are checked, at most.
 
     Raises:
         RequestError: the kernel or the image is unknown, or the settings exclude each other.
@@ -235,5 +241,7 @@ def run_demo(
         prepare(topology)
         with Run("demo", results, topology, keep=keep) as current_run:
             for spec in cycles:
-                current_run.cycle(spec)
+                record = current_run.cycle(spec)
+                if spec.name == SYNC:
+                    check_directed(current_run, record, states)
     return current_run.record, current_run.report

@@ -65,7 +65,7 @@ def explore_cycle(
         RigError: no checker boots.
         KeyboardInterrupt: the user interrupted; record and HTML report contain the states judged until then.
     """
-    stem = stem_of(source, resume=options.resume)
+    stem = stem_of(source, options)
     folder = source.store.directory(stem)
     options = resumed(options, folder / JOURNAL)
     begun = begun_of(source, options, digest_of(source.log))
@@ -113,7 +113,7 @@ def explore_cycle(
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume continues the exploration")
     # The crash page shows all members, and what md makes of them.
-    if source.lost_member is None:
+    if source.lost_member is None and (record.broken or not options.only_directed):
         try_write_page(source, stem)
     del exploration, checkers, second, stats, choices
     release()
@@ -145,11 +145,12 @@ def exploration_of(source: Source, options: Options) -> tuple[ExplorationRecord,
     Raises:
         RequestError: as for `explore_cycle`.
     """
-    path = source.store.path / f"{source.stem}.json"
+    first = first_stem(source, options)
+    path = source.store.path / f"{first}.json"
     record = ExplorationRecord.model_validate_json(path.read_text()) if path.is_file() else None
     if record is not None and record.ended_early is None:
         return record, path.with_suffix(".html")
-    resume = (source.store.path / source.stem / JOURNAL).exists()
+    resume = (source.store.path / first / JOURNAL).exists()
     return explore_cycle(source, replace(options, resume=resume))
 
 
@@ -181,21 +182,26 @@ def replay_command(words: Sequence[str], recovery: str | None, name: str) -> lis
     return [*words, "--state", second_name(recovery, name), "--keep"]
 
 
-def stem_of(source: Source, *, resume: bool) -> str:
-    """Return the beginning of the names of an exploration's files; with ``resume``, that of the newest exploration.
+def first_stem(source: Source, options: Options) -> str:
+    """Return the beginning of the names of the files of a crash test's first exploration with these options."""
+    return f"{source.stem}-directed" if options.only_directed else source.stem
+
+
+def stem_of(source: Source, options: Options) -> str:
+    """Return the beginning of the names of an exploration's files; to resume, that of the newest exploration.
 
     Raises:
-        RequestError: ``resume``, but the crash test has no exploration.
+        RequestError: the exploration is to be resumed, but the crash test has none.
     """
     before = ""
     for attempt in count(1):
-        stem = source.stem + (f"-{attempt}" if attempt > 1 else "")
+        stem = first_stem(source, options) + (f"-{attempt}" if attempt > 1 else "")
         if not (source.store.path / stem / JOURNAL).exists():
             break
         before = stem
-    if resume and not before:
+    if options.resume and not before:
         raise RequestError(f"crash test {source.cycle.name} has not been explored yet", remedy="leave --resume out")
-    return before if resume else stem
+    return before if options.resume else stem
 
 
 def spent_before(source: Source, stem: str) -> tuple[float, int]:
@@ -268,6 +274,7 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
     record.judged, record.distinct, record.checked = stats.judged, len(stats.digests), stats.checked
     record.broken, record.wedged, record.loss, record.cold = stats.broken, stats.wedged, stats.loss, stats.cold
     record.undecided, record.unchecked = stats.undecided, stats.unchecked
+    record.counterfactual = dict(sorted(exploration.counterfactual.items()))
     record.tested = dict(sorted(stats.tested.items()))
     record.idle = sorted(f"{kind} on {client}" for client, kind in stats.idle)
     record.through_nfsd, record.filesystems = stats.through_nfsd, stats.filesystems

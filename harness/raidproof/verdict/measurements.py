@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from raidproof.guest.ledger_format import PAUSE_STEP
 from raidproof.record.run import BIN_MS, CrashTestRecord, Timeline
 from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence
 from raidproof.verdict.sensitivity import sensitivity_of
+from raidproof.verdict.solo import solo_operations
 from raidproof.workload.history import History
 
 
@@ -27,7 +27,8 @@ def measure(evidence: CrashTestEvidence) -> None:
     """Fill in the measurements of a complete crash test, from the results of its scans."""
     record, history = evidence.record, evidence.history
     measure_rates(record, history)
-    record.solo_operations = solo_operations(history, record)
+    solo = Counter(one.kind for one in solo_operations(history, record.observed.solo))
+    record.solo_operations = dict(sorted(solo.items()))
     record.timeline = timeline(history, record)
     measure_first_io(record)
     record.sensitivity = sensitivity_of(evidence) if record.control is None else []
@@ -67,17 +68,6 @@ def measure_rates(cycle: CrashTestRecord, history: History) -> None:
         "acknowledged_per_s": len(stamps) / seconds,
     }
     cycle.throughput = cycle.throughput.model_copy(update=rates)
-
-
-def solo_operations(history: History, cycle: CrashTestRecord) -> dict[str, int]:
-    """Return the number of acknowledged solo operations, by kind: those that began after all workers had paused."""
-    solo = cycle.observed.solo
-    if solo is None or solo.ended_ns is None:
-        return {}
-    first = {one.worker: one.issued_ns for one in reversed(history.steps) if one.kind == PAUSE_STEP}
-    paused_ns = max(first.values(), default=solo.ended_ns)
-    done = history.acknowledged(solo.ended_ns)
-    return dict(sorted(Counter(one.kind for one in done if one.issued_ns >= paused_ns).items()))
 
 
 def measure_first_io(cycle: CrashTestRecord) -> None:
