@@ -19,14 +19,14 @@ def made_up(tmp_path: Path) -> MadeUp:
 def test_each_operation_but_the_first_is_missed(made_up: MadeUp) -> None:
     exploration = made_up.explore()
     # The reply to the last operation comes after the end of the log.
-    assert exploration.counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, missed=ROUNDS - 2)}
+    assert exploration.counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, reported=ROUNDS - 2)}
     assert exploration.stats.policies[Policy.DIRECTED] == ROUNDS - 1
     assert not exploration.stats.broken
 
 
 def test_an_operation_that_the_check_does_not_miss_is_counted(made_up: MadeUp) -> None:
     made_up.unseen = {3}
-    assert made_up.explore().counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, missed=ROUNDS - 3)}
+    assert made_up.explore().counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, reported=ROUNDS - 3)}
 
 
 def test_a_state_whose_content_is_known_counts(made_up: MadeUp) -> None:

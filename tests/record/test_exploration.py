@@ -9,6 +9,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.record.exploration import (
     AllLossesRecord,
     ColdRecord,
+    CounterfactualRecord,
     ExplorationRecord,
     LossRecord,
     Possible,
@@ -293,3 +294,23 @@ def test_requested_second_cuts_that_were_not_tried_prove_nothing() -> None:
 def test_what_is_unknown_of_a_second_cut_is_not_passed(changes: dict[str, Any], outcome: Outcome) -> None:
     seen, reason = conclude_exploration(record(second_cuts=second_cuts(**changes)))
     assert (seen, "1-0+2-0" in reason) == (outcome, True)
+
+
+def test_a_kind_whose_loss_the_check_never_reports_is_not_passed() -> None:
+    control = {
+        "append": CounterfactualRecord(states=3, reported=0),
+        "fsync": CounterfactualRecord(states=3, reported=1),
+        "link": CounterfactualRecord(),
+    }
+    outcome, reason = conclude_exploration(record(counterfactual=control))
+    assert outcome is Outcome.INCONCLUSIVE
+    assert reason.endswith(
+        "the check never reported an operation as missing in states that lack one: append (3 states)"
+    )
+    assert record(counterfactual=control).blind == ["append"]
+
+
+def test_a_broken_promise_outweighs_a_check_that_does_not_notice_a_loss() -> None:
+    control = {"append": CounterfactualRecord(states=3)}
+    broken = record(broken=3, failures=[failure()], counterfactual=control)
+    assert conclude_exploration(broken)[0] is Outcome.FAIL

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.record.sensitivity import Defect
+from raidproof.record.sensitivity import Defect, noticed_in
 from raidproof.verdict.durability import Copy, Durability, Flush, Needed, Requests
 from raidproof.verdict.sensitivity import rounds_of, sensitivity
 from raidproof.workload.history import WorkerSpec
@@ -45,6 +45,23 @@ def test_the_injected_cut_shows_it_only_between_the_reply_and_the_next_flush(cut
     flushes = {0: [Flush(110, 120), Flush(200, 210)]}
     found = counted([Needed(130, [Copy(0, 100, fua=False)])], flushes, cut_ns)
     assert found[Defect.FLUSH_OF_A_MEMBER] == (1, 1, shown)
+
+
+@pytest.mark.parametrize(
+    ("checked_ns", "shown"),
+    [([], 0), ([130], 0), ([131], 1), ([209], 1), ([210], 0), ([500, 130], 0), ([500, 140, 20], 1)],
+)
+def test_a_checked_state_shows_it_only_between_the_reply_and_the_next_flush(checked_ns: list[int], shown: int) -> None:
+    flushes = {0: [Flush(110, 120), Flush(200, 210)]}
+    found = sensitivity(Requests({}, flushes, END), [Needed(130, [Copy(0, 100, fua=False)])], None, checked_ns)
+    assert [one.in_checked_states for one in found] == [shown, shown, 0]
+    assert noticed_in(found) == shown
+
+
+def test_without_checked_states_nothing_is_known_of_them() -> None:
+    found = sensitivity(Requests({}, {0: [Flush(110, 120)]}, END), [Needed(130, [Copy(0, 100, fua=False)])], None)
+    assert [one.in_checked_states for one in found] == [None, None, None]
+    assert noticed_in(found) is noticed_in([]) is None
 
 
 def test_a_copy_that_is_durable_hides_the_missing_flush_of_the_other_member() -> None:

@@ -261,7 +261,7 @@ class Exploration:
             record = self.counterfactual.setdefault(operation.kind, CounterfactualRecord())
             record.states += 1
             missing = self.stats.missing_at(seen, (operation.promised_ns or 0) + 1)
-            record.missed += any(one.operation == operation for one in missing)
+            record.reported += any(one.operation == operation for one in missing)
 
     def _cancel(self) -> None:
         """Forget all checks without a result."""

@@ -56,6 +56,10 @@ class Policy(StrEnum):
     """At most a given number of the requests are lost that were issued before the last survivor; see `AllLosses`."""
 
 
+NOTHING_SURVIVES = frozenset({Policy.DROP_ALL, Policy.AT_REPLY, Policy.DIRECTED})
+"""Policies by which no non-durable request survives."""
+
+
 class Choice(NamedTuple):
     """The choice of one crash state: its cut and policy. `Choices.state` computes the surviving requests."""
 
@@ -234,10 +238,8 @@ class Choices:
     def _survivors(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:
         number = choice.number
         match choice.policy:
-            case Policy.DROP_ALL | Policy.AT_REPLY | Policy.DIRECTED:
-                kept: Sequence[int] = ()
             case Policy.KEEP_ALL:
-                kept = requests
+                kept: Sequence[int] = requests
             case Policy.ONE_MISSING:
                 kept = [*requests[:number], *requests[number + 1 :]]
             case Policy.ONE_KEPT:
@@ -249,6 +251,8 @@ class Choices:
             case Policy.RANDOM | Policy.TORN:
                 yield from self._drawn(choice, requests)
                 return
+            case _:  # NOTHING_SURVIVES
+                kept = ()
         yield from map(Survivor, kept)
 
     def _drawn(self, choice: Choice, requests: Sequence[int]) -> Iterator[Survivor]:

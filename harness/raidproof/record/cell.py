@@ -74,6 +74,8 @@ class Explored(Strict):
     """Number of judged crash states in which a promise is broken."""
     lost: int = 0
     """Greatest number of acknowledged operations that a state lacks although the export's options excuse the loss."""
+    noticed: int | None = None
+    """Number of missing flushes of one member that the checked states would have shown; None if not known."""
     outcome: Outcome
     reason: str
 

@@ -15,6 +15,7 @@ from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import PhaseCount, RecoveryRecord
 from raidproof.record.run import ControlSpec
+from raidproof.record.sensitivity import Sensitivity, noticed_in
 from raidproof.record.worker import WorkerRecord
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.workload.ledger import Found
@@ -313,7 +314,7 @@ class CounterfactualRecord(Strict):
 
     states: int = 0
     """States that were checked."""
-    missed: int = 0
+    reported: int = 0
     """States in which the check reported the operation as missing."""
 
 
@@ -409,6 +410,9 @@ class ExplorationRecord(Strict):
     """The greatest number of operations, by kind, whose loss a judged state could have shown; 0: never executed."""
     counterfactual: dict[str, CounterfactualRecord] = Field(default_factory=dict)
     """The counterfactual states by kind of operation; empty without solo operations, and in an older record."""
+    sensitivity: list[Sensitivity] = Field(default_factory=list)
+    """How many instances of each defect of a stack the checked states would have shown; empty in an older record, of a
+    control, and without a member."""
     idle: list[str] = Field(default_factory=list)
     """Kinds of worker on a client (``fsync on client1``) of which no judged state could have shown a loss."""
     acknowledged_s: list[float] = Field(default_factory=list)
@@ -462,9 +466,14 @@ class ExplorationRecord(Strict):
     reason: str = "no crash state was checked"
 
     @property
+    def noticed(self) -> int | None:
+        """Number of missing flushes of one member that the checked states would have shown; None if not known."""
+        return noticed_in(self.sensitivity)
+
+    @property
     def blind(self) -> list[str]:
         """The kinds of operation that no counterfactual state showed as missing: their loss would not be noticed."""
-        return [kind for kind, of in self.counterfactual.items() if of.states and not of.missed]
+        return [kind for kind, of in self.counterfactual.items() if of.states and not of.reported]
 
     @property
     def loses(self) -> bool:

@@ -1,5 +1,6 @@
 """The record schema of the sensitivity of a crash test: which defects of the stack its write log could have shown."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from raidproof.record.cell import Strict
@@ -30,3 +31,12 @@ class Sensitivity(Strict):
     in_this_cut: int | None = None
     """Number of instances without which the injected power cut would have lost acknowledged data, if the disks lost
     everything volatile; None without a power cut."""
+    in_checked_states: int | None = None
+    """Number of instances without which a checked crash state would have lost acknowledged data; None for the
+    sensitivity of a crash test without its crash states."""
+
+
+def noticed_in(sensitivity: Iterable[Sensitivity]) -> int | None:
+    """Return the number of missing flushes of one member that checked crash states would have shown; None: unknown."""
+    found = (one.in_checked_states for one in sensitivity if one.defect is Defect.FLUSH_OF_A_MEMBER)
+    return next(found, None)

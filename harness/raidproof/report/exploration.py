@@ -137,6 +137,24 @@ def tested(record: ExplorationRecord) -> str:
     return said
 
 
+def control(record: ExplorationRecord) -> str:
+    """Return a sentence on the counterfactual states, and on the missing flushes that the states would have shown."""
+    by_kind = record.counterfactual
+    if not by_kind:
+        return "no state shows that the check notices a loss: the crash test has no solo operations"
+    lacking, found = sum(one.states for one in by_kind.values()), sum(one.reported for one in by_kind.values())
+    said = (
+        f"control: {plural(lacking, 'solo operation')} of {plural(len(by_kind), 'kind')} lacked in a checked state; "
+    )
+    said += f"the check reported {'each' if found == lacking else f'{found:,}'} of them as missing"
+    if record.blind:
+        said += f", and none of {', '.join(record.blind)}"
+    if record.noticed is not None:
+        flushes = plural(record.noticed, "missing flush", "missing flushes")
+        said += f". The states would have shown {flushes} of a member"
+    return said
+
+
 def cold(record: ExplorationRecord) -> str:
     """Return a sentence on the cold checks, which show whether reused checkers gave wrong results."""
     if not record.cold.checked:
@@ -285,6 +303,7 @@ def show_exploration(record: ExplorationRecord, console: Console, page: Path | N
     if (second := second_cuts(record)) is not None:
         say(console, second)
     say(console, tested(record))
+    say(console, control(record))
     say(console, cold(record))
     say(console, filesystems(record))
     say(console, redundancy(record))

@@ -12,6 +12,7 @@ from rich.text import Text
 from raidproof.core.terminal import printable
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
+from raidproof.record.sensitivity import Defect
 from raidproof.record.suite import SuiteRecord
 from raidproof.report.cells import show_cells
 from raidproof.report.columns import Column
@@ -135,9 +136,13 @@ def dated(cycle: CrashTestRecord) -> str:
 
 def sensitivity(cycle: CrashTestRecord) -> list[str]:
     """Return a clause for each defect of which a crash test's write log has instances: how many would have shown."""
+    noticed = max((one.noticed for one in cycle.explored if one.noticed is not None), default=None)
+    checked = {} if noticed is None else {Defect.FLUSH_OF_A_MEMBER: f", in {noticed:,} in the checked crash states"}
     return [
         f"{one.defect} would have lost acknowledged data in {one.in_some_state:,} of {one.instances:,} cases in some"
-        " crash state" + ("" if one.in_this_cut is None else f", in {one.in_this_cut:,} in this power cut")
+        " crash state"
+        + ("" if one.in_this_cut is None else f", in {one.in_this_cut:,} in this power cut")
+        + checked.get(one.defect, "")
         for one in cycle.sensitivity
         if one.instances
     ]

@@ -2,11 +2,11 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal, digest_of, find_state
 from raidproof.crash.owner import pieces_of
 from raidproof.crash.recovery import SECOND, journal_of, second_name
-from raidproof.crash.sampler import Chosen
+from raidproof.crash.sampler import NOTHING_SURVIVES, Choice, Chosen
 from raidproof.crash.shrink import plain
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
@@ -32,6 +32,7 @@ from raidproof.record.exploration import ExplorationRecord, StoppedBy, stage_tim
 from raidproof.record.results.index import update
 from raidproof.record.results.names import JOURNAL
 from raidproof.record.results.progress import end_progress
+from raidproof.record.sensitivity import Sensitivity
 from raidproof.report.exploration import write
 from raidproof.report.html import write_exploration
 from raidproof.run.crash_page import try_write_page
@@ -41,8 +42,10 @@ from raidproof.run.options import RESULTS
 from raidproof.run.run import command_line, count_explorations
 from raidproof.run.second_cuts import SecondCuts, source_of_recovery
 from raidproof.run.source import Source, application_of, recorded, source_of
+from raidproof.verdict.durability import needed_of, requests_of
 from raidproof.verdict.exploration import conclude_exploration
 from raidproof.verdict.oracle import Judgement
+from raidproof.verdict.sensitivity import sensitivity
 
 UNDATED = (
     "The time of an acknowledgement is that at which the client's report reaches the harness: a reply that the server "
@@ -102,6 +105,7 @@ def explore_cycle(
         finally:
             record.seconds, record.timed = seconds + exploration.seconds, stats.judged - untimed
             finish(record, exploration, source)
+            record.sensitivity = sensitivity_of_states(source, exploration.done)
             second.enter(record)
             name_failures(record.failures, source.run, source.stack)
             record.outcome, record.reason = conclude_exploration(record)
@@ -134,6 +138,7 @@ def explored(store: RunStore, cycle: str, states: int, seed: int, *, scrub: bool
         judged=record.judged,
         broken=record.broken,
         lost=record.loss.operations if record.loss is not None else 0,
+        noticed=record.noticed,
         outcome=record.outcome,
         reason=record.reason,
     )
@@ -292,6 +297,20 @@ def finish(record: ExplorationRecord, exploration: Exploration, source: Source) 
         record.checked_per_minute = record.states_per_minute * stats.checked / stats.judged
     if not record.failures:
         record.failures = [plain(group, stats, replay_of(source)) for group in stats.failures()]
+
+
+def sensitivity_of_states(source: Source, judged: Iterable[Choice]) -> list[Sensitivity]:
+    """Return how many instances of each defect the judged states of an exploration would have shown.
+
+    Only states count in which nothing volatile survived.
+    """
+    if source.cycle.control is not None or source.lost_member is not None:
+        return []
+    recording, oracle = source.recording, source.oracle
+    checked_ns = {recording.instant_ns(one.cut) for one in judged if one.policy in NOTHING_SURVIVES}
+    requests = requests_of(recording.records)
+    needed = chain.from_iterable(needed_of(requests, oracle.history, oracle.workers).values())
+    return sensitivity(requests, needed, None, checked_ns)
 
 
 class Replayed(NamedTuple):

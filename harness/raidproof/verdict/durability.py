@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from raidproof.disk.writelog import Flag, Kind, WriteLog
+from raidproof.disk.writelog import Flag, Kind, Record
 from raidproof.guest.ledger_format import BLOCK, TREES
 from raidproof.verdict.blame import OF_BLOCKS, Block
 from raidproof.workload.history import History, Operation, WorkerSpec
@@ -59,8 +59,8 @@ class Needed(NamedTuple):
     copies: Sequence[Copy]
 
 
-def requests_of(log: WriteLog) -> Requests:
-    """Return the requests of a write log.
+def requests_of(log: Iterable[Record]) -> Requests:
+    """Return the requests of a write log, up to the first power cut.
 
     Raises:
         LogError: the log is damaged.

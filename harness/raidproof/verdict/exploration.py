@@ -143,8 +143,8 @@ def _held(record: ExplorationRecord, seen: str, early: str) -> tuple[Outcome, st
         idle = f"none could have shown a loss of {', '.join(record.idle)}"
         return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {idle}{early}"
     if record.blind:
-        of = "; ".join(f"{record.counterfactual[kind].states} of {kind}" for kind in record.blind)
-        unseen = f"states that lack an operation were checked, and it was never missed: {of}"
+        kinds = ", ".join(f"{kind} ({record.counterfactual[kind].states} states)" for kind in record.blind)
+        unseen = f"the check never reported an operation as missing in states that lack one: {kinds}"
         return Outcome.INCONCLUSIVE, f"no promise was broken in {seen}; {unseen}{early}"
     if (every := record.all_losses) is not None:
         # A statement about all states needs no second statement about their number.

@@ -8,7 +8,9 @@ comes before the reply, no crash state shows the instance.
 Only data are found in the write log (`durability`), so this says nothing about changes of names.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from raidproof.core.log import logger
 from raidproof.disk.writelog import LogError
@@ -39,17 +41,36 @@ def rounds_of(flushes: Mapping[int, Sequence[Flush]]) -> dict[Instance, frozense
     return {one: together for found in rounds for together in [frozenset(found)] for one in found}
 
 
-def sensitivity(requests: Requests, needed: Iterable[Needed], cut_ns: int | None) -> list[Sensitivity]:
-    """Return the sensitivity to each defect; ``cut_ns``: the injected power cut, None without one."""
+class _Shown(NamedTuple):
+    """Which cuts show an instance of a defect."""
+
+    some: bool = False
+    this: bool = False
+    """The injected power cut."""
+    checked: bool = False
+    """That of a checked crash state."""
+
+
+def sensitivity(
+    requests: Requests, needed: Iterable[Needed], cut_ns: int | None, checked_ns: Iterable[int] | None = None
+) -> list[Sensitivity]:
+    """Return the sensitivity to each defect.
+
+    ``cut_ns``: the injected power cut, None without one. ``checked_ns``: the instants of the checked crash states in
+    which nothing volatile survived; None if no crash state was to be checked.
+    """
     durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
-    # By defect and instance: whether some cut shows it, and whether the injected one does.
-    shown: dict[Defect, dict[Instance | frozenset[Instance], tuple[bool, bool]]] = {one: {} for one in Defect}
+    shown: dict[Defect, dict[Instance | frozenset[Instance], _Shown]] = {one: {} for one in Defect}
+    checked = sorted(checked_ns or ())
 
     def note(defect: Defect, instance: Instance | frozenset[Instance], until_ns: float, promised_ns: int) -> None:
-        before = shown[defect].get(instance, (False, False))
-        some = promised_ns < min(until_ns, requests.end_ns)
-        this = cut_ns is not None and promised_ns < cut_ns < until_ns
-        shown[defect][instance] = before[0] or some, before[1] or this
+        before = shown[defect].get(instance, _Shown())
+        place = bisect_right(checked, promised_ns)
+        shown[defect][instance] = _Shown(
+            before.some or promised_ns < min(until_ns, requests.end_ns),
+            before.this or (cut_ns is not None and promised_ns < cut_ns < until_ns),
+            before.checked or (place < len(checked) and checked[place] < until_ns),
+        )
 
     for promised_ns, copies in needed:
         for copy in copies:
@@ -66,8 +87,9 @@ def sensitivity(requests: Requests, needed: Iterable[Needed], cut_ns: int | None
         Sensitivity(
             defect=defect,
             instances=len(found),
-            in_some_state=sum(some for some, _ in found.values()),
-            in_this_cut=None if cut_ns is None else sum(this for _, this in found.values()),
+            in_some_state=sum(one.some for one in found.values()),
+            in_this_cut=None if cut_ns is None else sum(one.this for one in found.values()),
+            in_checked_states=None if checked_ns is None else sum(one.checked for one in found.values()),
         )
         for defect, found in shown.items()
     ]

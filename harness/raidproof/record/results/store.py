@@ -18,6 +18,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import COMPARISON, EXPLORATIONS, JOURNAL, LATEST, NAMED, RECORD, REMOVED, TIME
 from raidproof.record.results.run_lock import is_locked, locked
 from raidproof.record.run import SCHEMA, RunRecord
+from raidproof.record.sensitivity import Sensitivity, noticed_in
 from raidproof.record.stored import read_record
 
 __all__ = ["RECORD", "RunStore"]
@@ -37,6 +38,7 @@ class _Exploration(BaseModel):
     broken: int = 0
     loss: _Loss | None = None
     counts: bool = True
+    sensitivity: list[Sensitivity] = []
     outcome: Outcome
     reason: str = ""
 
@@ -165,6 +167,7 @@ class RunStore:
                     judged=found.judged,
                     broken=found.broken,
                     lost=found.loss.operations if found.loss is not None else 0,
+                    noticed=noticed_in(found.sensitivity),
                     outcome=found.outcome,
                     reason=found.reason,
                 )
