@@ -29,6 +29,7 @@ from raidproof.record.failure import (
 )
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
+from raidproof.record.sensitivity import Defect
 from raidproof.report import exploration as words
 from raidproof.report.charts.drawing import script
 from raidproof.report.exploration import show_exploration
@@ -264,6 +265,22 @@ def test_what_a_state_could_have_lost_is_told_by_kind() -> None:
     )
     page = parsed(render_exploration(ExplorationRecord.model_validate(record.model_dump())))
     assert "1,200 fsync, 3 mkdir" in page.words
+
+
+def test_the_control_of_the_check_is_stated() -> None:
+    assert words.control(exploration()).endswith("the crash test has no solo operations")
+    whole = {"fsync": {"states": 3, "reported": 3}}
+    assert words.control(exploration(counterfactual=whole)) == (
+        "control: 3 solo operations of 1 kind lacked in a checked state; the check reported each of them as missing"
+    )
+    flush = {"defect": Defect.FLUSH_OF_A_MEMBER, "instances": 9, "in_some_state": 4, "in_checked_states": 1}
+    record = exploration(counterfactual={**whole, "link": {"states": 2}}, sensitivity=[flush])
+    assert words.control(record) == (
+        "control: 5 solo operations of 2 kinds lacked in a checked state; the check reported 3 of them as missing, "
+        "and none of link. The states would have shown 1 missing flush of a member"
+    )
+    page = parsed(render_exploration(ExplorationRecord.model_validate(record.model_dump())))
+    assert words.control(record) in page.words
 
 
 BEFORE = "(0.00340 s) before the cut of the smallest state"
