@@ -1,0 +1,49 @@
+"""nfsd grants locks as soon as it serves opens, and keeps the locks of all clients over a power cut."""
+
+from findings.answer import Record, conclude
+from raidproof.core.errors import Inconclusive
+from raidproof.core.waiting import now_ns
+from raidproof.fault import PowerCut
+from scenarios.nfs.two_clients import LEASE_S, Clients, two_clients
+
+SOON_S = 3.0
+"""Seconds in which a server that is ready opens or locks a file; a client repeats a refused LOCK within less."""
+LOST = "Lock reclaim failed"
+"""Message of a client's kernel about a lock that it has lost."""
+__all__ = ["two_clients"]
+
+
+def test_a_lock_is_granted_as_soon_as_a_file_opens(two_clients: Clients, record: Record) -> None:
+    with two_clients() as clients:
+        begin_ns = now_ns()
+        file = clients.one.open(clients.path("locked"))
+        opened_s = (now_ns() - begin_ns) / 1e9
+        clients.one.do("lock", file, "write").require("lock")
+        locked_s = (now_ns() - begin_ns) / 1e9 - opened_s
+        server = clients.server
+    if opened_s > SOON_S:
+        raise Inconclusive(f"the open took {opened_s:.1f} s: nfsd's own grace period had not ended")
+    measured = f"the open took {opened_s:.1f} s, and the lock {locked_s:.1f} s, with a grace period of {LEASE_S} s"
+    conclude(record, server, measured, wrong=int(locked_s > SOON_S), seen=1, least=1)
+
+
+def test_a_client_of_some_seconds_keeps_its_lock_after_a_power_cut(two_clients: Clients, record: Record) -> None:
+    with two_clients(may_say=LOST) as clients:
+        # nfsdcld must store the record of the client with the lock as the last one.
+        newest = clients.two.client
+        newest.succeed(["umount", clients.path("")])
+        clients.context.stack.activate_client(newest.name)
+        clients.end_grace()
+        held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
+        clients.two.do("lock", held, "write").require("lock")
+        if clients.one.do("lock", wanted, "write").ok:
+            raise Inconclusive("two clients had the lock at once before the power cut")
+        clients.suffer(PowerCut())
+        clients.one.begin("lock", wanted, "write")
+        clients.two.do("write", held, "mine")
+        clients.two.do("fsync", held)
+        clients.end_grace()
+        lost = clients.one.ended().ok
+        server = clients.server
+    measured = f"after the power cut, the other client {'got' if lost else 'did not get'} the lock"
+    conclude(record, server, measured, wrong=int(lost), seen=1, least=1)
