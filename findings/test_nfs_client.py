@@ -75,7 +75,7 @@ def test_a_removed_file_is_refused_with_one_error(two_clients: Clients, record: 
 
 
 def test_a_soft_mount_reports_a_silent_server(two_clients: Clients, record: Record) -> None:
-    # With the shortest lease, the client's failed renewal of the lease ends the wait.
+    # With the shortest lease, fsync gets EIO after 12 s.
     export = ExportSpec(delegations=False, lease_s=USUAL_LEASE_S, grace_s=USUAL_LEASE_S)
     with two_clients(stack={"mount": SOFT, "export": export}, ruins=True) as clients:
         file = clients.one.open(clients.path("file"))
