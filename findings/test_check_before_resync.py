@@ -7,6 +7,7 @@ a check runs. Then md must resync the array, and so correct the page.
 import pytest
 
 from findings.answer import Record, conclude
+from findings.device import write_device
 from findings.stacks import stack_without_bitmap
 from findings.test_resync_after_cut import CHANGED, WRITES
 from raidproof.core.errors import Inconclusive
@@ -47,9 +48,7 @@ def test_an_array_is_resynced_also_after(current_run: Run, record: Record, first
     wait_until(written, Deadline.after(20), "the writes to the members", 0.05)
     server.crash(CutPolicy.KEEP)
     server.start()
-    server.put(CHANGED * ROW, "/run/raidproof/page")
-    change = [f"of={disk_path(MEMBERS[0])}", f"bs={ROW}", f"seek={PLACE // ROW}", "count=1", "conv=fsync"]
-    server.succeed(["dd", "if=/run/raidproof/page", *change])
+    write_device(server, disk_path(MEMBERS[0]), PLACE, CHANGED * ROW)
     array.activate()
     action = f"{folder}/sync_action"
     server.put("frozen", action)

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from findings.answer import Record, conclude
+from findings.device import read_device, write_device
 from raidproof.core.errors import Inconclusive, RigError
 from raidproof.core.units import KIB
 from raidproof.core.waiting import Deadline, wait_until
@@ -31,9 +32,7 @@ RESYNC = "resync of RAID array"
 
 def read_member(server: Machine, member: int, offset: int, length: int) -> bytes:
     """Return bytes of a member disk."""
-    place = [f"--skip-bytes={offset}", f"--read-bytes={length}", disk_path(MEMBERS[member])]
-    words = server.succeed(["od", "--address-radix=n", "--output-duplicates", "--format=x1", *place]).split()
-    return bytes.fromhex("".join(words))
+    return read_device(server, disk_path(MEMBERS[member]), offset, length)
 
 
 @pytest.mark.parametrize("kind", ["md", "lvm"])
@@ -63,16 +62,7 @@ def test_a_marked_region_is_resynced_after_a_power_cut(current_run: Run, record:
     if not all(marks):
         raise Inconclusive(f"the bitmaps of {marks.count(False)} members do not mark the first region")
     begin = found.data_offsets[0] // ROW
-    change = [
-        "dd",
-        "of=" + disk_path(MEMBERS[found.members[0]]),
-        f"bs={ROW}",
-        f"seek={begin}",
-        "count=1",
-        "conv=fsync",
-    ]
-    server.put(CHANGED * ROW, "/run/raidproof/page")
-    server.succeed([*change, "if=/run/raidproof/page"])
+    write_device(server, disk_path(MEMBERS[found.members[0]]), begin * ROW, CHANGED * ROW)
     since = moment(server)
     array.activate()
     array.wait_clean()
