@@ -1,9 +1,10 @@
 """Configuration of all tests of the harness itself."""
 
 import ctypes
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,20 @@ os.environ["RAIDPROOF_CONFIG"] = ""
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets what it starts in the background ignore SIGINT; processes that tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector leave alone what the collection made: all of it is needed to the end.
+
+    Otherwise each full run of the collector, of which each pytest within a test makes several, visits all of it again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
