@@ -86,7 +86,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
     # The port is ours from the start: one that sshd is to bind itself could be somebody else's by then.
     with ThreadingTCPServer(("127.0.0.1", 0), OneConnection) as listener:
-        threading.Thread(target=listener.serve_forever, daemon=True).start()
+        threading.Thread(target=listener.serve_forever, args=(0.01,), daemon=True).start()
         yield Server(tmp_path, listener.server_address[1], host)
         listener.shutdown()
 
@@ -146,7 +146,8 @@ def test_a_proxy_command_carries_the_connection(server: Server) -> None:
     assert login.answers()
 
 
-def test_a_port_without_a_server_is_reported(tmp_path: Path) -> None:
+def test_a_port_without_a_server_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raidproof.provider.hosts.login.CONNECT_S", 0.1)
     config = tmp_path / "config"
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and nobody else can

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,7 +27,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redfish
     for name, value in config.items():
         monkeypatch.setitem(emulator.app.config, name, value)
     server = serving.make_server("127.0.0.1", 0, emulator.app)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     yield RedfishControl(kind="redfish", url=url, user="admin", password_env=VARIABLE)
     server.shutdown()
@@ -59,7 +60,9 @@ def test_a_bmc_without_force_off_is_refused_beforehand(control: RedfishControl) 
         switch.prepare()
 
 
-def test_a_bmc_without_a_reply_is_named() -> None:
+def test_a_bmc_without_a_reply_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The library waits for 2 s before each further attempt.
+    monkeypatch.setattr("sushy.connector.time", Mock())
     control = RedfishControl(kind="redfish", url="http://127.0.0.1:9", user="admin", password_file=Path("/dev/null"))
     with pytest.raises(RigError, match=r"http://127\.0\.0\.1:9 refuses a request or does not answer"):
         RedfishSwitch(control).state()
