@@ -95,8 +95,8 @@ def _read(found: dict[str, Any]) -> Shown:
 
 
 @contextmanager
-def chromium(width: int = 1240, scheme: str = "light") -> Iterator[Browser]:
-    """Yield a page of a headless Chromium; skip the test if the host has none."""
+def started_chromium() -> Iterator[Any]:
+    """Yield a headless Chromium, a `Browser` of Playwright; skip the test if the host has none."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("the host has no Chromium (Debian package chromium)")
@@ -105,9 +105,26 @@ def chromium(width: int = 1240, scheme: str = "light") -> Iterator[Browser]:
         # In a container and as root Chromium has no sandbox of its own; it opens a file that the test has made.
         browser = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
-            yield Browser(browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme))
+            yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def page_in(chromium: Any, width: int = 1240, scheme: str = "light") -> Iterator[Browser]:
+    """Yield a new page of a started Chromium, which shares nothing with its other pages."""
+    page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    try:
+        yield Browser(page)
+    finally:
+        page.close()
+
+
+@contextmanager
+def chromium(width: int = 1240, scheme: str = "light") -> Iterator[Browser]:
+    """Yield a page of a headless Chromium of its own; skip the test if the host has none."""
+    with started_chromium() as browser, page_in(browser, width, scheme) as page:
+        yield page
 
 
 def computed_rows(recording: Recording, states: Iterable[CrashState]) -> dict[str, str]:

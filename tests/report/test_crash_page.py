@@ -1,5 +1,7 @@
 from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from raidproof.crash.states import CrashState
 from raidproof.record.crash_page import CrashPage
 from raidproof.report.crash_page import about, render_crash_page
 from raidproof.storage.array.striping import Striping
-from scenarios.crash.browsed import chromium, wrong
+from scenarios.crash.browsed import page_in, started_chromium, wrong
 from tests.crash.striped import RAID1, RAID5, RAID6, RAID10, StripedRun
 
 STATES = {"5": (RAID5, 200), "6": (RAID6, 60), "1": (RAID1, 60), "10": (RAID10, 60)}
@@ -23,17 +25,23 @@ def made(tmp_path: Path, striping: Striping, count: int) -> tuple[StripedRun, di
     return run, {state.name: state for state in states}, page, path
 
 
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with started_chromium() as browser:
+        yield browser
+
+
 @pytest.mark.parametrize("level", STATES)
-def test_page_shows_the_rows_and_files_of_each_checked_state(tmp_path: Path, level: str) -> None:
+def test_page_shows_the_rows_and_files_of_each_checked_state(tmp_path: Path, chromium: Any, level: str) -> None:
     run, states, page, path = made(tmp_path, *STATES[level])
     assert len(page.states) == len(states)
-    with chromium() as browser:
+    with page_in(chromium) as browser:
         browser.open(path)
         assert wrong(browser, page, run.recording, states) == []
         assert browser.errors == []
 
 
-def test_a_wrong_hash_is_found(tmp_path: Path) -> None:
+def test_a_wrong_hash_is_found(tmp_path: Path, chromium: Any) -> None:
     run, states, page, path = made(tmp_path, RAID5, 60)
     hashes = bytearray(b64decode(page.hashes))
     # The first request of the page writes the whole first member, with its superblock in the first unit.
@@ -42,16 +50,16 @@ def test_a_wrong_hash_is_found(tmp_path: Path) -> None:
     for unit in range(8, len(whole.units)):
         hashes[8 * (whole.hashes + unit)] ^= 1
     path.write_text(render_crash_page(page.model_copy(update={"hashes": b64encode(hashes).decode()})))
-    with chromium() as browser:
+    with page_in(chromium) as browser:
         browser.open(path)
         found = wrong(browser, page, run.recording, states)
     assert found
     assert all("the page shows rows" in line for line in found)
 
 
-def test_keys_and_buttons_change_the_choice(tmp_path: Path) -> None:
+def test_keys_and_buttons_change_the_choice(tmp_path: Path, chromium: Any) -> None:
     _, _, page, path = made(tmp_path, RAID5, 40)
-    with chromium(width=400, scheme="dark") as browser:
+    with page_in(chromium, width=400, scheme="dark") as browser:
         browser.open(path)
         keyboard = browser.page.keyboard
         browser.run("cut => { location.hash = `cut-${cut}`; }", page.first + 20)
@@ -80,9 +88,9 @@ def test_keys_and_buttons_change_the_choice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [400, 1240])
-def test_signs_are_small_and_the_log_fills_the_page(tmp_path: Path, width: int) -> None:
+def test_signs_are_small_and_the_log_fills_the_page(tmp_path: Path, chromium: Any, width: int) -> None:
     *_, path = made(tmp_path, RAID5, 10)
-    with chromium(width=width) as browser:
+    with page_in(chromium, width=width) as browser:
         browser.open(path)
         signs = browser.run("() => [...document.querySelectorAll('.legend svg')].map(one => one.clientWidth)")
         assert set(signs) == {26}
@@ -93,11 +101,11 @@ def test_signs_are_small_and_the_log_fills_the_page(tmp_path: Path, width: int) 
         assert log > 0.85 * main
 
 
-def test_unchecked_choice_gets_no_result(tmp_path: Path) -> None:
+def test_unchecked_choice_gets_no_result(tmp_path: Path, chromium: Any) -> None:
     _, _, page, path = made(tmp_path, RAID5, 10)
     cuts = {state.cut for state in page.states}
     free = next(cut for cut in range(page.first, page.last) if cut not in cuts)
-    with chromium() as browser:
+    with page_in(chromium) as browser:
         browser.open(path)
         browser.run("cut => { location.hash = `cut-${cut}`; }", free)
         browser.page.wait_for_function("() => document.getElementById('found').dataset.state === ''")
