@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import getfile
 from pathlib import Path
 
@@ -29,7 +30,7 @@ class Kinds:
         """The files of the kinds."""
         return {Path(getfile(kind)) for kind in self.by_name.values()}
 
-    @property
+    @cached_property
     def names(self) -> Set[str]:
         """The names of the kinds that have no other sense."""
         return self.by_name.keys() - self.ambiguous
