@@ -134,6 +134,15 @@ def test_an_installed_workload_is_part_of_a_plan(tmp_path: Path) -> None:
     assert "toy" in said.stdout + said.stderr
 
 
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the package, which Python compiles once; a test adds one file and removes it."""
+    folder = tmp_path_factory.mktemp("copy")
+    ignored = shutil.ignore_patterns("__pycache__", "*.c")
+    shutil.copytree(Path(raidproof.__file__).parent, folder / "raidproof", ignore=ignored)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("room", "source", "listed"),
     [
@@ -143,11 +152,11 @@ def test_an_installed_workload_is_part_of_a_plan(tmp_path: Path) -> None:
         ("verdict/checks", CHECK, "from raidproof.verdict.check import CHECKS as found"),
     ],
 )
-def test_a_file_in_its_room_is_enough(room: str, source: str, listed: str, tmp_path: Path) -> None:
-    package = tmp_path / "raidproof"
-    shutil.copytree(Path(raidproof.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__", "*.c"))
-    (package / room / "toy.py").write_text(source)
-    said = python(tmp_path, "-c", f"{listed}; print([name for name in found if 'toy' in name])")
+def test_a_file_in_its_room_is_enough(room: str, source: str, listed: str, copy: Path) -> None:
+    toy = copy / "raidproof" / room / "toy.py"
+    toy.write_text(source)
+    said = python(copy, "-c", f"{listed}; print([name for name in found if 'toy' in name])")
+    toy.unlink()
     assert "toy" in said.stdout, said.stderr
 
 

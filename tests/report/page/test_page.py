@@ -16,6 +16,7 @@ from raidproof.report import html
 from raidproof.report.results.history import render_history
 from raidproof.verdict.cell import SafetyWord, safety_in
 from raidproof.verdict.change.history import histories
+from tests.report.conftest import planned, sample
 from tests.report.test_exploration import exploration
 from tests.stored_runs import SYNC, run_with
 
@@ -120,6 +121,18 @@ def with_lives(run: RunRecord) -> RunRecord:
     return run
 
 
+@pytest.fixture(scope="module")
+def plan_page() -> str:
+    """The page of `planned`."""
+    return html.render(planned())
+
+
+@pytest.fixture(scope="module")
+def run_page() -> str:
+    """The page of `sample` with a life."""
+    return html.render(with_lives(sample()))
+
+
 def rows(tab: Tab, chart: str, data: str) -> list[dict[str, Any]]:
     """Return the rows that a chart of the page draws."""
     found: list[dict[str, Any]] = json.loads(
@@ -136,8 +149,8 @@ def open_all(tab: Tab) -> None:
     )
 
 
-def test_the_charts_have_the_values_of_the_record(shown: Open, plan_run: RunRecord) -> None:
-    tab = shown(html.render(plan_run))
+def test_the_charts_have_the_values_of_the_record(shown: Open, plan_run: RunRecord, plan_page: str) -> None:
+    tab = shown(plan_page)
     by_name = {cell.name: cell for cell in plan_run.cells}
     drawn = rows(tab, "medians-1", "repetitions")
     for name in {row["name"] for row in drawn}:
@@ -148,8 +161,8 @@ def test_the_charts_have_the_values_of_the_record(shown: Open, plan_run: RunReco
         assert (row["speed"], row["lost_s"]) == (pytest.approx(by_name[row["name"]].median), cycle.loss_window_s)
 
 
-def test_every_part_opens_and_every_link_leads_somewhere(shown: Open, run: RunRecord) -> None:
-    tab = shown(html.render(with_lives(run)))
+def test_every_part_opens_and_every_link_leads_somewhere(shown: Open, run_page: str) -> None:
+    tab = shown(run_page)
     open_all(tab)
     assert (
         tab.evaluate(
@@ -175,8 +188,10 @@ def test_a_large_page_shows_details_of_the_part_that_a_link_names(
     tab.wait_for_selector("#cell-3 .chart svg")
 
 
-def test_the_filter_and_the_axes_of_the_heat_map_change_what_is_shown(shown: Open, plan_run: RunRecord) -> None:
-    tab = shown(html.render(plan_run))
+def test_the_filter_and_the_axes_of_the_heat_map_change_what_is_shown(
+    shown: Open, plan_run: RunRecord, plan_page: str
+) -> None:
+    tab = shown(plan_page)
     name = plan_run.cells[0].name
     tab.locator("#filter input").fill(name)
     tab.wait_for_function(
@@ -200,15 +215,15 @@ def test_the_filter_and_the_axes_of_the_heat_map_change_what_is_shown(shown: Ope
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(shown: Open, run: RunRecord, scheme: str) -> None:
-    tab = shown(html.render(with_lives(run)), scheme=scheme)
+def test_every_text_can_be_read(shown: Open, run_page: str, scheme: str) -> None:
+    tab = shown(run_page, scheme=scheme)
     open_all(tab)
     least, text = tab.evaluate(CONTRAST)
     assert least >= LEAST_CONTRAST, text
 
 
-def test_nothing_is_wider_than_a_narrow_screen(shown: Open, plan_run: RunRecord, run: RunRecord) -> None:
-    pages = [html.render(plan_run), html.render(with_lives(run))]
+def test_nothing_is_wider_than_a_narrow_screen(shown: Open, plan_page: str, run_page: str) -> None:
+    pages = [plan_page, run_page]
     stored = histories([run_with([100.0 + day], day=day) for day in range(12)], SYNC)
     pages.append(render_history(stored, SYNC, Path("results")))
     for text in pages:
@@ -219,8 +234,8 @@ def test_nothing_is_wider_than_a_narrow_screen(shown: Open, plan_run: RunRecord,
         assert tab.evaluate(f"Math.max(...[...document.querySelectorAll('.chart svg')].map({right}))") <= 400
 
 
-def test_the_controls_can_be_reached_by_keyboard(shown: Open, plan_run: RunRecord) -> None:
-    tab = shown(html.render(plan_run))
+def test_the_controls_can_be_reached_by_keyboard(shown: Open, plan_page: str) -> None:
+    tab = shown(plan_page)
     reached = set()
     for _ in range(40):
         tab.keyboard.press("Tab")
@@ -229,12 +244,10 @@ def test_the_controls_can_be_reached_by_keyboard(shown: Open, plan_run: RunRecor
 
 
 @pytest.mark.parametrize("width", [1280, 420])
-def test_no_text_of_a_chart_is_cut_off_or_covered(
-    shown: Open, plan_run: RunRecord, run: RunRecord, width: int
-) -> None:
+def test_no_text_of_a_chart_is_cut_off_or_covered(shown: Open, plan_page: str, run: RunRecord, width: int) -> None:
     for cycle in run.cycles[2:]:
         cycle.loss_window_s, cycle.throughput = run.cycles[0].loss_window_s, run.cycles[0].throughput
-    for text in (html.render(plan_run), html.render(with_lives(run)), html.render_exploration(exploration())):
+    for text in (plan_page, html.render(with_lives(run)), html.render_exploration(exploration())):
         tab = shown(text, width=width)
         open_all(tab)
         assert tab.evaluate(COVERED) == []
