@@ -10,6 +10,7 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
+from raidproof.report.sensitivity import figures, worth
 from raidproof.report.terminal import blames, losses
 from raidproof.verdict.cell import by_safety, safety_in
 from raidproof.verdict.controls import blind
@@ -86,11 +87,13 @@ def case_of(record: RunRecord, cycle: CrashTestRecord) -> TestCase:
         return case(title, record.run, Outcome.SKIP, said)
     made = case(title, record.run, *end_of(outcome, reason, expected=expected(record, cycle.name)))
     safety = safety_in(record, cycle)
-    made.append(properties_of({"safety": safety.word, "safety_size": safety.size or None}))  # type: ignore[no-untyped-call]
+    told = {"safety": safety.word, "safety_size": safety.size or None, **figures(cycle)}
+    made.append(properties_of(told))  # type: ignore[no-untyped-call]
     lines = [
         f"{outcome}: {reason}",
         str(safety),
         losses(cycle),
+        f"sensitivity: {noticed}" if (noticed := worth(cycle)) else "",
         *(f"blame: {blame}" for blame in blames(cycle)),
     ]
     explored = [f"crash states: {one.outcome}: {one.reason}" for one in cycle.explored]

@@ -12,13 +12,13 @@ from rich.text import Text
 from raidproof.core.terminal import printable
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
-from raidproof.record.sensitivity import Defect
 from raidproof.record.suite import SuiteRecord
 from raidproof.report.cells import show_cells
 from raidproof.report.columns import Column
 from raidproof.report.columns import columns as all_columns
 from raidproof.report.configuration import caveats
 from raidproof.report.known import tell_known
+from raidproof.report.sensitivity import worth
 from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
 from raidproof.report.words import UNKNOWN, count, data, number, plural, some
 from raidproof.report.workers import tell_workers
@@ -132,20 +132,6 @@ def dated(cycle: CrashTestRecord) -> str:
         f" {replies.of:,} operations; the clients' reports arrived {later_ms.median} ms later (median; least"
         f" {later_ms.least} ms, greatest {later_ms.most} ms)."
     )
-
-
-def sensitivity(cycle: CrashTestRecord) -> list[str]:
-    """Return a clause for each defect of which a crash test's write log has instances: how many would have shown."""
-    noticed = max((one.noticed for one in cycle.explored if one.noticed is not None), default=None)
-    checked = {} if noticed is None else {Defect.FLUSH_OF_A_MEMBER: f", in {noticed:,} in the checked crash states"}
-    return [
-        f"{one.defect} would have lost acknowledged data in {one.in_some_state:,} of {one.instances:,} cases in some"
-        " crash state"
-        + ("" if one.in_this_cut is None else f", in {one.in_this_cut:,} in this power cut")
-        + checked.get(one.defect, "")
-        for one in cycle.sensitivity
-        if one.instances
-    ]
 
 
 def left_out(cycle: CrashTestRecord) -> dict[str, str]:
@@ -290,9 +276,8 @@ def show_cycles(record: RunRecord, console: Console) -> None:
     console.print()
     for place, cycle in enumerate(record.cycles, start=1):
         say(console, line(record, place, cycle))
-        lost = cycle.on_server is not None and cycle.on_server.lost_total
-        if outcome_of(cycle)[0] is Outcome.PASS and not lost and (noticed := sensitivity(cycle)):
-            say(console, f"{place} sensitivity: {noticed[0]}")
+        if noticed := worth(cycle):
+            say(console, f"{place} sensitivity: {noticed}")
     for caveat, rows in caveats(record.cycles).items():
         if len(rows) < len(record.cycles):  # the HTML report has the caveats of all rows
             say(console, f"only in row {', '.join(map(str, rows))}: {caveat}")

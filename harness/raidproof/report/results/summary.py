@@ -13,6 +13,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report import comparison, write_hole
 from raidproof.report.cells import Ranking, expected_value, of_expected, rankings
+from raidproof.report.sensitivity import worth
 from raidproof.report.terminal import happening, note
 from raidproof.report.words import UNKNOWN, count, number, some, span
 from raidproof.report.write_hole import Row, hole_rows
@@ -69,6 +70,7 @@ def summary_of_run(record: RunRecord) -> str:
     remarks = [f"{cell.name}: {why}" for cell in record.cells if (why := cell.why_not or cell.flag)]
     judged = [(one.title, *outcome_of(one)) for one in record.cycles]
     remarks += [f"{title}: {outcome}: {reason}" for title, outcome, reason in judged if outcome is not Outcome.PASS]
+    remarks += [f"{cycle.title}: {noticed}" for cycle in record.cycles if (noticed := worth(cycle))]
     remarks += [
         f"{cycle.title}, crash states: {one.outcome}: {one.reason}"
         for cycle in record.cycles

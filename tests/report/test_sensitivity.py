@@ -1,0 +1,68 @@
+"""What a PASS is worth, in the words and figures of reports."""
+
+from xml.etree import ElementTree
+
+from raidproof.record.cell import Explored
+from raidproof.record.outcome import Outcome
+from raidproof.record.run import CrashTestRecord, RunRecord
+from raidproof.record.sensitivity import Defect, Sensitivity
+from raidproof.report.junit import render
+from raidproof.report.results.summary import summary_of_run
+from raidproof.report.sensitivity import clauses, figures, worth
+
+FLUSHES = Sensitivity(defect=Defect.FLUSH_OF_A_MEMBER, instances=963, in_some_state=116, in_this_cut=2)
+SAID = "a missing flush of one member would have lost acknowledged data in 116 of 963 cases in some crash state"
+
+
+def explored(noticed: int | None) -> Explored:
+    return Explored(file="a.json", judged=60, broken=0, outcome=Outcome.PASS, reason="so", noticed=noticed)
+
+
+def safe(run: RunRecord) -> CrashTestRecord:
+    """Return the crash test of a stored run that lost nothing, with its sensitivity."""
+    cycle = run.cycles[0]
+    cycle.sensitivity = [FLUSHES, FLUSHES.model_copy(update={"defect": Defect.FUA, "in_this_cut": None})]
+    cycle.explored = [explored(13), explored(None), explored(40)]
+    return cycle
+
+
+def test_each_defect_has_a_clause(run: RunRecord) -> None:
+    first, second = clauses(safe(run))
+    assert first == f"{SAID}, in 2 in this power cut, in 40 in the checked crash states"
+    assert second.startswith("a FUA write that is executed without FUA would have lost")
+    assert second.endswith("in some crash state"), "the exploration counts flushes"
+
+
+def test_a_pass_without_a_loss_is_worth_its_first_clause(run: RunRecord) -> None:
+    cycle = safe(run)
+    assert worth(cycle) == clauses(cycle)[0]
+    cycle.outcome = Outcome.INCONCLUSIVE
+    assert not worth(cycle)
+    losing = run.cycles[1]
+    losing.sensitivity = [FLUSHES]
+    assert losing.outcome is Outcome.PASS
+    assert not worth(losing), "the second crash test loses data"
+
+
+def test_without_a_write_log_nothing_is_known(run: RunRecord) -> None:
+    assert not worth(run.cycles[0])
+    assert set(figures(run.cycles[0]).values()) == {None}
+
+
+def test_junit_has_the_figures(run: RunRecord) -> None:
+    safe(run)
+    case = next(ElementTree.fromstring(render(run)).iter("testcase"))  # noqa: S314  our own XML
+    properties = {str(one.get("name")): one.get("value") for one in case.iter("property")}
+    told = {name: value for name, value in properties.items() if name.startswith("flushes")}
+    assert told == {
+        "flushes": "963",
+        "flushes_missed_in_some_state": "116",
+        "flushes_missed_in_the_power_cut": "2",
+        "flushes_missed_in_checked_states": "40",
+    }
+    assert f"sensitivity: {SAID}" in (case.findtext("system-out") or "")
+
+
+def test_the_summary_has_the_clause(run: RunRecord) -> None:
+    safe(run)
+    assert f"sync export, honest disks: {SAID}" in summary_of_run(run)
