@@ -1,6 +1,6 @@
 import pytest
 
-from raidproof.plan.forecast import ASSUMED_S, CONTROLS, CUT_S, expect, in_words
+from raidproof.plan.forecast import ASSUMED_S, CONTROLS, CUT_S, DIRECTED_S, DIRECTED_STATE_S, expect, in_words
 from tests.plan.conftest import Make
 
 
@@ -11,9 +11,12 @@ def test_repeats_and_cuts_take_their_time(make: Make) -> None:
     assert thrice.timed_s == 3 * once.timed_s
     assert thrice.overhead_s > once.overhead_s
     assert once.cut_s == 0
-    assert expect(make(axes, run={"cut": "power"})).cut_s == (CONTROLS + 4) * CUT_S
+    assert expect(make(axes, run={"cut": "power", "states": 0})).cut_s == (CONTROLS + 4) * CUT_S
+    with_states = (CONTROLS + 4) * CUT_S + 4 * (DIRECTED_S + 30 * DIRECTED_STATE_S)
+    assert expect(make(axes, run={"cut": "power", "states": 30})).cut_s == pytest.approx(with_states)
+    assert expect(make(axes, run={"states": 30})).cut_s == 0
     workloads = [{"tool": "dd"}, {"tool": "hdparm"}]
-    assert expect(make(axes, run={"cut": "power"}, workload=workloads)).cut_s == (CONTROLS + 4) * CUT_S
+    assert expect(make(axes, run={"cut": "power", "states": 0}, workload=workloads)).cut_s == (CONTROLS + 4) * CUT_S
 
 
 def test_a_cut_under_nfs_4_0_lasts_longer_by_its_grace_period(make: Make) -> None:

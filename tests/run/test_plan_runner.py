@@ -278,6 +278,19 @@ def test_each_configuration_is_cut_once_whatever_its_workloads(house: House) -> 
     assert house.run(tiny(workloads=2, repeats=1, cut="power")).cut == []
 
 
+@pytest.mark.parametrize("states", [{}, {"states": 0}, {"states": 7}])
+def test_the_crash_states_of_each_power_cut_are_checked_once(
+    house: House, monkeypatch: pytest.MonkeyPatch, states: dict[str, int]
+) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(
+        "raidproof.run.plan_runner.check_directed", lambda _run, made, states: asked.append((made.name, states))
+    )
+    house.run(tiny(workloads=2, repeats=1, cut="power", **states))
+    number = states.get("states", 60)
+    assert asked == [("cut-000", number), ("cut-001", number)]
+
+
 def test_each_cut_is_explored_where_that_is_asked(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int, int]] = []
     said: list[str] = []

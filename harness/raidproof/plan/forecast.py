@@ -41,6 +41,8 @@ CONTROLS = 2
 """Number of controls of a run with power cuts: lying disks, and a clean reboot."""
 EXPLORE_S, STATE_S = 15.0, 0.25
 """Seconds of an exploration: to read the write log and boot checkers; and to check each crash state."""
+DIRECTED_S, DIRECTED_STATE_S = 6.0, 0.1
+"""The same for the states at the replies to solo operations, which are near each other and checked once."""
 ASSUMED_S = 5.0
 """Assumed seconds of the timed part of a workload that ends when its work is done."""
 REPETITION, CONTROL, CUT, EXPLORATION = "repetition", "control", "cut", "exploration"
@@ -185,9 +187,9 @@ def cut_s(cell: Cell) -> float:
 
 
 def exploration_s(plan: Plan) -> float:
-    """Return the estimated seconds of the exploration of one power cut; 0 if the plan requests none."""
+    """Return the estimated seconds of the check of the crash states of one power cut; 0 if none is to be checked."""
     if plan.run.cut != "explore":
-        return 0.0
+        return DIRECTED_S + DIRECTED_STATE_S * plan.run.states if plan.run.cut and plan.run.states else 0.0
     holes = set(plan.run.explore_members) - {Members.WHOLE}
     others = len(holes) * (EXPLORE_S + STATE_S * plan.run.explore_states) + CUT_S * (Members.MISSING in holes)
     return EXPLORE_S + STATE_S * plan.run.explore_states + others

@@ -105,6 +105,9 @@ class RunSpec(Table):
     cut: Literal["power", "explore"] | None = None
     """Whether to cut the server's power once per configuration while clients write. ``explore``: also explore the
     possible crash states of this crash test."""
+    states: int = Field(default=60, ge=0, le=1_000_000)
+    """Greatest number of crash states at the replies to solo operations that are checked after each power cut, with
+    ``cut = "power"``; 0: none."""
     explore_states: int = Field(default=200, ge=1, le=1_000_000)
     """Number of crash states to explore for each configuration."""
     explore_members: tuple[Members, ...] = ()

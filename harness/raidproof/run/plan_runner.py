@@ -40,6 +40,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.results.progress import report_progress
 from raidproof.record.run import ControlSpec, CrashTestRecord
 from raidproof.run.crash_test import CrashTestSpec
+from raidproof.run.directed import check_directed
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
 from raidproof.run.repetition import run_repetition
@@ -305,7 +306,11 @@ class PlanRunner:
             if key not in by_stack:
                 name = by_stack[key] = self._free_name(f"cut-{cell.index:03}")
                 step(f"power cut: {cell.name}{left_in_words(self.forecast)}")
-                self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
+                made = self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
+                if self.plan.run.cut == "power":
+                    begun = now_ns()
+                    check_directed(self.current_run, made, self.plan.run.states)
+                    self.forecast.ended(EXPLORATION, key, (now_ns() - begun) / 1e9)
             self.has_cut(cell, by_stack[key])
 
     def has_cut(self, cell: Cell, name: str) -> None:
