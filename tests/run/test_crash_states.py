@@ -5,9 +5,10 @@ import pytest
 
 from raidproof.core.errors import RequestError
 from raidproof.crash import exhaustive
+from raidproof.crash.sampler import Policy
 from raidproof.run import crash_states as module
 from raidproof.run.crash_states import Options, begun_of, chosen, dry_run, resumed
-from raidproof.run.source import source_of
+from raidproof.run.source import Source, source_of
 from raidproof.storage.stack import StackSpec
 from tests.crash.stored import store_run
 
@@ -79,3 +80,26 @@ def test_no_request_of_an_encrypted_stack_is_torn(
     stack = StackSpec.model_validate({"array": {"members": ["a", "b", "c"], **array}, "volume": volume})
     chosen(replace(source_of(store_run(tmp_path / "run")), stack=stack), Options())
     assert [unit == Options().tear for unit in units] == [torn]
+
+
+@pytest.fixture
+def solo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Source:
+    """A stored crash test all of whose operations are solo operations."""
+    monkeypatch.setattr(module, "solo_operations", lambda history, _seen: history.operations)
+    return source_of(store_run(tmp_path / "run"))
+
+
+def policies(source: Source, options: Options) -> set[Policy]:
+    return {one.policy for one in chosen(source, options).order}
+
+
+def test_a_sample_has_directed_states_and_others(solo: Source) -> None:
+    assert policies(solo, Options()) > {Policy.DIRECTED, Policy.DROP_ALL}
+    assert policies(solo, Options(at_replies=True)) == {Policy.DIRECTED}, "each reply is one to a solo operation"
+    assert policies(solo, Options(only_directed=True)) == {Policy.DIRECTED}
+
+
+def test_a_sample_for_a_share_has_no_directed_states(solo: Source) -> None:
+    assert Policy.DIRECTED not in policies(solo, Options(uniform=True))
+    assert Policy.DIRECTED not in policies(replace(solo, lost_member="disk1"), Options())
+    assert Policy.DIRECTED not in policies(solo, Options(all_losses=1))

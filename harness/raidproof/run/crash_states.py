@@ -124,8 +124,8 @@ def resumed(options: Options, journal: Path) -> Options:
 
 
 def directed_of(source: Source, options: Options) -> Directed:
-    """Return the directed states of an exploration; none with the option ``uniform``."""
-    if options.uniform:
+    """Return the directed states of an exploration; none with ``uniform``, and none of a measured write hole."""
+    if options.uniform or source.lost_member is not None:
         return NONE_DIRECTED
     solo = solo_operations(source.oracle.history, source.cycle.observed.solo)
     return Directed.of(source.recording, solo, first=source.first)

@@ -56,9 +56,9 @@ def test_commands() -> None:
         *("exportfs", "-o", "rw,async,no_wdelay,subtree_check,root_squash,fsid=0", "10.77.0.0/24:/srv/raidproof")
     ]
     assert unexport_command(spec) == ["exportfs", "-u", "10.77.0.0/24:/srv/raidproof"]
-    assert nfsd_command(spec) == ["rpc.nfsd", "-G", "20", "4"]
-    assert nfsd_command(ExportSpec(port=2050)) == ["rpc.nfsd", "-p", "2050", "8"]
-    assert nfsd_command(ExportSpec()) == ["rpc.nfsd", "8"]
+    assert nfsd_command(spec) == ["rpc.nfsd", "-G", "20", "-L", "90", "4"]
+    assert nfsd_command(ExportSpec(port=2050)) == ["rpc.nfsd", "-p", "2050", "-G", "90", "-L", "90", "8"]
+    assert nfsd_command(ExportSpec()) == ["rpc.nfsd", "-G", "90", "-L", "90", "8"]
 
 
 @given(st.booleans(), st.booleans(), st.booleans(), st.booleans())

@@ -161,12 +161,15 @@ def unexport_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
 
 
 def nfsd_command(spec: ExportSpec) -> list[str]:
-    """Return the command that starts nfsd's threads."""
+    """Return the command that starts nfsd's threads.
+
+    It sets grace period and lease always: the kernel keeps those of an earlier start.
+    """
     return [
         "rpc.nfsd",
         *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
-        *(["-G", str(spec.grace_s)] if spec.grace_s is not None else []),
-        *(["-L", str(spec.lease_s)] if spec.lease_s is not None else []),
+        *("-G", str(spec.usual_grace_s if spec.grace_s is None else spec.grace_s)),
+        *("-L", str(spec.usual_lease_s if spec.lease_s is None else spec.lease_s)),
         str(spec.threads),
     ]
 
@@ -401,8 +404,8 @@ class Export(Server):
         requested: dict[str, Value] = {
             "options": tuple(sorted(self.spec.options())),
             "threads": self.spec.threads,
-            "lease_s": self.spec.lease_s,
-            "grace_s": self.spec.grace_s,
+            "lease_s": self.spec.usual_lease_s if self.spec.lease_s is None else self.spec.lease_s,
+            "grace_s": self.spec.usual_grace_s if self.spec.grace_s is None else self.spec.grace_s,
             "max_block_size": self.spec.max_block_size,
             "delegations": self.spec.delegations,
             "io_cache_read": self.spec.io_cache_read,
