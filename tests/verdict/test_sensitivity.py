@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.record.sensitivity import Defect, noticed_in
 from raidproof.verdict.durability import Copy, Durability, Flush, Needed, Requests
-from raidproof.verdict.sensitivity import rounds_of, sensitivity
+from raidproof.verdict.sensitivity import missed_at, rounds_of, sensitivity
 from raidproof.workload.history import WorkerSpec
 
 END = 1_000
@@ -56,6 +56,14 @@ def test_a_checked_state_shows_it_only_between_the_reply_and_the_next_flush(chec
     found = sensitivity(Requests({}, flushes, END), [Needed(130, [Copy(0, 100, fua=False)])], None, checked_ns)
     assert [one.in_checked_states for one in found] == [shown, shown, 0]
     assert noticed_in(found) == shown
+
+
+def test_each_cut_shows_the_flushes_whose_absence_would_lose_data() -> None:
+    flushes = {0: [Flush(110, 120), Flush(200, 210)], 1: [Flush(111, 121)]}
+    needed = [Needed(130, [Copy(0, 100, fua=False)]), Needed(150, [Copy(1, 100, fua=False)])]
+    found = missed_at(Requests({}, flushes, END), needed, [500, 130, 131, 209, 210])
+    first, second = frozenset({(0, 0)}), frozenset({(1, 0)})
+    assert found == {130: set(), 131: {first}, 209: {first, second}, 210: {second}, 500: {second}}
 
 
 def test_without_checked_states_nothing_is_known_of_them() -> None:

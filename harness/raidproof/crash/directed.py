@@ -9,68 +9,121 @@ not miss the operation would not notice its loss.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from itertools import count, pairwise
-from typing import Self
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import pairwise
+from typing import NamedTuple, Self
 
 from raidproof.crash.states import Recording
 from raidproof.workload.history import Operation
 
 
+class SoloReply(NamedTuple):
+    """The reply to a solo operation."""
+
+    cut: int
+    """The cut at the instant of the reply."""
+    operation: Operation
+    shows: Set[Hashable] = frozenset()
+    """The flushes whose absence the state of this cut would show."""
+
+
 class Directed:
     """The cuts of directed states, in the order in which they are checked.
 
-    ``replies``: the solo operations in the order in which they began, each with the cut at the instant of its reply.
+    ``replies``: the replies to the solo operations in the order in which these began.
     """
 
-    def __init__(self, replies: Sequence[tuple[int, Operation]]) -> None:
+    def __init__(self, replies: Sequence[SoloReply]) -> None:
         self._after: dict[int, list[Operation]] = defaultdict(list)
-        for (before, _), (cut, following) in pairwise(replies):
+        for before, following in pairwise(replies):
             # Without a request between the two replies, both have the same state.
-            if before < cut:
-                self._after[before].append(following)
-        places = in_pairs([one.kind for _, one in replies])
-        self.cuts: tuple[int, ...] = tuple(dict.fromkeys(replies[place][0] for place in places))
+            if before.cut < following.cut:
+                self._after[before.cut].append(following.operation)
+        places = in_pairs([one.operation.kind for one in replies], [one.shows for one in replies])
+        self.cuts: tuple[int, ...] = tuple(dict.fromkeys(replies[place].cut for place in places))
 
     @classmethod
-    def of(cls, recording: Recording, solo: Iterable[Operation], *, first: int = 0) -> Self:
-        """Return the directed states of a recording; ``first``: the first cut of the exploration."""
+    def of(
+        cls,
+        recording: Recording,
+        solo: Iterable[Operation],
+        *,
+        first: int = 0,
+        missed_at: Callable[[Iterable[int]], Mapping[int, Set[Hashable]]] | None = None,
+    ) -> Self:
+        """Return the directed states of a recording.
+
+        ``first``: the first cut of the exploration. ``missed_at``: returns for instants of power cuts (ns) the flushes
+        whose absence each of them would show; None: not known.
+        """
         dated = [(one.promised_ns, one) for one in solo if one.promised_ns is not None]
         # A reply counts at a cut if it precedes the cut's latest instant, 1 ns before the next request's effect.
         known = [(recording.place(at_ns + 2), one) for at_ns, one in dated if at_ns < recording.end_ns]
-        return cls([(cut, one) for cut, one in known if cut >= first])
+        known = [(cut, one) for cut, one in known if cut >= first]
+        if missed_at is None:
+            return cls([SoloReply(cut, one) for cut, one in known])
+        shown = missed_at({recording.instant_ns(cut) for cut, _ in known})
+        return cls([SoloReply(cut, one, shown[recording.instant_ns(cut)]) for cut, one in known])
 
     def after(self, cut: int) -> Sequence[Operation]:
         """Return the solo operations whose counterfactual state is the directed state of a cut."""
         return self._after.get(cut, ())
 
 
-def in_pairs(keys: Sequence[Hashable]) -> Iterator[int]:
-    """Yield all places in a sequence of keys, each once, so that the first few places have a pair of each key.
+def in_pairs(keys: Sequence[Hashable], shows: Sequence[Set[Hashable]]) -> Iterator[int]:
+    """Yield all places in a sequence of keys, each once, those first that together show most.
 
-    The pair of a place are this place and the one before it. After the first pair of each key follows a second one of
-    each, and so on. Of the pairs of a key, the first is one of which most neighbours have come before: a place that
-    belongs to two pairs serves both.
+    The pair of a place are this place and the one before it. First comes a pair of each key, then the places that show
+    what no earlier one shows, the greatest number first, then a second pair of each key, and so on.
     """
-    pairs: dict[Hashable, list[int]] = defaultdict(list)
-    for place, key in enumerate(keys[1:], start=1):
-        pairs[key].append(place)
-    rare_first = sorted(pairs, key=lambda key: (len(pairs[key]), str(key)))
-    taken: set[int] = set()
-    for number in count(1):
-        if all(len(pairs[key]) < number for key in rare_first):
-            break
-        for key in rare_first:
-            whole = sum({place - 1, place} <= taken for place in pairs[key])
-            if whole >= min(number, len(pairs[key])):
-                continue
-            incomplete = [place for place in pairs[key] if not {place - 1, place} <= taken]
-            best = max(incomplete, key=lambda place: (len({place - 1, place, place + 1} & taken), -place))
-            new = [place for place in (best - 1, best) if place not in taken]
-            taken.update(new)
-            yield from new
+    order = _Order(keys, shows)
+    yield from order.pairs(1)
+    yield from order.showing()
+    for number in range(2, len(keys)):
+        yield from order.pairs(number)
     # A single key has no pair.
-    yield from (place for place in range(len(keys)) if place not in taken)
+    yield from order.take(range(len(keys)))
+
+
+class _Order:
+    """The places that have been taken so far."""
+
+    def __init__(self, keys: Sequence[Hashable], shows: Sequence[Set[Hashable]]) -> None:
+        self._shows = shows
+        self._pairs: dict[Hashable, list[int]] = defaultdict(list)
+        for place, key in enumerate(keys[1:], start=1):
+            self._pairs[key].append(place)
+        self._rare_first = sorted(self._pairs, key=lambda key: (len(self._pairs[key]), str(key)))
+        self._taken: set[int] = set()
+        self._shown: set[Hashable] = set()
+
+    def take(self, places: Iterable[int]) -> Iterator[int]:
+        """Take places, and yield those that had not been taken."""
+        for place in places:
+            if place not in self._taken:
+                self._taken.add(place)
+                self._shown |= self._shows[place]
+                yield place
+
+    def pairs(self, number: int) -> Iterator[int]:
+        """Take pairs until each key has so many, or all that it can have; the key with the fewest comes first."""
+        for key in self._rare_first:
+            incomplete = [place for place in self._pairs[key] if not {place - 1, place} <= self._taken]
+            if incomplete and len(self._pairs[key]) - len(incomplete) < number:
+                best = max(incomplete, key=self._worth)
+                yield from self.take((best - 1, best))
+
+    def _worth(self, place: int) -> tuple[int, int, int]:
+        """Return what a pair is worth: what it shows, less its new places; and the neighbours that have been taken."""
+        new = [one for one in (place - 1, place) if one not in self._taken]
+        shown = set().union(*(self._shows[one] for one in new)) - self._shown
+        return len(shown) - len(new), len({place - 1, place, place + 1} & self._taken), -place
+
+    def showing(self) -> Iterator[int]:
+        """Take the places that show something new; this is the greedy algorithm for the set cover (Chvatal 1979)."""
+        left = {place for place, shows in enumerate(self._shows) if shows}
+        while left := {place for place in left if self._shows[place] - self._shown}:
+            yield from self.take([max(left, key=lambda place: (len(self._shows[place] - self._shown), -place))])
 
 
 NONE_DIRECTED = Directed(())

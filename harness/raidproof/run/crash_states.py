@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from raidproof.core.log import step
@@ -15,6 +16,7 @@ from raidproof.crash.sampler import Choices, Chosen, OnlyDirected
 from raidproof.crash.shrink import EXPLAINED
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
 from raidproof.run.source import Source
+from raidproof.verdict.sensitivity import missed_at
 from raidproof.verdict.solo import solo_operations
 
 SECOND_STATES = 10
@@ -128,7 +130,8 @@ def directed_of(source: Source, options: Options) -> Directed:
     if options.uniform or source.lost_member is not None:
         return NONE_DIRECTED
     solo = solo_operations(source.oracle.history, source.cycle.observed.solo)
-    return Directed.of(source.recording, solo, first=source.first)
+    missed = partial(missed_at, source.data.requests, source.data.blocks)
+    return Directed.of(source.recording, solo, first=source.first, missed_at=missed)
 
 
 def chosen(source: Source, options: Options) -> Chosen:

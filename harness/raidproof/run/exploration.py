@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +42,6 @@ from raidproof.run.options import RESULTS
 from raidproof.run.run import command_line, count_explorations
 from raidproof.run.second_cuts import SecondCuts, source_of_recovery
 from raidproof.run.source import Source, application_of, recorded, source_of
-from raidproof.verdict.durability import needed_of, requests_of
 from raidproof.verdict.exploration import conclude_exploration
 from raidproof.verdict.oracle import Judgement
 from raidproof.verdict.sensitivity import sensitivity
@@ -306,11 +305,8 @@ def sensitivity_of_states(source: Source, judged: Iterable[Choice]) -> list[Sens
     """
     if source.cycle.control is not None or source.lost_member is not None:
         return []
-    recording, oracle = source.recording, source.oracle
-    checked_ns = {recording.instant_ns(one.cut) for one in judged if one.policy in NOTHING_SURVIVES}
-    requests = requests_of(recording.records)
-    needed = chain.from_iterable(needed_of(requests, oracle.history, oracle.workers).values())
-    return sensitivity(requests, needed, None, checked_ns)
+    checked_ns = {source.recording.instant_ns(one.cut) for one in judged if one.policy in NOTHING_SURVIVES}
+    return sensitivity(source.data.requests, source.data.blocks, None, checked_ns)
 
 
 class Replayed(NamedTuple):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -20,6 +20,8 @@ from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
+from raidproof.verdict.durability import needed_of, requests_of
+from raidproof.verdict.evidence import WrittenData
 from raidproof.verdict.oracle import Oracle
 from raidproof.workload.application import ApplicationSpec
 from raidproof.workload.ledger import application_config
@@ -84,6 +86,12 @@ class Source:
             without=() if self.lost_member is None else (self.lost_member,),
             scrub=self.scrub,
         )
+
+    @cached_property
+    def data(self) -> WrittenData:
+        """The ledger's data in the recording."""
+        requests = requests_of(self.recording.records)
+        return WrittenData(requests, needed_of(requests, self.oracle.history, self.oracle.workers))
 
     @property
     def stem(self) -> str:

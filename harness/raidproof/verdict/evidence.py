@@ -64,6 +64,11 @@ class WrittenData(NamedTuple):
     needed: Mapping[Operation, Sequence[Needed]]
     """The blocks that each acknowledged operation wrote."""
 
+    @property
+    def blocks(self) -> list[Needed]:
+        """The blocks of all operations."""
+        return [block for blocks in self.needed.values() for block in blocks]
+
 
 class Evidence(Protocol):
     """What the evidence of a crash test and of a crash state have in common."""

@@ -8,8 +8,8 @@ comes before the reply, no crash state shows the instance.
 Only data are found in the write log (`durability`), so this says nothing about changes of names.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from raidproof.core.log import logger
@@ -41,6 +41,47 @@ def rounds_of(flushes: Mapping[int, Sequence[Flush]]) -> dict[Instance, frozense
     return {one: together for found in rounds for together in [frozenset(found)] for one in found}
 
 
+class Absence(NamedTuple):
+    """The time in which data of an acknowledged operation would have been volatile without an instance of a defect."""
+
+    defect: Defect
+    instance: Instance | frozenset[Instance]
+    promised_ns: int
+    """The reply to the operation."""
+    until_ns: float
+
+    def shows_at(self, cut_ns: float) -> bool:
+        """Return whether a power cut would lose the data, if the disks lose everything volatile."""
+        return self.promised_ns < cut_ns < self.until_ns
+
+
+def absences(requests: Requests, needed: Iterable[Needed]) -> Iterator[Absence]:
+    """Yield all times in which data would have been volatile without an instance of a defect."""
+    durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
+    for promised_ns, copies in needed:
+        for copy in copies:
+            if copy.fua:
+                plain = [one._replace(fua=False) if one is copy else one for one in copies]
+                yield Absence(Defect.FUA, (copy.member, copy.done_ns), promised_ns, durability.durable_ns(plain))
+                continue
+            flush = durability.flush_of(copy)
+            if flush is None or durability.flushed_ns(copy) > promised_ns:
+                continue  # no flush made the data durable before the reply
+            for defect, instance in ((Defect.FLUSH_OF_A_MEMBER, frozenset({flush})), (Defect.FLUSH, rounds[flush])):
+                yield Absence(defect, instance, promised_ns, durability.durable_ns(copies, instance))
+
+
+def missed_at(requests: Requests, needed: Iterable[Needed], cuts_ns: Iterable[int]) -> Mapping[int, Set[Hashable]]:
+    """Return for the instant of each power cut (ns) the flushes of a member whose absence it would show."""
+    found: dict[int, set[Hashable]] = {cut_ns: set() for cut_ns in sorted(cuts_ns)}
+    instants = list(found)
+    for one in absences(requests, needed):
+        if one.defect is Defect.FLUSH_OF_A_MEMBER:
+            for cut_ns in instants[bisect_right(instants, one.promised_ns) : bisect_left(instants, one.until_ns)]:
+                found[cut_ns].add(one.instance)
+    return found
+
+
 class _Shown(NamedTuple):
     """Which cuts show an instance of a defect."""
 
@@ -59,30 +100,16 @@ def sensitivity(
     ``cut_ns``: the injected power cut, None without one. ``checked_ns``: the instants of the checked crash states in
     which nothing volatile survived; None if no crash state was to be checked.
     """
-    durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
-    shown: dict[Defect, dict[Instance | frozenset[Instance], _Shown]] = {one: {} for one in Defect}
+    shown: dict[Defect, dict[Hashable, _Shown]] = {one: {} for one in Defect}
     checked = sorted(checked_ns or ())
-
-    def note(defect: Defect, instance: Instance | frozenset[Instance], until_ns: float, promised_ns: int) -> None:
-        before = shown[defect].get(instance, _Shown())
-        place = bisect_right(checked, promised_ns)
-        shown[defect][instance] = _Shown(
-            before.some or promised_ns < min(until_ns, requests.end_ns),
-            before.this or (cut_ns is not None and promised_ns < cut_ns < until_ns),
-            before.checked or (place < len(checked) and checked[place] < until_ns),
+    for one in absences(requests, needed):
+        before = shown[one.defect].get(one.instance, _Shown())
+        place = bisect_right(checked, one.promised_ns)
+        shown[one.defect][one.instance] = _Shown(
+            before.some or one.promised_ns < min(one.until_ns, requests.end_ns),
+            before.this or (cut_ns is not None and one.shows_at(cut_ns)),
+            before.checked or (place < len(checked) and one.shows_at(checked[place])),
         )
-
-    for promised_ns, copies in needed:
-        for copy in copies:
-            if copy.fua:
-                plain = [one._replace(fua=False) if one is copy else one for one in copies]
-                note(Defect.FUA, (copy.member, copy.done_ns), durability.durable_ns(plain), promised_ns)
-                continue
-            flush = durability.flush_of(copy)
-            if flush is None or durability.flushed_ns(copy) > promised_ns:
-                continue  # no flush made the data durable before the reply
-            for defect, instance in ((Defect.FLUSH_OF_A_MEMBER, frozenset({flush})), (Defect.FLUSH, rounds[flush])):
-                note(defect, instance, durability.durable_ns(copies, instance), promised_ns)
     return [
         Sensitivity(
             defect=defect,
@@ -106,4 +133,4 @@ def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
     if data is None:
         return []
     cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
-    return sensitivity(data.requests, (one for blocks in data.needed.values() for one in blocks), cut_ns)
+    return sensitivity(data.requests, data.blocks, cut_ns)
