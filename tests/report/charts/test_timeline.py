@@ -1,3 +1,4 @@
+from raidproof.record.observation import SoloSeen
 from raidproof.record.run import RunRecord, Timeline
 from raidproof.report.charts.timeline import (
     MOST_BARS,
@@ -56,3 +57,16 @@ def test_the_bin_that_holds_the_last_durable_point_is_lost_in_part() -> None:
     timeline = Timeline(begin_s=-1, acknowledged=[5] * 10, last_durable_s=-0.55)
     statuses = [status(begin, 0.1, timeline) for begin in (-0.7, -0.6, -0.5, 0.0)]
     assert statuses == [SURVIVED, LOST, LOST, AFTER]
+
+
+def test_the_time_of_solo_operations_is_marked(run: RunRecord) -> None:
+    cycle = run.cycles[0]
+    cycle.fault_at_ns = 9_000_000_000
+    cycle.observed.solo = SoloSeen(begun_ns=5_000_000_000, ended_ns=8_500_000_000)
+    marks = [row["at"] for row in mark_rows([cycle]) if row["mark"] == "begin and end of solo operations"]
+    assert marks == [-4.0, -0.5]
+    assert cycle.timeline is not None
+    assert "one operation at a time from 4.00 s to 0.500 s before the fault" in describe(cycle, cycle.timeline)
+    cycle.observed.solo = SoloSeen(begun_ns=5_000_000_000)
+    assert not [row for row in mark_rows([cycle]) if row["mark"] == "begin and end of solo operations"]
+    assert "at a time" not in describe(cycle, cycle.timeline)

@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 
 from raidproof.record.run import CrashTestRecord, Timeline
-from raidproof.report.charts.drawing import BLUE, CARD, GREEN, INK, ORANGE, PURPLE, finished, library, spread_scale
+from raidproof.report.charts.drawing import (
+    BLUE,
+    CARD,
+    GREEN,
+    INK,
+    ORANGE,
+    PURPLE,
+    SOFT,
+    finished,
+    library,
+    spread_scale,
+)
 from raidproof.report.charts.figure import Row, Specification
 from raidproof.report.terminal import happening
 from raidproof.report.words import number, plural
@@ -20,6 +31,7 @@ MARKS = {
     "last durable point": (PURPLE, [6, 4]),
     "the fault": (INK, [1, 0]),
     "first acknowledgement after the fault": (GREEN, [2, 3]),
+    "begin and end of solo operations": (SOFT, [1, 3]),
 }
 """Meaning, colour and dashes of the vertical lines."""
 
@@ -60,11 +72,20 @@ def bar_rows(cycles: Sequence[CrashTestRecord]) -> list[Row]:
 def mark_rows(cycles: Sequence[CrashTestRecord]) -> list[Row]:
     """Return a row for each vertical line of each timeline."""
     rows: list[Row] = []
-    for place, _, timeline in drawable(cycles):
-        at = {"the fault": 0.0, "last durable point": timeline.last_durable_s}
-        at["first acknowledgement after the fault"] = timeline.served_again_s
-        rows += [{"test": place, "at": second, "mark": mark} for mark, second in at.items() if second is not None]
+    for place, cycle, timeline in drawable(cycles):
+        at = [("the fault", 0.0), ("last durable point", timeline.last_durable_s)]
+        at += [("first acknowledgement after the fault", timeline.served_again_s)]
+        at += [("begin and end of solo operations", second) for second in solo_s(cycle) or ()]
+        rows += [{"test": place, "at": second, "mark": mark} for mark, second in at if second is not None]
     return rows
+
+
+def solo_s(cycle: CrashTestRecord) -> tuple[float, float] | None:
+    """Return the begin and the end of the solo operations, in seconds from the fault; None without any."""
+    seen, fault_at_ns = cycle.observed.solo, cycle.fault_at_ns
+    if seen is None or seen.ended_ns is None or fault_at_ns is None:
+        return None
+    return (seen.begun_ns - fault_at_ns) / 1e9, (seen.ended_ns - fault_at_ns) / 1e9
 
 
 def join(timeline: Timeline, each: int) -> list[tuple[float, int]]:
@@ -90,6 +111,8 @@ def describe(cycle: CrashTestRecord, timeline: Timeline) -> str:
     before = sum(acknowledged for begin, acknowledged in join(timeline, 1) if begin < 0)
     seconds = f"{number(-timeline.begin_s)} s before the fault ({happening(cycle)})"
     parts = [f"{plural(before, 'operation')} acknowledged in the {seconds}"]
+    if (solo := solo_s(cycle)) is not None:
+        parts.append(f"one operation at a time from {number(-solo[0])} s to {number(-solo[1])} s before the fault")
     last, served = timeline.last_durable_s, timeline.served_again_s
     until = "" if last is None else f" that were acknowledged until {number(-last)} s before the fault"
     parts.append(f"all operations{until} survived")
