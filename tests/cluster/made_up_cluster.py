@@ -12,6 +12,7 @@ import pytest
 
 from raidproof.cluster.campaign import Campaign
 from raidproof.cluster.checkers import ClusterCheckers
+from raidproof.cluster.connection import require_dask
 from raidproof.cluster.workers import Workers
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal
@@ -94,7 +95,8 @@ def ending_before_fetch(client: Any, monkeypatch: pytest.MonkeyPatch) -> list[st
 
 @contextmanager
 def workers(count: int, slots: int = 1) -> Iterator[Any]:
-    """Return the client of a cluster with so many workers in this process."""
+    """Return the client of a cluster with so many workers in this process, with raidproof's settings."""
+    require_dask()
     with (
         dask.LocalCluster(
             n_workers=count,

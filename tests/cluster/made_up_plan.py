@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 import pytest
 from distributed import Client, LocalCluster, get_worker
 
+from raidproof.cluster.connection import require_dask
 from raidproof.cluster.plans import OnWorkers, carry_out_plan, job_of
 from raidproof.cluster.round_pool import RoundPool
 from raidproof.cluster.rounds import ALONE, Made, PlanJob, Request
@@ -209,6 +210,7 @@ def measured_by(runner: PlanRunner) -> Sequence[str | None]:
 @contextmanager
 def labs(count: int) -> Iterator[Any]:
     """Return the client of a cluster with so many workers in this process, each with a slot for a lab."""
+    require_dask()
     with (
         LocalCluster(  # type: ignore[no-untyped-call]
             n_workers=count,

@@ -212,3 +212,8 @@ def test_waiting_for_a_task_ends_when_no_worker_is_left() -> None:
         end(client, 0)
         with pytest.raises(RigError, match="no worker left"):
             workers.wait_for(future)
+
+
+def test_no_profiler_of_dask_runs_in_a_worker() -> None:
+    with cluster_of(1) as client:
+        assert not [name for name in client.cluster.workers[0].periodic_callbacks if "profile" in name]

@@ -22,6 +22,9 @@ SETTINGS = {
     "distributed.comm.timeouts.connect": f"{CONNECT_S}s",
     "distributed.admin.tick.limit": "30s",
     "distributed.worker.memory.spill": False,
+    # The profiler calls sys._current_frames() 100 times a second. CPython 3.11 deadlocks if the garbage collector runs
+    # meanwhile and closes a recording, for this lets another thread run: that one may start a thread.
+    "distributed.worker.profile.enabled": False,
 }
 """Settings of Dask for scheduler, workers and clients."""
 
