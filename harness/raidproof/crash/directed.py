@@ -4,8 +4,8 @@ After the reply to a solo operation (`raidproof.workload.solo`), no other operat
 stack has left out a flush, this state shows it.
 
 The state at the reply to one solo operation is also the counterfactual state of the next one: it lacks all requests
-between the two replies, as if the stack had dropped them. The next operation must be missing in it. A check that does
-not miss the operation would not notice its loss.
+between the two replies, as if the stack had dropped them. The next operation must be missing in it. If the check does
+not report this operation as missing, it would not notice a real loss either.
 """
 
 from collections import defaultdict
@@ -57,8 +57,7 @@ class Directed:
         whose absence each of them would show; None: not known.
         """
         dated = [(one.promised_ns, one) for one in solo if one.promised_ns is not None]
-        # A reply counts at a cut if it precedes the cut's latest instant, 1 ns before the next request's effect.
-        known = [(recording.place(at_ns + 2), one) for at_ns, one in dated if at_ns < recording.end_ns]
+        known = [(recording.place_of_reply(at_ns), one) for at_ns, one in dated if at_ns < recording.end_ns]
         known = [(cut, one) for cut, one in known if cut >= first]
         if missed_at is None:
             return cls([SoloReply(cut, one) for cut, one in known])
@@ -106,7 +105,7 @@ class _Order:
                 yield place
 
     def pairs(self, number: int) -> Iterator[int]:
-        """Take pairs until each key has so many, or all that it can have; the key with the fewest comes first."""
+        """Take one more pair of each key that has fewer than ``number``; the rarest key comes first."""
         for key in self._rare_first:
             incomplete = [place for place in self._pairs[key] if not {place - 1, place} <= self._taken]
             if incomplete and len(self._pairs[key]) - len(incomplete) < number:

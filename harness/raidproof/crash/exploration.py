@@ -256,7 +256,7 @@ class Exploration:
         return judgement
 
     def _count_counterfactual(self, cut: int, seen: Observation) -> None:
-        """Count whether the solo operation after a directed state would be missed, had nothing made it durable."""
+        """Count whether the check reports the solo operation after a directed state, which the state lacks."""
         for operation in self.choices.directed.after(cut):
             record = self.counterfactual.setdefault(operation.kind, CounterfactualRecord())
             record.states += 1

@@ -185,8 +185,7 @@ class Choices:
         """Return the cuts at the instants of replies, in order, by kind of operation."""
         by_kind = {}
         for kind, instants in sorted(replies.items()):
-            # A reply counts at a cut if it precedes the cut's latest instant, 1 ns before the next request's effect.
-            places = {self.recording.place(at_ns + 2) for at_ns in instants if at_ns < self.recording.end_ns}
+            places = {self.recording.place_of_reply(at_ns) for at_ns in instants if at_ns < self.recording.end_ns}
             by_kind[kind] = sorted(cut for cut in places if cut >= first)
         return by_kind
 

@@ -156,6 +156,11 @@ class Recording:
         """Return the first cut whose next request took effect at or after ``instant_ns``."""
         return bisect_left(self.records, instant_ns, key=lambda record: record.completed_ns)
 
+    def place_of_reply(self, replied_ns: int) -> int:
+        """Return the first cut at which a reply counts: one whose latest instant is after the reply."""
+        # That instant is 1 ns before the next request's effect.
+        return self.place(replied_ns + 2)
+
     @cached_property
     def cuts(self) -> tuple[int, ...]:
         """The cuts before and after each record that makes data durable, and one midway between each two of these."""
