@@ -168,8 +168,8 @@ def nfsd_command(spec: ExportSpec) -> list[str]:
     return [
         "rpc.nfsd",
         *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
-        *("-G", str(spec.usual_grace_s if spec.grace_s is None else spec.grace_s)),
-        *("-L", str(spec.usual_lease_s if spec.lease_s is None else spec.lease_s)),
+        *("-G", str(spec.grace_to_set_s)),
+        *("-L", str(spec.lease_to_set_s)),
         str(spec.threads),
     ]
 
@@ -404,8 +404,8 @@ class Export(Server):
         requested: dict[str, Value] = {
             "options": tuple(sorted(self.spec.options())),
             "threads": self.spec.threads,
-            "lease_s": self.spec.usual_lease_s if self.spec.lease_s is None else self.spec.lease_s,
-            "grace_s": self.spec.usual_grace_s if self.spec.grace_s is None else self.spec.grace_s,
+            "lease_s": self.spec.lease_to_set_s,
+            "grace_s": self.spec.grace_to_set_s,
             "max_block_size": self.spec.max_block_size,
             "delegations": self.spec.delegations,
             "io_cache_read": self.spec.io_cache_read,

@@ -244,6 +244,16 @@ class ServerSpec(Spec):
         """Return the requested export options, including defaults."""
 
     @property
+    def lease_to_set_s(self) -> int:
+        """The requested lease in seconds, or the server's default."""
+        return self.usual_lease_s if self.lease_s is None else self.lease_s
+
+    @property
+    def grace_to_set_s(self) -> int:
+        """The requested length of the grace period in seconds, or the server's default."""
+        return self.usual_grace_s if self.grace_s is None else self.grace_s
+
+    @property
     def stable_writes(self) -> bool:
         """Whether the server commits each WRITE before it replies, so that clients send no COMMIT."""
         return False
