@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import MIB
 from raidproof.workload.shared_file import (
+    ATTEMPTS,
     CheckState,
+    NotTogether,
     SharedFile,
     SharedFileSpec,
     WriterState,
@@ -121,8 +123,31 @@ def test_an_agent_that_failed() -> None:
     ],
 )
 def test_writers_that_were_not_together(writers: tuple[WriterState, ...]) -> None:
-    with pytest.raises(RigError, match="at the same time for"):
+    with pytest.raises(NotTogether, match="at the same time for"):
         require_overlap(writers)
+
+
+@pytest.mark.parametrize("late", [1, ATTEMPTS - 1, ATTEMPTS])
+def test_writers_that_were_not_together_write_again_in_a_new_file(late: int) -> None:
+    alone = writer(100.0, 1.0).model_dump_json()
+
+    def second(argv: tuple[str, ...]) -> Any:
+        if "python3" not in argv:
+            return None
+        writes = sum("write" in ran for ran in clients[1].ran)
+        text = CHECKED if "check" in argv else alone if writes <= late else WRITERS["client2"]
+        return said(argv, text, where="client2")
+
+    clients = [guests()[0], Guest("client2", second)]
+    workload, place = SharedFile(SPEC), Place(clients, "/mnt")
+    workload.prepare(place)
+    if late == ATTEMPTS:
+        with pytest.raises(NotTogether, match="set a larger size, or more rounds"):
+            workload.run(place)
+    else:
+        assert workload.run(place).output["client2"] == WRITERS["client2"] + CHECKED
+    steps = [argv[0] for argv in clients[0].ran if argv[0] == "touch" or "write" in argv]
+    assert steps == ["touch", "env"] * min(late + 1, ATTEMPTS)
 
 
 def test_writers_that_were_together() -> None:
