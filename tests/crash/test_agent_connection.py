@@ -112,7 +112,8 @@ def test_the_agent_gets_its_files_and_its_orders_and_calls(tmp_path: Path, liste
             f"{FOLDER}/{name}"
             for name in (
                 "application.py", "assembled.py", "ledger_format.py", "ledger_pieces.py", "ledger_reader.py",
-                "check_agent.py", "member_disks.py", "nfsd_threads.py", "storage_calls.py", "config.json",
+                "check_agent.py", "kernel_messages.py", "member_disks.py", "nfsd_threads.py", "storage_calls.py",
+                "config.json",
             )
         }  # fmt: skip
         assert json.loads(guest.files[f"{FOLDER}/config.json"])["root"] == "/srv"

@@ -119,8 +119,21 @@ def test_what_stays_is_wedged_and_silent_where_the_kernel_tells_nothing(
     console.write_text(BOOT)
     check = Check(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
     console.write_text(BOOT + said)
-    seen = check.seen({"end": End.READ, "said": "", "found": {}, "left": left})
+    seen = check.seen({"end": End.READ, "said": "", "found": {}, "left": left, "errors": []})
     assert (seen.end, seen.silent, check.wedged) == (end, silent, end is End.WEDGED)
+
+
+def test_messages_of_level_err_are_reported_once_beside_the_signs_of_the_console(tmp_path: Path) -> None:
+    console = tmp_path / "console"
+    console.write_text(BOOT)
+    check = Check(cast("Machine", SimpleNamespace(consoles=[console], console=console)), 1.0)
+    shown, new = "Buffer I/O error on dev md0, logical block 9, async page read", "md/raid:md0: the reshape was lost"
+    harmless = "md/raid:md0: Operation continuing on 3 devices."
+    console.write_text(f"{BOOT}[1.0] {shown}\n[1.0] {new}\n[1.0] {harmless}\n")
+    errors = [shown, new, harmless, new]
+    seen = check.seen({"end": End.READ, "said": "", "found": {}, "left": "", "errors": errors})
+    assert seen.console == (f"I/O error: {shown}", f"error: {new}")
+    assert seen.end is End.READ
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from raidproof.storage.stack import StackSpec
 PID = 7
 """PID of the namespace of each lab."""
 LEDGER = {"root": "/srv/raidproof/ledger"}
-READ = {"end": End.READ, "said": "", "found": {}, "left": ""}
+READ = {"end": End.READ, "said": "", "found": {}, "left": "", "errors": []}
 
 
 class Server:

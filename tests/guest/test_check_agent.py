@@ -78,9 +78,11 @@ class Machine:
         self.by_nfs = FOUND
         self.refuses = ""
         """Why the server does not serve the state."""
+        self.messages: list[str] = []
+        """What the kernel writes with level err or worse."""
         self.frozen: list[str] = []
         self.devices = [Device(one["name"], self.frozen) for one in CONFIG["assemble"]]
-        self.agent = CheckAgent(CONFIG, self.devices, self.run, self.stages.append, self.scan, self)
+        self.agent = CheckAgent(CONFIG, self.devices, self.run, self.stages.append, self.scan, self, self.errors)
 
     def release(self) -> None:
         self.ran.append("server releases")
@@ -95,6 +97,10 @@ class Machine:
         self.ran.append(" ".join(argv))
         return (1, "no") if " ".join(argv) in self.fails else (0, "")
 
+    def errors(self) -> list[str]:
+        told, self.messages = self.messages, []
+        return told
+
     def scan(self, root: str) -> dict[str, Any]:
         self.roots.append(root)
         return self.by_nfs if root == "/nfs/ledger" else FOUND
@@ -102,7 +108,7 @@ class Machine:
 
 def test_all_stages() -> None:
     machine = Machine()
-    assert machine.agent.check() == {"end": READ, "said": "", "found": FOUND, "left": ""}
+    assert machine.agent.check() == {"end": READ, "said": "", "found": FOUND, "left": "", "errors": []}
     assert machine.ran == ["assemble 1", "assemble 0", "mount", "umount", "stop"]
     assert machine.stages == ["assemble", "mount", "verify", "unmount", "stop"]
 
@@ -191,7 +197,8 @@ def test_another_folder_can_be_looked_at_meanwhile() -> None:
     machine.agent.up()
     assert machine.agent.scan_below("/mnt") == {"found": FOUND}
     assert machine.roots == ["/ledger", "/mnt"]
-    assert machine.agent.down() == {"left": ""}
+    machine.messages = ["XFS (md0): Failed to recover intents"]
+    assert machine.agent.down() == {"left": "", "errors": ["XFS (md0): Failed to recover intents"]}
     assert CONFIG["ledger"]["root"] == "/ledger"
 
 
@@ -203,6 +210,7 @@ def test_nfsd_serves_on_request_and_releases_the_file_system_before_the_unmount(
         "found": FOUND,
         "through_nfsd": SAME,
         "left": "",
+        "errors": [],
     }
     assert machine.ran[2:] == [
         *("mount", "server serves", "chmod", "mount nfs"),
@@ -264,7 +272,8 @@ def test_a_file_system_that_nfsd_holds_on_to_is_unmounted_at_the_second_try() ->
 
 def test_the_file_system_is_checked_between_unmount_and_stop() -> None:
     machine = Machine()
-    assert machine.agent.check(fsck=True) == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": ""}
+    answer = machine.agent.check(fsck=True)
+    assert answer == {"end": READ, "said": "", "found": FOUND, "fsck": (0, ""), "left": "", "errors": []}
     assert machine.ran[-3:] == ["umount", "fsck", "stop"]
     assert machine.stages[-3:] == ["unmount", "fsck", "stop"]
 
@@ -362,7 +371,7 @@ def test_a_recovery_resyncs_reads_and_stops_nothing() -> None:
     machine = Machine()
     machine.devices[0].in_sync = False
     answer = machine.agent.recover(resync_first_s=0.01, most_s=0.01)
-    assert answer == {"end": READ, "said": "", "found": FOUND, "left": "", "settled": False}
+    assert answer == {"end": READ, "said": "", "found": FOUND, "left": "", "settled": False, "errors": []}
     assert machine.ran == ["assemble 1", "assemble 0", "mount"]
     assert machine.frozen == ["write-enable md1", "write-enable md0"], "a frozen array would not resync"
     assert machine.stages == ["assemble", "resync", "mount", "verify", "settle"]
@@ -374,5 +383,5 @@ def test_a_recovery_resyncs_reads_and_stops_nothing() -> None:
 def test_a_recovery_that_fails_ends_at_that_stage(fails: str, end: str) -> None:
     machine = Machine(fails)
     answer = machine.agent.recover(resync_first_s=0, most_s=0)
-    assert (answer["end"], answer["settled"], answer["left"]) == (end, False, "")
+    assert (answer["end"], answer["settled"], answer["left"], answer["errors"]) == (end, False, "", [])
     assert "settle" not in machine.stages

@@ -14,6 +14,7 @@ from raidproof.guest import (
     application,
     assembled,
     check_agent,
+    kernel_messages,
     ledger_format,
     ledger_pieces,
     ledger_reader,
@@ -29,6 +30,7 @@ FOLDER = "/run/raidproof"
 PROGRAMS = (
     application,
     assembled,
+    kernel_messages,
     ledger_format,
     ledger_pieces,
     ledger_reader,

@@ -37,7 +37,7 @@ from raidproof.storage.mount import Mount
 from raidproof.storage.mount import mount_command as nfs_mount_command
 from raidproof.storage.server.server import StateService
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.kernel_log import findings
+from raidproof.verdict.kernel_log import errors_in, findings
 
 SHOW = (uml.NAME, qemu.NAME)
 """Providers that can check crash states: their machines use disks of the disk engine and boot in seconds."""
@@ -114,7 +114,7 @@ class Check:
 
     def seen(self, answer: dict[str, Any]) -> Observation:
         """Return the observation in the agent's answer, with the kernel messages since the begin of the check."""
-        signs = self._signs()
+        signs = [*self._signs(), *errors_in(answer.pop("errors"))]
         left = answer.pop("left")
         broken = any(sign in _BROKEN for sign, _ in signs)
         if left or broken:

@@ -113,6 +113,7 @@ class CheckAgent:
     ``config``: the commands of the stages, as lists of words, and the configuration of the ledger reader.
     ``devices``: the array's devices (`raidproof.guest.assembled`), in the order of their assembly.
     ``server``: the NFS server; None if states are not read through it.
+    ``errors``: returns the kernel's messages of level err or worse since its last call.
     """
 
     def __init__(
@@ -123,6 +124,7 @@ class CheckAgent:
         begun: Begun,
         scan: Scan,
         server: StateServer | None,
+        errors: Callable[[], list[str]],
     ) -> None:
         self.config = config
         self.devices = devices
@@ -130,6 +132,7 @@ class CheckAgent:
         self.begun = begun
         self.scan = scan
         self.server = server
+        self.errors = errors
         self.mounted = False
         self.left = ""
         """The failed umount command for the NFS mount, with its output; empty if the NFS mount does not remain."""
@@ -163,9 +166,10 @@ class CheckAgent:
 
         answer = self._up(lambda _: None, resync_first)
         if answer["end"] != READ:
-            return {**answer, "left": "", "settled": False}
+            return {**answer, "left": "", "settled": False, "errors": self.errors()}
         self.begun("settle")
-        return {**answer, "left": "", "settled": self._settled(most_s)}
+        settled = self._settled(most_s)
+        return {**answer, "left": "", "settled": settled, "errors": self.errors()}
 
     def _settled(self, most_s: float) -> bool:
         """Wait until all arrays are in sync and clean, at most ``most_s`` seconds; return whether they are."""
@@ -243,6 +247,7 @@ class CheckAgent:
         """Unmount the file system, run its checker (such as xfs_repair -n) if ``fsck`` is set, and stop the arrays.
 
         ``left`` in the answer is the failed command after which a mount or an array remains; empty if none remains.
+        ``errors``: the kernel's messages of level err or worse since the last check.
         """
         left, self.left = self.left, ""
         answer: dict[str, Any] = {}
@@ -259,7 +264,7 @@ class CheckAgent:
         problem = "; ".join(filter(None, map(self._failure, self.config["stop"])))
         if problem:
             left = left or (problem if any(device.remains() for device in self.devices) else "")
-        return {**answer, "left": left}
+        return {**answer, "left": left, "errors": self.errors()}
 
     def _scrub(self) -> dict[str, Any]:
         """Let the arrays resync, and compare copies or parity with the data, if ``scrub`` is set in the config."""
@@ -375,6 +380,7 @@ def serve(config: dict[str, Any]) -> None:
         lambda stage: send({"stage": stage}),
         import_module("ledger_reader").LedgerReader(config["ledger"]).read,
         server_of(config),
+        import_module("kernel_messages").KernelMessages().errors,
     )
     verbs: dict[str, Callable[..., dict[str, Any]]] = {
         "check": agent.check,

@@ -1,7 +1,7 @@
 """Verdicts on kernel logs: kernel messages that a crash test without a defect does not produce."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.machine.kernel_log import text_of
@@ -46,7 +46,6 @@ SIGNS: dict[str, re.Pattern[str]] = {
     # An atomic allocation may fail: network drivers try again, and User-mode Linux logs it (finding uml-network).
     "out of memory": re.compile(r"Out of memory:|oom-kill:|page allocation failure(?!.*GFP_ATOMIC)"),
 }
-
 """Patterns of suspicious kernel messages, by the name of the sign that reports show."""
 
 FILE_GONE = r"NFSv4: state recovery failed for open file .*, error = -(?:2|116)$"
@@ -146,14 +145,25 @@ def errors_of(seen: Mapping[str, KernelSeen], excused: Sequence[re.Pattern[str]]
     ``seen``: what the kernels reported, by machine. Messages that are harmless or excused, or show a sign by their
     text, are left out: `findings` has the latter.
     """
-    patterns = [*excused, *map(re.compile, HARMLESS)]
     found = []
     for name, one in seen.items():
-        lines = map(text_of, one.errors)
-        left = [line for line in lines if not any(pattern.search(line) for pattern in patterns) and not findings(line)]
-        found += [(ERROR, f"kernel {name}: {ERROR}: {line}") for line in dict.fromkeys(left)]
+        for sign, line in errors_in(map(text_of, one.errors)):
+            if not any(pattern.search(line) for pattern in excused):
+                found.append((sign, f"kernel {name}: {sign}: {line}"))
         found += [(TAINTED, f"kernel {name}: {TAINTED}: {flag}") for flag in one.tainted]
     return found
+
+
+def errors_in(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """Return each message once that is not harmless and shows no sign by its text, preceded by the sign `ERROR`.
+
+    ``lines``: the texts of messages of level err or worse.
+    """
+    return [
+        (ERROR, line)
+        for line in dict.fromkeys(lines)
+        if not any(re.search(pattern, line) for pattern in HARMLESS) and not findings(line)
+    ]
 
 
 def judge_kernel_logs(
