@@ -18,6 +18,7 @@ from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.storage.array.lvm import LvmSpec
+from raidproof.storage.array.md import MdSpec
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.blame import Lies
 from raidproof.verdict.checks.age import OLDER
@@ -243,6 +244,18 @@ def test_a_message_about_the_lost_member_alone_reports_no_damage() -> None:
     assert not lost.judge(read(2, 1, console=(line,)), 1000).broken
     assert lost.judge(read(0, 1, console=(line,)), 1000).silent
     assert not lost.judge(read(0, 1, console=(line, other)), 1000).silent
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: md/raid:md0: cannot start dirty degraded array.",
+        "error: md/raid:md0: starting dirty degraded array - data corruption possible.",
+    ],
+)
+def test_md_names_an_array_that_is_dirty_without_the_lost_member(line: str) -> None:
+    assert oracle().judge(read(2, 1, console=(line,)), 1000).broken
+    assert not replace(oracle(), expected=MdSpec.lost).judge(read(2, 1, console=(line,)), 1000).broken
 
 
 def test_an_array_that_was_refused_and_started_nevertheless_is_to_blame_for_its_losses() -> None:

@@ -169,7 +169,9 @@ def source_of(
         recording = Recording(log, stack.array, lost=lost)
         oracle = Oracle.of(cycle, store.path, recording.corrupted_ns)
         if lost_member is not None:
-            oracle = replace(oracle, incomplete_ns=0, expected=stack.array.lost)
+            oracle = replace(oracle, incomplete_ns=0)
+        if oracle.incomplete_ns is not None:
+            oracle = replace(oracle, expected=stack.array.lost)
     except (LogError, OSError) as error:
         raise RequestError(f"crash test {cycle.name} cannot be explored: {error}", remedy=RECORD_ANEW) from error
     except RigError as error:

@@ -67,9 +67,8 @@ class MdSpec(ArraySpec):
     keeps_out: ClassVar[bool] = True
     md_files: ClassVar[bool] = True
     damage: ClassVar[str] = r"md/raid.*(?:NOT corrected|unrecoverable)|bitmap (?:\(-|file super)|not importing!"
-    axes: ClassVar[Mapping[str, str]] = {
-        "member_layer": "layer between each disk and md: disk, or a kind of storage/member such as integrity or crypt"
-    }
+    lost: ClassVar[str] = r"md/raid\S*: (?:cannot start|starting) dirty degraded array"
+    axes: ClassVar[Mapping[str, str]] = {"member_layer": "layer between a disk and md: disk, integrity, crypt"}
 
     type: Literal["md"] = "md"
 

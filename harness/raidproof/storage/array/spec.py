@@ -82,7 +82,7 @@ class ArraySpec(Spec):
     damage: ClassVar[str] = _NEVER
     """A regular expression for the kernel's messages that an array of this kind is damaged."""
     lost: ClassVar[str] = _NEVER
-    """A regular expression for the messages of `damage` that only report a lost member."""
+    """A regular expression for the kernel's messages of damage or of level err that only report a lost member."""
     forcing: ClassVar[frozenset[str]] = frozenset()
     """Words of the commands that only the harness needs; lines for users lack them."""
     packages: ClassVar[tuple[str, ...]] = ()
