@@ -101,16 +101,24 @@ class Workers:
         stuck: int | None = None,
         ends: int | None = None,
         ended: tuple[int, ...] = (),
+        late: tuple[int, ...] = (),
     ) -> None:
-        """``busy``: workers that do not pause; ``stuck``, ``ends``: one whose operation hangs, or is its last."""
+        """``busy``: workers that do not pause; ``stuck``, ``ends``: one whose operation hangs, or is its last.
+
+        ``late``: workers that have not reported yet at the first request, so that no connection is known.
+        """
         self.pausing: set[int] = set()
         self.done = {*ended}
         self.pauses: Counter[int] = Counter()
         self.alone: list[int] = []
         self.continued: list[int] = []
         self._busy, self._stuck, self._ends = busy, stuck, ends
+        self._late = {*late}
 
     def request(self, worker: int, request: bytes) -> bool:
+        if worker in self._late:
+            self._late.remove(worker)
+            return False
         if worker in self.done:
             return False
         if request == PAUSE and worker not in self._busy:
@@ -127,7 +135,7 @@ class Workers:
         return True
 
     def wait_until(self, met: Callable[[], bool], seconds: float) -> bool:
-        return met()
+        return met() or met()
 
 
 def solo_of(workers: Workers, kinds: tuple[str, ...]) -> SoloOperations:
@@ -161,6 +169,17 @@ def test_nothing_is_done_alone_unless_all_workers_pause() -> None:
     for workers in (Workers(busy=(1,)), Workers(ended=(0, 1))):
         solo_of(workers, ("fsync", "o_sync")).run(0.05)
         assert workers.alone == []
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_worker_that_reports_late_is_requested_to_pause_then() -> None:
+    workers = Workers(late=(1,))
+    one = solo_of(workers, ("fsync", "o_sync"))
+    one.run(0.02)
+    assert workers.pausing == {0, 1}
+    assert {*workers.alone} == {0, 1}
+    one.end()
+    assert workers.continued == [0, 1]
 
 
 @pytest.mark.usefixtures("no_pause")

@@ -35,6 +35,8 @@ class SoloOperations:
         self._pausing = [one.number for one in workers if one.kind != APPLICATION]
         self._kinds = {one.number: len(one.kinds) for one in workers if one.kind not in (*HOLDERS, APPLICATION)}
         """Number of kinds of operation of each worker that carries out solo operations."""
+        self._asked: set[int] = set()
+        """Numbers of the workers that got a request to pause."""
         self._trees = {one.number for one in workers if one.kind in TREES}
 
     def run(self, seconds: float) -> None:
@@ -42,8 +44,6 @@ class SoloOperations:
 
         The workers keep pausing until `end`. If an operation does not return in time, nothing more is done.
         """
-        for number in self._pausing:
-            self._receiver.request(number, PAUSE)
         if not self._receiver.wait_until(self._all_pause, PAUSE_DEADLINE_S):
             return
         deadline = Deadline.after(seconds)
@@ -66,6 +66,9 @@ class SoloOperations:
             self._receiver.request(number, CONTINUE)
 
     def _all_pause(self) -> bool:
+        """Request each worker to pause as soon as it has reported for the first time; return whether all pause."""
+        later = [number for number in self._pausing if number not in self._asked]
+        self._asked.update(number for number in later if self._receiver.request(number, PAUSE))
         return self._receiver.pausing | self._receiver.done >= {*self._pausing}
 
     def _one(self, worker: int) -> bool:
