@@ -34,7 +34,7 @@ from raidproof.workload.ledger_sizes import BYTES
 from tests.workload.local_clients import Client, Host
 
 OPERATIONS = 40
-OMIT = ("clone", "o_direct", "setxattr", "locks", "removed")
+OMIT = ("clone", "o_direct", "setxattr", "locks", "removed", "listing")
 """Operations that the file system of a temporary folder may lack."""
 CLOCKS_DIFFER_NS = 50_000
 """Tolerance: a process may be interrupted between its readings of the real-time and the monotonic clock."""

@@ -12,6 +12,7 @@ from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.checks.ends import judge_ends
 from raidproof.verdict.checks.errors import judge_errors
+from raidproof.verdict.checks.listing import judge_listings
 from raidproof.verdict.checks.locks import judge_locks
 from raidproof.verdict.checks.removed import judge_removed
 from raidproof.verdict.conditions import Conditions
@@ -20,7 +21,7 @@ from raidproof.workload.ledger import Ledger, LedgerSpec
 from tests.workload.local_clients import Client, Host
 
 SYNC = Conditions(export_sync=True)
-KINDS = ("fsync", "msync", "pages", "metadata", "o_append", "locks", "removed")
+KINDS = ("fsync", "msync", "pages", "metadata", "o_append", "locks", "removed", "listing")
 FAILING = """
 import errno, fcntl, os
 def failing(call, applies, code):
@@ -107,6 +108,47 @@ def test_an_open_file_without_a_name_whose_content_changes_is_found(tmp_path: Pa
     (verdict,) = judge_removed(done.history.steps, SYNC, None)
     assert verdict.outcome is Outcome.FAIL, verdict.reason
     (sound,) = judge_removed((one for one in done.history.steps if one.worker == 0), SYNC, None)
+    assert sound.outcome is Outcome.PASS, sound.reason
+
+
+LISTED = """
+import ctypes, os
+real, calls = ctypes.CDLL(None).getdents64, []
+def getdents64(fd, buffer, size):
+    count = real(fd, buffer, size)
+    calls.append(count)
+    {change}
+    return count
+class Library:
+    def __init__(self, name, **more): self.library = real_library(name, **more)
+    def __getattr__(self, name): return getdents64 if name == "getdents64" else getattr(self.library, name)
+real_library, ctypes.CDLL = ctypes.CDLL, Library
+"""
+"""A client whose getdents64(2) has a defect."""
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        # The second part of a listing is the first one again, and so it is if the server forgets the cookie.
+        ("if len(calls) == 2: os.lseek(fd, 0, 0); count = real(fd, buffer, size)", "had a name twice"),
+        ("if len(calls) == 2: count = real(fd, buffer, size)", "lacked a name that a client had created"),
+        (
+            "if len(calls) == 1: os.mkdir('new', dir_fd=fd); os.lseek(fd, 0, 0); count = real(fd, buffer, size)",
+            "had a name that no client had created",
+        ),
+        ("", None),
+    ],
+)
+def test_a_listing_with_wrong_names_is_found(tmp_path: Path, change: str, wrong: str | None) -> None:
+    done = ran(tmp_path, LISTED.format(change=change or "pass"), ("listing",))
+    (verdict,) = judge_listings(done.history.steps, SYNC, None)
+    if wrong is None:
+        assert verdict.outcome is Outcome.PASS, verdict.reason
+    else:
+        assert verdict.outcome is Outcome.FAIL, verdict.reason
+        assert wrong in verdict.reason
+    (sound,) = judge_listings((one for one in done.history.steps if one.worker == 0), SYNC, None)
     assert sound.outcome is Outcome.PASS, sound.reason
 
 

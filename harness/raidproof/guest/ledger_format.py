@@ -73,6 +73,8 @@ STEPS = (
     "open and remove",  # creation of a file that stays open, and removal of its name
     "use removed",  # a write to this file, and a read of all of its blocks
     PAUSE_STEP,
+    "change names",  # creation of a name in a directory that is listed, and removal of its oldest name if it has many
+    "list names",  # one getdents64(2) of this directory; the last one compares the names
 )
 # Requests of the harness, bytes over the connection of a worker: pause before the next operation; carry out one
 # operation, then pause again; continue.
@@ -97,7 +99,11 @@ XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setx
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
 LOCKS = "locks"  # kind of worker that locks ranges of a file that the workers of all clients share
 REMOVED = "removed"  # kind of worker that keeps files open whose last names it has removed
-HOLDERS = (LOCKS, REMOVED)  # kinds of worker that have steps, and no operations
+LISTING = "listing"  # kind of worker that lists a directory of many names
+HOLDERS = (LOCKS, REMOVED, LISTING)  # kinds of worker that have steps, and no operations
+# The errors of "list names" for a name that is missing, that occurs twice, and that no client created. No file system
+# returns them for getdents64(2).
+NAME_MISSING, NAME_TWICE, NAME_UNKNOWN = errno.ENOMSG, errno.ENOTUNIQ, errno.EBADMSG
 REFUSED = (errno.EAGAIN, errno.EACCES)  # errors of a claim while another client holds the lock (fcntl(2))
 CUT = BLOCK // 2  # bytes that shrink leaves of a block: the first of those that are shrunk
 APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations

@@ -29,6 +29,7 @@ ledger = import_module("raidproof.guest.ledger_format" if __package__ else "ledg
 pieces = import_module("raidproof.guest.ledger_pieces" if __package__ else "ledger_pieces")
 base = import_module("raidproof.guest.ledger_worker" if __package__ else "ledger_worker")
 holders = import_module("raidproof.guest.ledger_holders" if __package__ else "ledger_holders")
+listing = import_module("raidproof.guest.ledger_listing" if __package__ else "ledger_listing")
 if TYPE_CHECKING:
     from raidproof.guest.ledger_worker import Worker
 else:
@@ -285,7 +286,7 @@ class Application(Worker):
 # Other kinds of worker: Blocks.
 CLASSES: dict[str, type[Worker]] = {
     **dict.fromkeys(ledger.TREES, Trees), "sizes": Sizes, "o_append": holders.Appends,
-    ledger.LOCKS: holders.Locks, ledger.REMOVED: holders.Removed,
+    ledger.LOCKS: holders.Locks, ledger.REMOVED: holders.Removed, ledger.LISTING: listing.Listing,
     ledger.APPLICATION: Application,
 }  # fmt: skip
 

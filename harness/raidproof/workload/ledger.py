@@ -19,6 +19,7 @@ from raidproof.guest import (
     application,
     ledger_format,
     ledger_holders,
+    ledger_listing,
     ledger_pieces,
     ledger_reader,
     ledger_worker,
@@ -60,7 +61,7 @@ Found = dict[str, dict[str, object]]
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
     "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks",
-    "names", "names", "removed",
+    "names", "names", "removed", "listing",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
@@ -536,7 +537,7 @@ def application_config(spec: ApplicationSpec | None, content: Mapping[str, str])
 def install(machine: Machine, config: str) -> None:
     """Copy the writer and its configuration into a machine, to the tmpfs /run."""
     machine.put(Path(application.__file__).read_bytes(), PROGRAM)
-    for program in (ledger_format, ledger_pieces, ledger_worker, ledger_holders, ledger_writer):
+    for program in (ledger_format, ledger_pieces, ledger_worker, ledger_holders, ledger_listing, ledger_writer):
         source = Path(str(program.__file__))
         machine.put(source.read_bytes(), f"{FOLDER}/{source.name}")
     machine.put(config, f"{WRITER}.json")

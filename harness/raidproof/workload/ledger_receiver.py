@@ -15,7 +15,7 @@ from raidproof.workload.history import Recorder
 
 SO_TIMESTAMPNS = 35
 """Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
-COUNTED = frozenset({"claim", "use removed"})
+COUNTED = frozenset({"claim", "use removed", "list names"})
 """The kinds of step that count as operations of a worker that has only steps."""
 _TIMESPEC = struct.Struct("@qq")
 

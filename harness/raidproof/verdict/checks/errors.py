@@ -117,6 +117,7 @@ RESENT: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("rename", "replace", "remove", "unlink", "rmdir"), (ENOENT,)),
     **dict.fromkeys(("rename_into", "rename_directory", "rename_symlink"), (ENOENT,)),
     "open and remove": (EEXIST, ENOENT),
+    "change names": (EEXIST, ENOENT),
 }
 """The errors (errno) of a retransmitted request that was executed before, by kind of operation; others get none."""
 

@@ -29,7 +29,7 @@ def judge_removed(steps: Iterable[Operation], conditions: Conditions, fault_at_n
     """Return a verdict if the ledger had workers of kind ``removed``; else an empty list.
 
     ``steps``: the steps of all workers. ``fault_at_ns``: the instant of the fault. Errors of the clients' calls are
-    judged by `contract.judge_errors`, here only the content.
+    judged by `errors.judge_errors`, here only the content.
     """
     opened: dict[tuple[int, int], int] = {}
     uses, across = 0, 0
