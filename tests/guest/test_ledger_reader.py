@@ -333,11 +333,25 @@ def test_files_of_the_ledger_have_nothing_beside_their_blocks() -> None:
         (put("p/f0", 9192 + BLOCK, bytes(3)), "p/f0: 3 bytes behind its end"),
         (lambda folder: (folder / "p" / "f0").chmod(0o4777), "p/f0: mode 4777"),
         (lambda folder: os.link(folder / "p" / "f0", folder / "p" / "f0again"), "p/f0: 2 names"),
+        (lambda folder: os.utime(folder / "p" / "f0", (9, 9)), "p/f0: modification time 9"),
+        (lambda folder: os.setxattr(folder / "p" / "f0", "user.new", b"1"), "p/f0: attributes user.new"),
         (lambda folder: (folder / "foreign").touch(), "foreign: a name that no client created"),
     ],
 )
 def test_what_is_beside_the_blocks_is_strange(tamper: Callable[[Path], object], says: str) -> None:
     assert says in rest(tamper)["p"]["strange"]
+
+
+@pytest.mark.parametrize(("error", "says"), [(errno.ENOTSUP, None), (errno.EIO, "attributes that cannot be read: ")])
+def test_attributes_that_cannot_be_read_are_strange_if_the_file_system_has_some(
+    monkeypatch: pytest.MonkeyPatch, error: int, says: str | None
+) -> None:
+    def listxattr(_: int) -> list[str]:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "listxattr", listxattr)
+    found = rest(lambda _: None)["p"]
+    assert found == {} if says is None else says in found["strange"][0]
 
 
 def test_a_file_of_several_workers_is_read_once() -> None:

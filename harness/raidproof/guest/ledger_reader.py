@@ -24,6 +24,7 @@ MIXED = 8  # greatest number of generations in a torn block: a cut interrupts fe
 SECTOR_UNITS = 15  # least number of whole units in a sector of a disk
 LONGEST = 1 << 20  # greatest number of bytes beside the blocks that one read returns
 FIRST_WRITE_S = 1200000000  # a time in seconds since 1970 before which no clock of a machine is
+USUAL_XATTRS = {"system.nfs4_acl", "security.selinux"}  # of each file on an NFSv4 mount, or with SELinux
 LARGEST = 1 << 24  # greatest size in bytes that is read of a file in a directory, or of a part without records
 FAR = 1 << 27  # size in bytes from which on only the first and the last LONGEST bytes of zeros are read
 
@@ -196,6 +197,10 @@ def rest_of(fd: int, ranges: list[tuple[int, int]]) -> tuple[list[str], list[str
         strange.append("mode %o" % stat.S_IMODE(status.st_mode))
     if status.st_nlink != 1:
         strange.append("%d names" % status.st_nlink)
+    if status.st_mtime < FIRST_WRITE_S:
+        strange.append("modification time %d" % status.st_mtime)
+    if attributes := xattrs_of(fd):
+        strange.append("attributes %s" % ", ".join(attributes))
     end = ranges[-1][1]
     if status.st_size > end:
         strange.append("%d bytes behind its end" % (status.st_size - end))
@@ -211,6 +216,16 @@ def rest_of(fd: int, ranges: list[tuple[int, int]]) -> tuple[list[str], list[str
         elif content:
             strange.append("content behind byte %d that no client wrote" % at)
     return strange, old
+
+
+def xattrs_of(fd: int) -> list[str]:
+    """Return the names of a file's extended attributes and ACLs that not every file has."""
+    try:
+        return sorted({*os.listxattr(fd)} - USUAL_XATTRS)
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return []
+        return ["that cannot be read: %s" % error.strerror]
 
 
 def first_data(fd: int, begin: int, end: int) -> tuple[int, bytes]:
