@@ -71,7 +71,7 @@ def test_no_process_is_left(
         ends(process, master)
         assert process.wait(WITHIN_S) == status
         wait_until(lambda: not processes(mark), Deadline.after(WITHIN_S), "the end of all", interval_s=LOOK_S)
-        assert not list(tmp_path.glob("raidproof-round-*")), "folders of requests"
+        assert not list(tmp_path.glob("raidproof-scratch-round-*")), "folders of requests"
     finally:
         process.kill()
         process.wait()

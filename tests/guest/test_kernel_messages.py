@@ -63,7 +63,7 @@ def test_records_that_the_kernel_has_overwritten_are_skipped(
             raise BrokenPipeError
         return real(fd, size)
 
-    monkeypatch.setattr(kernel_messages.os, "read", read)
+    monkeypatch.setattr(os, "read", read)
     os.write(writer, ERROR)
     assert messages.errors() == [error_in(ERROR)]
 

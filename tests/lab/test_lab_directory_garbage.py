@@ -10,10 +10,9 @@ import pytest
 
 from raidproof.cli.main import gc
 from raidproof.core.errors import RigError
+from raidproof.core.scratch import PREFIX
 from raidproof.core.topology import server_and_clients
-from raidproof.core.waiting import wall_clock
 from raidproof.image import cache
-from raidproof.image.kernel.catalogue import PROBE_DEADLINE_S, SCRATCH_PREFIX
 from raidproof.lab import lab_directory
 from raidproof.lab.lab_directory import ENTRY, LabDirectory, LabEntry, ProcessIdentity, collect
 from raidproof.machine.login import LabKeys
@@ -141,14 +140,11 @@ def test_half_built_artefacts_go() -> None:
     assert not partial.exists()
 
 
-def test_only_trials_that_must_be_over_go(temporary: Path) -> None:
-    over, running = temporary / f"{SCRATCH_PREFIX}old", temporary / f"{SCRATCH_PREFIX}new"
-    for folder in (over, running):
-        folder.mkdir()
-    long_ago = wall_clock().timestamp() - 3 * PROBE_DEADLINE_S
-    os.utime(over, (long_ago, long_ago))
-    assert list(collect()) == [f"removed {over}, the folder of a test boot of a kernel that was killed"]
-    assert running.exists()
+def test_folders_of_killed_processes_go(temporary: Path) -> None:
+    folder = temporary / f"{PREFIX}recover-1"
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    assert list(collect()) == [f"removed {folder}, the folder of a process that was killed"]
 
 
 def test_identity_is_of_this_boot() -> None:

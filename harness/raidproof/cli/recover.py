@@ -1,7 +1,6 @@
 """`raidproof recover`: let a machine recover a crash state from a file, and judge the result."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from raidproof.cli.options import Json
 from raidproof.cli.output import emit, say
 from raidproof.core.errors import Status
+from raidproof.core.scratch import scratch_folder
 
 
 def recover(
@@ -33,11 +33,11 @@ def recover(
     from raidproof.run.doctor import require_host  # noqa: PLC0415
 
     software = SoftwareSpec(kernel=kernel, modules=modules)
-    with opened(file) as found, TemporaryDirectory(prefix="raidproof-recover-") as logs:
+    with opened(file) as found, scratch_folder("recover") as logs:
         require_host()
         with progress("preparing kernel and image"):
             prepare(found.topology(software))
-            record = recovered_on(found, software, Path(logs))
+            record = recovered_on(found, software, logs)
     lines = [
         f"crash state {record.state} of {record.cycle}, written by {record.recorded_on or 'an unknown kernel'}, "
         f"recovered by {record.kernel}",

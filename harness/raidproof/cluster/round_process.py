@@ -14,13 +14,13 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import raidproof
 from raidproof.cluster.proof import Unsound
 from raidproof.core.errors import RaidproofError, RigError
 from raidproof.core.log import be_silent
+from raidproof.core.scratch import scratch_folder
 from raidproof.core.waiting import unwind_on_signals
 
 POLL_S = 0.5
@@ -43,10 +43,9 @@ def made_in_process(job: Any, request: Any, wanted: Callable[[], bool]) -> Any:
     Raises:
         RigError: the process ended without a result; or the error that ended the request.
     """
-    with TemporaryDirectory(prefix="raidproof-round-") as name:
-        folder = Path(name)
+    with scratch_folder("round") as folder:
         (folder / REQUEST).write_bytes(pickle.dumps((job, request)))
-        command = [sys.executable, "-P", "-m", __name__, name]
+        command = [sys.executable, "-P", "-m", __name__, str(folder)]
         with (folder / OUTPUT).open("wb") as output:
             process = subprocess.Popen(
                 command,

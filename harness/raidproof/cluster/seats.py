@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from raidproof.cluster.campaign import Campaign
 from raidproof.cluster.proof import Points, Unsound, points_of, prove
+from raidproof.core.scratch import scratch_folder
 from raidproof.core.waiting import Deadline
 from raidproof.crash.checker_worker import CheckerWorker, CheckResult, RecordingCursor
 from raidproof.crash.checkers import QUEUE, Answer, Request, job_of
@@ -105,7 +104,7 @@ class Seats:
             for seat in self._made:
                 if seat.used.acquire(blocking=False):
                     return seat, False
-            logs = Path(self._undo.enter_context(TemporaryDirectory(prefix="raidproof-checker-")))
+            logs = self._undo.enter_context(scratch_folder("checker"))
             stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
             worker = CheckerWorker(len(self._made) + 1, source.boots(logs))
             self._undo.enter_context(worker)

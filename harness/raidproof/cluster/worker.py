@@ -4,7 +4,6 @@ import asyncio
 import signal
 from pathlib import Path
 from socket import gethostname
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from raidproof.cluster.certificates import security_of
@@ -12,6 +11,7 @@ from raidproof.cluster.connection import require_dask
 from raidproof.cluster.slots import slots_of
 from raidproof.cluster.spec import require_tls
 from raidproof.core.log import say
+from raidproof.core.scratch import scratch_folder
 
 AGAIN_S = 10.0
 """Time in seconds until a worker that was not accepted connects again."""
@@ -34,13 +34,13 @@ def run_worker(
     resources = slots or slots_of()
     words = ", ".join(f"{count:.0f} {what}" for what, count in resources.items())
     say(f"worker {name or gethostname()}: slots: {words}; scheduler: {address}; Ctrl-C ends the worker and its labs")
-    with TemporaryDirectory(prefix="raidproof-worker-") as folder:
+    with scratch_folder("worker") as folder:
         options = {
             "name": name or gethostname(),
             "nthreads": int(max(resources.values())),
             "resources": resources,
             "security": security_of(certificates) if address.startswith("tls://") else None,
-            "local_directory": folder,
+            "local_directory": str(folder),
             "memory_limit": 0,
             # Dask always has a web server: on loopback only.
             "dashboard_address": "127.0.0.1:0",

@@ -15,11 +15,11 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from raidproof.core.errors import RequestError, RigError
+from raidproof.core.scratch import remove_abandoned
 from raidproof.core.topology import LONGEST_SERIAL, Topology
-from raidproof.core.waiting import Deadline, wait_until, wall_clock
+from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.daemon import LONGEST_SOCKET_PATH
 from raidproof.image import cache
-from raidproof.image.kernel.catalogue import PROBE_DEADLINE_S, SCRATCH_PREFIX
 from raidproof.machine.login import KeyPair, LabKeys
 
 ENTRY = "lab.json"
@@ -249,7 +249,7 @@ def collect(*, kept: bool = False) -> Iterator[str]:
     for lab in all_labs():
         yield from _lab(lab, kept=kept)
     yield from (f"removed {what}" for what in cache.sweep())
-    yield from (f"removed {path}, the folder of a test boot of a kernel that was killed" for path in _trials())
+    yield from (f"removed {path}, the folder of a process that was killed" for path in remove_abandoned())
 
 
 def _lab(lab: LabDirectory, *, kept: bool) -> Iterator[str]:
@@ -284,13 +284,3 @@ def _why(entry: LabEntry) -> str:
     if entry.kept:
         return "the lab was kept, but the process that keeps its namespaces has ended"
     return f"process {entry.harness.pid}, which created the lab, was killed"
-
-
-def _trials() -> Iterator[Path]:
-    """Remove folders that are older than any running test boot of a kernel can be, and yield the folders' paths."""
-    now = wall_clock().timestamp()
-    for path in sorted(Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")):
-        status = path.lstat()
-        if status.st_uid == os.getuid() and now - status.st_mtime > 2 * PROBE_DEADLINE_S:
-            shutil.rmtree(path)
-            yield path

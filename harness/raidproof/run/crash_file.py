@@ -9,13 +9,13 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
 from raidproof.core.errors import RequestError
 from raidproof.core.files import write_durably
 from raidproof.core.log import step
+from raidproof.core.scratch import scratch_folder
 from raidproof.core.topology import Role, SoftwareSpec, Topology
 from raidproof.crash.checker import PreloadedLab, check_after_boot, checker_topology, config_of
 from raidproof.crash.checker_worker import RecordingCursor
@@ -95,8 +95,8 @@ def export(source: Source, state: CrashState, path: Path) -> Path:
     if path.exists():
         raise RequestError(f"{path} exists", remedy="choose another file, or delete this one")
     try:
-        with TemporaryDirectory(prefix="raidproof-crash-file-") as folder:
-            content, packed = Path(folder) / CONTENT, Path(folder) / "packed.zip"
+        with scratch_folder("crash-file") as folder:
+            content, packed = folder / CONTENT, folder / "packed.zip"
             with new_log(content, infos) as log:
                 job.base.after(None).then(job.patch).write_to(log, infos)
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -152,12 +152,12 @@ def opened(path: Path) -> Iterator[CrashFile]:
     Raises:
         RequestError: the file does not exist, or is no exported crash state, or one of a later version.
     """
-    with TemporaryDirectory(prefix="raidproof-crash-file-") as folder:
+    with scratch_folder("crash-file") as folder:
         try:
             with zipfile.ZipFile(path) as archive:
                 # Members with an absolute path or with ".." are extracted below the folder (zipfile.extractall).
                 archive.extractall(folder)
-            found = CrashFile(Path(folder))
+            found = CrashFile(folder)
         except FileNotFoundError as error:
             raise RequestError(f"{path} does not exist, or lacks {error.filename}") from error
         except (OSError, ValueError, ValidationError, zipfile.BadZipFile) as error:

@@ -5,18 +5,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from raidproof.core import command
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.log import step
+from raidproof.core.scratch import scratch_folder
 from raidproof.image import cache, recipe
 from raidproof.image.software import compile_library
 
 PROBE_DEADLINE_S = 30.0
 """Time limit of a trial boot in seconds."""
-SCRATCH_PREFIX = "raidproof-probe-"
-"""Prefix of the names of temporary folders of trial boots."""
 XSTATE = "ptrace set fp regs failed"
 """The kernel's message on a CPU whose XSAVE area is larger than the kernel expects (docs/kernels.md)."""
 _INIT_ENDED = "Attempted to kill init"
@@ -183,7 +181,7 @@ def boot(binary: Path, arguments: Sequence[str], environment: dict[str, str]) ->
 
     Return the output on the console and on standard error, as one text.
     """
-    with TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
+    with scratch_folder("probe") as folder:
         argv: list[str | Path] = [
             "setpriv",
             "--pdeathsig=KILL",

@@ -5,11 +5,11 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from raidproof.core import command
 from raidproof.core.errors import DeadlineExceeded, RequestError
 from raidproof.core.log import say
+from raidproof.core.scratch import scratch_folder
 from raidproof.image import cache
 from raidproof.image.kernel import catalogue, initramfs, pc, uml
 from raidproof.image.kernel.catalogue import Kernel
@@ -183,8 +183,8 @@ def unresolved(binary: Path, folder: Path, release: str) -> Sequence[str]:
     listed = command.run(["nm", binary])
     if not listed.ok or " __ksymtab_" not in listed.stdout:
         return ()
-    with TemporaryDirectory(prefix=catalogue.SCRATCH_PREFIX) as scratch:
-        symbols, base = Path(scratch) / "symbols", Path(scratch) / "lib" / "modules"
+    with scratch_folder("depmod") as scratch:
+        symbols, base = scratch / "symbols", scratch / "lib" / "modules"
         symbols.write_text(listed.stdout)
         base.mkdir(parents=True)
         (base / release).symlink_to(folder.resolve())
