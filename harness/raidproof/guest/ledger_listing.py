@@ -19,7 +19,7 @@ else:
 
 PAUSE_S = 0.03  # pause in seconds between two parts: a fault strikes most often in the middle of a listing
 FIRST_NAMES = 48  # names that are created before the first listing
-CHANGES = 4  # names that are created between two listings
+CHANGES = 4  # names that are created between two listings; one follows each part
 MOST_NAMES = 400  # names from which on each creation follows the removal of the oldest name
 LENGTH = 200  # bytes of a name: a part, and a READDIR of a client's first 4 KiB, has few of them
 PART = 4096  # size in bytes of the buffer of one getdents64(2)
@@ -29,8 +29,9 @@ ENTRY = struct.Struct("=QqHB")  # struct linux_dirent64 before the name: inode, 
 class Listing(Worker):
     """Worker that creates names in a directory of its own, and lists the directory in parts.
 
-    Between two parts the client keeps only a cookie of the server. A listing has each name once that was created and
-    not removed; a name of a call that failed may be there.
+    It changes the directory between two parts: a client must then ask the server again, with a cookie of the server.
+    A listing has each name once that was there from its begin to its end; a name that was created or removed
+    meanwhile, or whose call failed, may be there.
     """
 
     def __init__(self, config: dict[str, Any], worker: dict[str, Any], stop: Any) -> None:
@@ -40,6 +41,7 @@ class Listing(Worker):
         self.created = 0
         self.names: dict[str, None] = {}
         self.unsure: set[str] = set()
+        self.changed: set[str] = set()
         self.found: list[str] = []
 
     def work(self) -> Iterator[None]:
@@ -56,6 +58,8 @@ class Listing(Worker):
             if self.step("last close", self.close) and self.step("set-up", self.begin):
                 while self.step("list names", self.list_part, number, len(self.names)):
                     yield
+                    self.step("change names", self.change, number, len(self.names))
+                    yield
                     self.stop.wait(PAUSE_S)
             yield
             self.stop.wait(PAUSE_S)
@@ -67,11 +71,13 @@ class Listing(Worker):
             oldest = next(iter(self.names))
             del self.names[oldest]
             self.unsure.add(oldest)
+            self.changed.add(oldest)
             os.unlink(os.path.join(self.path, oldest))
             self.unsure.remove(oldest)
         name = ("%06d" % self.created).ljust(LENGTH, "n")
         self.created += 1
         self.unsure.add(name)
+        self.changed.add(name)
         os.close(os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
         self.unsure.remove(name)
         self.names[name] = None
@@ -79,6 +85,7 @@ class Listing(Worker):
     def begin(self) -> None:
         """Open the directory for a listing."""
         self.found = []
+        self.changed = set()
         self.open[self.path] = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
 
     def close(self) -> None:
@@ -108,11 +115,12 @@ class Listing(Worker):
             OSError: a name is missing, occurs twice, or was created by no client.
         """
         counted = Counter(self.found)
-        if missing := [name for name in self.names if name not in counted]:
+        if missing := [name for name in self.names if name not in self.changed and name not in counted]:
             raise OSError(ledger.NAME_MISSING, "%d names are missing" % len(missing))
         if twice := [name for name, count in counted.items() if count > 1]:
             raise OSError(ledger.NAME_TWICE, "%d names occur twice" % len(twice))
-        if unknown := [name for name in counted if name not in self.names and name not in self.unsure]:
+        known = self.unsure | self.changed
+        if unknown := [name for name in counted if name not in self.names and name not in known]:
             raise OSError(ledger.NAME_UNKNOWN, "%d names were created by no client" % len(unknown))
 
 
