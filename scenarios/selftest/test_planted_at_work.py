@@ -1,4 +1,4 @@
-"""A crash test finds defects of nfsd that clients meet at work: a lock granted twice, a listing that ends early."""
+"""A crash test finds defects of nfsd that clients meet at work: a lock granted twice, a listing that skips names."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,13 +49,12 @@ DEFECTS = (
         EXCLUSIVE,
     ),
     Defect(
-        "listing-ends-early",
-        "fs/nfsd/vfs.c",
+        "listing-skips-names",
+        "fs/nfsd/nfs4xdr.c",
         Substitution(
-            "nfsd_readdir",
-            "err = nfsd_buffered_readdir(",
-            'if (offset && planted("listing-ends-early"))\n\t\tcdp->err = err = nfserr_eof;\n'
-            "\telse\n\t\terr = nfsd_buffered_readdir(",
+            "nfsd4_encode_entry4",
+            "isdotent(name, namlen)",
+            '(isdotent(name, namlen) || (namlen == 200 && planted_nth("listing-skips-names", 40)))',
         ),
         "listing",
         LISTINGS,

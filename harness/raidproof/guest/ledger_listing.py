@@ -21,7 +21,7 @@ PAUSE_S = 0.03  # pause in seconds between two parts: a fault strikes most often
 FIRST_NAMES = 48  # names that are created before the first listing
 CHANGES = 4  # names that are created between two listings; one follows each part
 MOST_NAMES = 400  # names from which on each creation follows the removal of the oldest name
-LENGTH = 200  # bytes of a name: a part, and a READDIR of a client's first 4 KiB, has few of them
+LENGTH = 200  # bytes of a name: a part has few of them
 PART = 4096  # size in bytes of the buffer of one getdents64(2)
 ENTRY = struct.Struct("=QqHB")  # struct linux_dirent64 before the name: inode, offset, length, type
 
@@ -29,7 +29,8 @@ ENTRY = struct.Struct("=QqHB")  # struct linux_dirent64 before the name: inode, 
 class Listing(Worker):
     """Worker that creates names in a directory of its own, and lists the directory in parts.
 
-    It changes the directory between two parts: a client must then ask the server again, with a cookie of the server.
+    It changes the directory between two parts: a client must then ask the server again. Only with a small rsize, or
+    many names, does one READDIR return a part of them, so that the client continues with a cookie of the server.
     A listing has each name once that was there from its begin to its end; a name that was created or removed
     meanwhile, or whose call failed, may be there.
     """
