@@ -50,11 +50,11 @@ DEFECTS = (
     ),
     Defect(
         "listing-skips-names",
-        "fs/nfsd/nfs4xdr.c",
+        "fs/nfsd/vfs.c",
         Substitution(
-            "nfsd4_encode_entry4",
-            "isdotent(name, namlen)",
-            '(isdotent(name, namlen) || (namlen == 200 && planted_nth("listing-skips-names", 40)))',
+            "nfsd_buffered_readdir",
+            "if (func(",
+            'if (!(de->namlen == 200 && planted_nth("listing-skips-names", 40)) && func(',
         ),
         "listing",
         LISTINGS,
