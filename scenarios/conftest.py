@@ -12,7 +12,7 @@ import pytest
 from raidproof.core.errors import RequirementMissing
 from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.pytest_plugin.fixtures import CURRENT_RUN, PLANS
-from raidproof.pytest_plugin.plugin import EXHAUSTIVE, worker_name
+from raidproof.pytest_plugin.plugin import EXHAUSTIVE, put_in_order, worker_name
 from raidproof.run.run import Run
 from scenarios import core
 from scenarios.coverage import PLANTS, Axis, Recorder, Row, recording
@@ -56,12 +56,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(undo.close)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the scenarios of the core, before pytest selects by markers."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Mark the scenarios of the core, before pytest selects by markers; let workers begin with the longest files."""
     for item in items:
         if item.get_closest_marker(EXHAUSTIVE) is None and core.is_core(item.nodeid):
             item.add_marker(CORE)
+    yield
+    if worker_name(config) is not None:
+        files = core.longest_first((item.nodeid for item in items), core.load())
+        items.sort(key=lambda item: files.index(core.file_of(item.nodeid)))
+        put_in_order(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,7 @@ the duration and the rows of each scenario; `./raidproof scenarios --record-cove
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -114,6 +115,23 @@ def is_core(name: str) -> bool:
 @cache
 def _chosen() -> frozenset[str]:
     return choose(load())
+
+
+def file_of(name: str) -> str:
+    """Return the file of a scenario."""
+    return name.partition("::")[0]
+
+
+def longest_first(names: Iterable[str], recorded: Mapping[str, Recorded]) -> list[str]:
+    """Return the files of the named scenarios, the one with the most recorded seconds first.
+
+    Workers that take a file each, in this order, end at nearly the same time (longest processing time first, Graham
+    1969). A scenario that was never recorded counts with `SHORT_S`.
+    """
+    seconds: Counter[str] = Counter()
+    for name in names:
+        seconds[file_of(name)] += recorded[name].seconds if name in recorded else SHORT_S
+    return sorted(seconds, key=lambda file: (-seconds[file], file))
 
 
 def elsewhere() -> dict[Row, str]:

@@ -10,8 +10,6 @@ from raidproof.pytest_plugin.fixtures import CrashTestRunner, Explore, stack_of
 from scenarios.applications.databases import lmdb, sqlite
 from scenarios.crash.known_findings import KNOWN
 
-pytestmark = pytest.mark.long
-
 STATES = 25
 WORK_S = 3.0
 """Seconds that a database works before the cut: a transaction takes tens of milliseconds."""

@@ -17,8 +17,6 @@ from raidproof.record import ControlSpec
 from raidproof.record.outcome import Outcome
 from scenarios.array.stacks import raid5
 
-pytestmark = pytest.mark.long
-
 REFUSED = ControlSpec(expects_loss=True, expects_blame=Culprit.STACK)
 """A control that expects an array which does not start: the judge counts this as a loss, and blames the stack."""
 

@@ -21,7 +21,7 @@ from raidproof.run.run import Run
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.stack import StackSpec
 
-pytestmark = [pytest.mark.long, pytest.mark.exhaustive]
+pytestmark = pytest.mark.exhaustive
 
 KIND = ARRAYS["zfs"]
 LOG = "disk4"

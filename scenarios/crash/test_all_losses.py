@@ -27,8 +27,6 @@ from scenarios.crash.quiet import QUIET_S
 from scenarios.crash.small_lab import small_lab
 from scenarios.selftest.defects import Before, Places, disks_of
 
-pytestmark = pytest.mark.long
-
 LOST = 2
 FEW, SOME, MANY = 4, 10, 60
 """Numbers of acknowledged operations."""

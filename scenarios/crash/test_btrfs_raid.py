@@ -17,8 +17,6 @@ from raidproof.storage.filesystem import BtrfsSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 
-pytestmark = pytest.mark.long
-
 STATES = 80
 SECONDS = 0.5
 """Seconds of work on a lying disk."""

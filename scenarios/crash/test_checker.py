@@ -24,8 +24,6 @@ from raidproof.storage.server.ganesha import CONFIG
 from raidproof.storage.server.knfsd import ExportSpec, export_command, unexport_command
 from raidproof.verdict.checks.crash_state import DEGRADED, FILESYSTEM
 
-pytestmark = pytest.mark.long
-
 MAGIC = b"XFSB"
 SHORT_S = 0.005
 """Deadline of a check in seconds: too short for any check, as a mount alone takes longer."""

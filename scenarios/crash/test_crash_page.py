@@ -9,7 +9,7 @@ from raidproof.run.crash_page import data_of
 from raidproof.storage.filesystem import XfsSpec
 from scenarios.crash.browsed import chromium, wrong
 
-pytestmark = [pytest.mark.long, pytest.mark.exhaustive]
+pytestmark = pytest.mark.exhaustive
 
 STATES = 200
 

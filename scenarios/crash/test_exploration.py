@@ -17,8 +17,6 @@ from raidproof.storage.filesystem import BtrfsSpec, Ext4Spec, F2fsSpec, Filesyst
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.known_findings import KNOWN
 
-pytestmark = pytest.mark.long
-
 REPLAYS = 10
 EXT4 = pytest.param(Ext4Spec(), marks=pytest.mark.exhaustive)
 STATES = 80

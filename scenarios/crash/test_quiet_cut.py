@@ -25,8 +25,6 @@ from scenarios.crash.quiet import quiet
 from scenarios.crash.small_lab import small_lab
 from scenarios.selftest.defects import Before, Places, PlantDefect, disks_of
 
-pytestmark = pytest.mark.long
-
 EVERY_KIND = LedgerSpec()
 EARLY_US = 1500
 """Microseconds by which the drive acknowledges a flush too early."""

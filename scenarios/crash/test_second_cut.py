@@ -24,8 +24,6 @@ from raidproof.run.source import source_of
 from scenarios.crash.known_findings import others
 from scenarios.crash.small_lab import small_lab
 
-pytestmark = pytest.mark.long
-
 LEDGER_SECONDS = 0.7
 STATES = 25
 """Number of crash states of the first cut, from which those to be recovered are chosen."""

@@ -22,8 +22,6 @@ from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.known_findings import KNOWN
 from scenarios.crash.ppl import gaps
 
-pytestmark = pytest.mark.long
-
 MISSING = "disk1"
 MINUTES = 5.0
 STATES = 50

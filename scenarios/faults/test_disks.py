@@ -20,8 +20,6 @@ from raidproof.guest.ledger_format import MAGIC
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.run import BlockClass, ControlSpec
 
-pytestmark = pytest.mark.long
-
 UNUSED = 250 * MIB
 """Byte offset on a member at which the ledger has no data."""
 

@@ -24,8 +24,6 @@ from raidproof.run.run import Run
 from raidproof.run.source import source_of
 from scenarios.hosts.hardware import Hardware
 
-pytestmark = pytest.mark.long
-
 PROMISES = Path(__file__).with_name("promises.py")
 DEADLINE_S = 900.0
 STATES = 8

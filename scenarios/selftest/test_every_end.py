@@ -19,8 +19,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.platform import words_of
 from raidproof.run.run import Run
 
-pytestmark = pytest.mark.long
-
 TRIALS = Path(__file__).with_name("trials.py")
 DEADLINE_S = 900.0
 """Deadline of all trials together in seconds. Without a hang they take about 80 s."""

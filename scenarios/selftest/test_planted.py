@@ -16,8 +16,6 @@ from raidproof.run.run import Run
 from scenarios.selftest.defects import LEDGER, Places
 from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 
-pytestmark = pytest.mark.long
-
 LEVEL = "4"
 """RAID4, because all its parity is on the last member."""
 LEDGER_SECONDS = 0.7

@@ -24,8 +24,6 @@ from scenarios.crash.known_findings import others
 from scenarios.nfs.two_clients import LOCKD_GRACE, Clients, TwoClients
 from scenarios.selftest.test_planted import Cycles, cycles
 
-pytestmark = pytest.mark.long
-
 END_GRACE = "/proc/fs/nfsd/v4_end_grace"
 RECLAIM_FAILED = "reclaim failed"
 STATES = 60

@@ -16,7 +16,7 @@ from raidproof.storage.filesystem import XfsSpec
 from raidproof.storage.stack import StackSpec
 from scenarios.crash.known_findings import KNOWN
 
-pytestmark = [pytest.mark.long, pytest.mark.exhaustive]
+pytestmark = pytest.mark.exhaustive
 
 CACHE_DISK = MEMBERS[3]
 STATES = 80

@@ -67,19 +67,19 @@ def test_two_workers(pytester: pytest.Pytester) -> None:
     assert 'type="INCONCLUSIVE"' in (pytester.path / "junit.xml").read_text()
 
 
-def test_what_takes_long_begins_and_a_file_that_measures_is_the_last(pytester: pytest.Pytester) -> None:
+def test_a_file_that_measures_is_the_last(pytester: pytest.Pytester) -> None:
     quick = "def test_quick(): pass"
     pytester.makepyfile(
         test_a_measures=f"import pytest\n{quick}\n@pytest.mark.alone\ndef test_alone(): pass",
         test_b_quick=quick,
-        test_c_long=f"import pytest\npytestmark = pytest.mark.long\n{quick}",
+        test_c_quick=quick,
     )
     items, _ = pytester.inline_genitems()
     # Workers take the files in this order with --dist=loadfile --no-loadscope-reorder.
     put_in_order(items)
     assert [item.nodeid for item in items] == [
-        "test_c_long.py::test_quick",
         "test_b_quick.py::test_quick",
+        "test_c_quick.py::test_quick",
         "test_a_measures.py::test_quick",
         "test_a_measures.py::test_alone",
     ]

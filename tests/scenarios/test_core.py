@@ -12,6 +12,7 @@ from scenarios.core import (
     elsewhere,
     is_core,
     load,
+    longest_first,
     only_long,
     plants,
     rows_of,
@@ -97,6 +98,18 @@ def test_the_table_names_the_scenarios_of_each_row() -> None:
         "scenarios/a.py::test_a"
     ]
     assert f"none: {LONG}" in drawn
+
+
+def test_workers_begin_with_the_file_that_takes_the_longest_and_a_new_one_counts() -> None:
+    known = {
+        "a.py::one": recorded(40),
+        "b.py::one": recorded(30),
+        "b.py::two": recorded(20),
+        "b.py::left-out": recorded(99),
+    }
+    names = ["a.py::one", "c.py::new", "b.py::two", "b.py::one"]
+    assert longest_first(names, known) == ["c.py", "b.py", "a.py"]
+    assert longest_first(names[:1] + names[2:3], known) == ["a.py", "b.py"]
 
 
 def test_a_scenario_that_was_never_recorded_belongs_to_the_core() -> None:

@@ -36,7 +36,6 @@ from raidproof.run.platform import platform_of, refuse_unknown
 __all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]
 
 ALONE = "alone"
-LONG = "long"
 ENDS = pytest.StashKey[list[str]]()
 """Key of pytest's stash, in the main process, for the lines that the workers report about their runs."""
 _OUTPUT = "raidproof"
@@ -81,12 +80,12 @@ def send_ends(config: pytest.Config, lines: Sequence[str]) -> None:
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Order scenarios so that workers wait little: files marked ``long`` first, files with a marker ``alone`` last.
+    """Put files with a marker ``alone`` last, and keep the order of the others.
 
     A scenario with the marker ``alone`` waits until the current scenarios of all other workers have ended.
     """
     last = {item.path for item in items if _is_alone(item)}
-    items.sort(key=lambda item: (item.path in last, item.get_closest_marker(LONG) is None, _is_alone(item)))
+    items.sort(key=lambda item: (item.path in last, _is_alone(item)))
 
 
 @contextmanager
@@ -169,7 +168,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and the hooks of pytest-xdist, and check the options about machines."""
     config.addinivalue_line("markers", f"{EXHAUSTIVE}: slow; runs only with --exhaustive or -m {EXHAUSTIVE}")
     config.addinivalue_line("markers", f"{ALONE}: measures speed; no other scenario runs at the same time")
-    config.addinivalue_line("markers", f"{LONG}: takes minutes; workers of pytest-xdist run the scenario's file first")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
     try:
