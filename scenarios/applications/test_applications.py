@@ -36,7 +36,7 @@ def own_cycle(own: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
 def test_every_acknowledged_record_is_there(cycle: CrashTestRunner, explore: Explore, on: str) -> None:
     ended = cycle(stack_of(), application=records(on=on)).must_keep_every_promise()
     assert ended.acknowledged
-    explore(ended, STATES).must_keep_every_promise(but=KNOWN)
+    explore(ended, STATES, cold=False).must_keep_every_promise(but=KNOWN)
 
 
 @pytest.mark.exhaustive
@@ -53,7 +53,7 @@ def test_an_early_acknowledgement_is_a_failure(own: Run, own_cycle: CrashTestRun
     ended = own_cycle(stack_of(), application=records("early"))
     assert ended.record.outcome is Outcome.FAIL, ended.record.reason
     assert ended.record.reason.startswith("acknowledged by the application, seen on the server")
-    found = Explore(own)(ended, STATES).must_find("acknowledged by the application")
+    found = Explore(own)(ended, STATES, cold=False).must_find("acknowledged by the application")
     assert found.damage == "the operation is missing"
 
 

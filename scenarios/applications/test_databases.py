@@ -33,7 +33,7 @@ def test_sqlite_on_nfs_keeps_every_transaction(
 ) -> None:
     ended = database_cycle(stack_of(), application=sqlite(mode, synchronous), ledger_seconds=WORK_S)
     ended.must_keep_every_promise()
-    database_explore(ended, states).must_keep_every_promise(but=KNOWN)
+    database_explore(ended, states, cold=False).must_keep_every_promise(but=KNOWN)
 
 
 @pytest.mark.parametrize("states", NUMBERS)
@@ -42,7 +42,7 @@ def test_lmdb_on_the_server_keeps_every_transaction(
 ) -> None:
     ended = database_cycle(stack_of(), application=lmdb("server"), ledger_seconds=WORK_S)
     ended.must_keep_every_promise()
-    database_explore(ended, states).must_keep_every_promise(but=KNOWN)
+    database_explore(ended, states, cold=False).must_keep_every_promise(but=KNOWN)
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
@@ -57,4 +57,4 @@ def test_extra_keeps_on_the_server_what_full_loses(database_cycle: CrashTestRunn
         stack_of(), application=sqlite("delete", "EXTRA", on="server", pause_ms=20), ledger_seconds=WORK_S
     )
     ended.must_keep_every_promise()
-    database_explore(ended, MORE_STATES).must_keep_every_promise(but=KNOWN)
+    database_explore(ended, MORE_STATES, cold=False).must_keep_every_promise(but=KNOWN)

@@ -78,7 +78,7 @@ def recorded(own: Run, name: str, stack: StackSpec, operations: int, disk_fault:
 def test_no_state_with_two_lost_requests_breaks_a_promise(own: Run, operations: int) -> None:
     mirror = stack_of("1", members=2, filesystem=Ext4Spec())
     source = recorded(own, f"sound-{operations}", mirror, operations)
-    explored, _ = explore_cycle(source, Options(Budget(None, None), all_losses=LOST))
+    explored, _ = explore_cycle(source, Options(Budget(None, None), all_losses=LOST, cold=False, crash_page=False))
     assert not others(explored), explored.reason
     assert explored.all_losses is not None
     assert explored.all_losses.complete
@@ -90,7 +90,7 @@ def test_no_state_with_two_lost_requests_breaks_a_promise(own: Run, operations: 
 def test_each_defect_of_a_disk_is_found(own: Run, fault: str) -> None:
     parity = stack_of(members=3, filesystem=Ext4Spec())
     source = recorded(own, fault, parity, SOME, FAULTS[fault])
-    explored, _ = explore_cycle(source, Options(Budget(None, MINUTES), all_losses=LOST))
+    explored, _ = explore_cycle(source, Options(Budget(None, MINUTES), all_losses=LOST, cold=False, crash_page=False))
     assert explored.outcome is Outcome.FAIL, explored.reason
     confirmed = [one for one in explored.failures if one.confirmed]
     assert confirmed

@@ -65,13 +65,13 @@ def test_changed_blocks_are_reported_and_corrected(current_run: Run, level: str)
 @pytest.mark.exhaustive
 def test_copies_outlive_a_member_that_is_lost_with_the_power(cycle: CrashTestRunner, explore: Explore) -> None:
     ended = cycle(stack_with("1"), ledger=DATA).must_pass()
-    explored = explore(ended, states=STATES, lost_member="disk1").must_keep_every_promise()
+    explored = explore(ended, states=STATES, lost_member="disk1", cold=False).must_keep_every_promise()
     assert explored.record.judged == STATES
 
 
 @pytest.mark.exhaustive
 def test_checksums_show_the_write_hole_of_raid5(cycle: CrashTestRunner, explore: Explore) -> None:
     ended = cycle(stack_with("5"), ledger=DATA).must_pass()
-    explored = explore(ended, states=STATES, lost_member="disk1")
+    explored = explore(ended, states=STATES, lost_member="disk1", cold=False)
     assert explored.must_find("the block is unreadable").confirmed
     assert not explored.record.silent, "no wrong data may be read without an error"

@@ -15,7 +15,7 @@ STATES = 200
 
 
 def test_page_shows_what_the_exploration_found(cycle: CrashTestRunner, explore: Explore) -> None:
-    explored = explore(cycle(stack_of(filesystem=XfsSpec())).must_pass(), states=STATES)
+    explored = explore(cycle(stack_of(filesystem=XfsSpec())).must_pass(), states=STATES, crash_page=True)
     source, stem = explored.source, explored.page.stem
     states = {line.crash.name: line.crash for line in lines_of(source.store.path / stem / JOURNAL)}
     page = data_of(source, stem)

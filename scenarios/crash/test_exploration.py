@@ -11,6 +11,7 @@ from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestRunner, Explore, 
 from raidproof.record import ControlSpec
 from raidproof.record.failure import Gap
 from raidproof.record.outcome import Outcome
+from raidproof.record.results.names import crash_page_of
 from raidproof.run.crash_file import SUFFIX, export, opened, recover
 from raidproof.run.exploration import locate
 from raidproof.storage.filesystem import BtrfsSpec, Ext4Spec, F2fsSpec, FilesystemSpec, XfsSpec
@@ -38,18 +39,18 @@ FEW = LedgerSpec(kinds=("fsync", "fsync"))
 def test_sync_export_keeps_every_promise_in_every_crash(
     cycle: CrashTestRunner, explore: Explore, filesystem: FilesystemSpec
 ) -> None:
-    explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=STATES).must_keep_every_promise(
-        but=KNOWN
-    )
+    explored = explore(cycle(stack_of(filesystem=filesystem)).must_pass(), states=STATES, crash_page=True)
+    explored.must_keep_every_promise(but=KNOWN)
     assert explored.record.judged == STATES
     assert explored.record.cold.checked
+    assert (explored.source.store.path / crash_page_of(explored.page.stem)).is_file()
 
 
 def test_a_crash_state_from_a_file_has_the_same_verdict(
     cycle: CrashTestRunner, explore: Explore, tmp_path: Path
 ) -> None:
     ended = cycle(stack_of(), ledger=FEW_KINDS).must_pass()
-    explored = explore(ended, states=FEW_STATES).must_keep_every_promise(but=KNOWN)
+    explored = explore(ended, states=FEW_STATES, cold=False).must_keep_every_promise(but=KNOWN)
     held = next(mark for mark in reversed(explored.record.marks) if not mark.broken)
     path = export(*locate(explored.source, held.name), tmp_path / f"state{SUFFIX}")
     with opened(path) as found:
@@ -96,7 +97,7 @@ def test_a_lying_disk_is_found_shrunk_blamed_and_reproduced(cycle: CrashTestRunn
         ledger=FEW,
         ledger_seconds=LYING_SECONDS,
     )
-    explored = explore(ended, states=LYING_STATES)
+    explored = explore(ended, states=LYING_STATES, cold=False)
     assert explored.record.outcome is Outcome.PASS
     assert explored.record.reason.startswith("control behaved: ")
     failure = explored.must_find("write + fsync", blame=Cause.LOST_FLUSHES)

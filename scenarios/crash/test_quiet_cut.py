@@ -77,7 +77,9 @@ def cut_at_replies(
     if replies.why_not:
         raise RequirementMissing(f"the server's replies cannot be captured: {replies.why_not}")
     assert replies.dated, replies
-    explored, _ = explore_cycle(source_of(own.store, name), Options(budget, at_replies=True))
+    explored, _ = explore_cycle(
+        source_of(own.store, name), Options(budget, at_replies=True, cold=False, crash_page=False)
+    )
     assert set(explored.policies) == {"at-reply"}
     return explored
 

@@ -83,13 +83,19 @@ def test_a_member_that_is_lost_with_the_power_takes_old_data_with_it(
     cycle: CrashTestRunner, explore: Explore, policy: str
 ) -> None:
     ended = whole(cycle, policy)
-    with_all = explore(ended, states=SCRUBBED_STATES, minutes=MINUTES, scrub=True)
+    with_all = explore(ended, states=SCRUBBED_STATES, minutes=MINUTES, scrub=True, cold=False)
     with_all.must_keep_every_promise(but=KNOWN)
     assert with_all.record.scrub is not None
     assert with_all.record.scrub.states
     assert not with_all.record.scrub.differing
     without = explore(
-        ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, lost_member=MISSING, explained=4
+        ended,
+        states=STATES_WITH_HOLE,
+        minutes=MINUTES,
+        starts_dirty=True,
+        lost_member=MISSING,
+        explained=4,
+        cold=False,
     )
     assert without.must_find("write + fsync").confirmed
     assert without.record.refused, "md must refuse to start a dirty and degraded array"
@@ -102,7 +108,7 @@ def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
     cycle: CrashTestRunner, explore: Explore, policy: str
 ) -> None:
     ended = whole(cycle, policy)
-    explored = explore(ended, states=STATES, minutes=MINUTES, starts_dirty=True, lost_member=MISSING)
+    explored = explore(ended, states=STATES, minutes=MINUTES, starts_dirty=True, lost_member=MISSING, cold=False)
     explored.must_keep_every_promise(but=KNOWN)
     assert not explored.record.refused
 
@@ -110,7 +116,7 @@ def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
     ended = degraded(cycle, stack_with(policy))
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4)
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, cold=False)
     assert explored.must_find("write + fsync").confirmed
 
 
@@ -119,7 +125,7 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
     cycle: CrashTestRunner, explore: Explore, layer: str
 ) -> None:
     ended = degraded(cycle, stack_with("resync", member_layer=layer))
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4)
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, cold=False)
     assert explored.must_find("write + fsync").confirmed
     assert explored.record.refused, "md must refuse to start a dirty and degraded array"
     assert explored.record.silent, "wrong data must be read without an error"
@@ -128,14 +134,16 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
 @pytest.mark.exhaustive
 def test_lvm_starts_a_dirty_and_degraded_array(cycle: CrashTestRunner, explore: Explore) -> None:
     ended = degraded(cycle, on_lvm())
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=4)
+    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=4, cold=False)
     assert explored.must_find("write + fsync").confirmed
     assert not explored.record.refused
     assert explored.record.silent, "wrong data must be read without an error"
 
 
 def test_a_journal_closes_the_write_hole(cycle: CrashTestRunner, explore: Explore) -> None:
-    explored = explore(degraded(cycle, stack_with("journal")), states=STATES, minutes=MINUTES, starts_dirty=True)
+    explored = explore(
+        degraded(cycle, stack_with("journal")), states=STATES, minutes=MINUTES, starts_dirty=True, cold=False
+    )
     explored.must_keep_every_promise(but=KNOWN)
 
 

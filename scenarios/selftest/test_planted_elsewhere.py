@@ -97,7 +97,7 @@ def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> 
     record, _ = cycles.planted("careless-close")
     assert record.outcome is Outcome.INCONCLUSIVE, record.reason
     source = source_of(cycles.current_run.store, record.name)
-    explored, page = explore_cycle(source, Options(Budget(STATES, None), explained=1))
+    explored, page = explore_cycle(source, Options(Budget(STATES, None), explained=1, cold=False, crash_page=False))
     assert explored.outcome is Outcome.INCONCLUSIVE or explored.failures, (explored.reason, page)
     assert not others(explored), (explored.reason, page)
     assert explored.undecided is not None
@@ -109,7 +109,9 @@ def test_a_lost_close_under_a_delegation_is_no_measured_loss(cycles: Cycles) -> 
 def test_a_dropped_flush_that_a_later_one_repaired_does_not_hide_a_broken_stack(cycles: Cycles) -> None:
     record, places = cycles.planted("careless-after-a-lie")
     source = source_of(cycles.current_run.store, record.name)
-    explored, page = explore_cycle(source, Options(Budget(STATES_AFTER_A_LIE, None), explained=1))
+    explored, page = explore_cycle(
+        source, Options(Budget(STATES_AFTER_A_LIE, None), explained=1, cold=False, crash_page=False)
+    )
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     blames = [str(one.blame) for one in explored.failures]
     assert any(one.startswith(places["careless-after-a-lie"]) for one in blames), (blames, page)
@@ -137,7 +139,7 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
 
     monkeypatch.setattr(crash_states, "Choices", InDanger)
     # One reproduced failure is enough; the other failures get a blame too.
-    explored, page = explore_cycle(source, Options(Budget(STATES, None), explained=1))
+    explored, page = explore_cycle(source, Options(Budget(STATES, None), explained=1, cold=False, crash_page=False))
     assert explored.outcome is Outcome.FAIL, (explored.reason, page)
     assert {str(one.blame) for one in others(explored)} == {places["flush-dropped"]}
     assert {one.promise for one in explored.failures} & {PROMISES[kind] for kind in METADATA}, explored.failures

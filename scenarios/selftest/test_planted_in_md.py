@@ -69,7 +69,7 @@ def test_a_defect_of_md_is_found(own: tuple[str, Run]) -> None:
     assert omitted, f"md left out no step: {MD_DEFECTS[name].says}"
     found = {one.checker: one.blame for one in record.verdicts if one.outcome is Outcome.FAIL}
     if record.outcome is not Outcome.FAIL:
-        explored = Explore(run)(record, STATES)
+        explored = Explore(run)(record, STATES, cold=False)
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
         found = {one.promise: one.blame for one in explored.unknown(KNOWN) if one.confirmed}
     seen = {checker: blame for checker, blame in found.items() if re.match(MD_DEFECTS[name].found_as, checker)}
@@ -82,4 +82,4 @@ def test_without_a_defect_the_same_module_keeps_every_promise(own: tuple[str, Ru
     record, omitted = cut(run, name, f"sound {name}", defect="")
     assert not omitted
     assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)
-    Explore(run)(record, STATES).must_keep_every_promise(but=KNOWN)
+    Explore(run)(record, STATES, cold=False).must_keep_every_promise(but=KNOWN)

@@ -88,7 +88,7 @@ def test_a_defect_of_nfsd_is_found(defect: str, defective: Defective) -> None:
     else:
         # A quiet ledger has no COMMIT, and too few operations of some kinds: the crash test is then INCONCLUSIVE.
         assert record.outcome is Outcome.PASS or is_hidden(defect), all_said(record)
-        explored = Explore(defective.current_run)(record, STATES, at_replies=is_hidden(defect))
+        explored = Explore(defective.current_run)(record, STATES, at_replies=is_hidden(defect), cold=False)
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
         found = {plain(one.promise): one.blame for one in explored.record.failures if one.confirmed}
     promised = {plain(PROMISES[kind]) for kind in DEFECTS[defect].kinds}
@@ -105,4 +105,4 @@ def test_without_a_defect_the_same_nfsd_keeps_every_promise(defective: Defective
     record, broken = defective.cycle(NONE)
     assert broken == 0
     assert {one.outcome for one in record.verdicts} == {Outcome.PASS}, all_said(record)
-    Explore(defective.current_run)(record, STATES).must_keep_every_promise(but=KNOWN)
+    Explore(defective.current_run)(record, STATES, cold=False).must_keep_every_promise(but=KNOWN)

@@ -39,7 +39,9 @@ def stack_with(volume: dict[str, Any]) -> StackSpec:
 
 @pytest.mark.parametrize("kind", VOLUMES)
 def test_every_promise_is_kept_in_every_crash(cycle: CrashTestRunner, explore: Explore, kind: str) -> None:
-    explored = explore(cycle(stack_with(VOLUMES[kind])).must_pass(), states=STATES).must_keep_every_promise(but=KNOWN)
+    explored = explore(
+        cycle(stack_with(VOLUMES[kind])).must_pass(), states=STATES, cold=False
+    ).must_keep_every_promise(but=KNOWN)
     assert explored.record.judged == STATES
 
 
@@ -56,6 +58,6 @@ def test_a_write_cache_that_writes_to_the_array_loses_synced_files(current_run: 
     # A separate run, so that the expected failure does not fail the shared run.
     with Run("writecache", current_run.store.path, current_run.topology) as own:
         record = own.cycle(CrashTestSpec(name="writecache", title="writecache", stack=stack_with(volume)))
-        explored = Explore(own)(record, states=3 * STATES)
+        explored = Explore(own)(record, states=3 * STATES, cold=False)
     assert explored.record.outcome is Outcome.FAIL
     assert any(one.confirmed for one in explored.record.failures)

@@ -154,14 +154,14 @@ class MadeUp:
 
         return boot
 
-    def begin(self, *, seed: int = 1, checkers: int = 1) -> Exploration:
+    def begin(self, *, seed: int = 1, checkers: int = 1, cold: bool = True) -> Exploration:
         """Return an exploration that has not begun, or one that goes on."""
         choices = Choices(self.recording, seed, directed=Directed.of(self.recording, self.solo))
         begun = Begun(cycle="made-up", log_digest="0", seed=seed, tear=512)
         journal = Journal(self.folder / "states.jsonl", begun)
         stats = ExplorationStats(self.recording, self.oracle)
         here = LocalCheckers(self.recording, self.boots(), stats, checkers=checkers)
-        return Exploration(choices, stats, journal, here)
+        return Exploration(choices, stats, journal, here, cold=cold)
 
     def explore(self, states: int | None = None, *, seed: int = 1, checkers: int = 1) -> Exploration:
         """Look at so many states, or at all."""

@@ -178,6 +178,15 @@ def test_what_reuse_hides_is_found(honest: MadeUp, monkeypatch: pytest.MonkeyPat
     assert len(cold.differing) == cold.checked
 
 
+def test_without_cold_checks_no_further_machine_boots(honest: MadeUp) -> None:
+    honest.cold_differs = True
+    exploration = honest.begin(cold=False)
+    with closing(exploration.journal), exploration:
+        exploration.run(Budget(5))
+    assert exploration.stats.judged == 5
+    assert not exploration.stats.cold.checked
+
+
 def test_reuse_that_hides_nothing(honest: MadeUp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "COLD_EVERY", 5)
     cold = honest.explore().stats.cold

@@ -36,6 +36,12 @@ def test_exploration_writes_the_page_and_links_to_it(tmp_path: Path) -> None:
     assert page.rows == []
 
 
+def test_no_page_is_written_unless_requested(tmp_path: Path) -> None:
+    explore_cycle(OnFakes.of(source_of(store_run(tmp_path))), Options(Budget(40), checkers=1, crash_page=False))
+    assert not (tmp_path / f"{STEM}.crash.html").exists()
+    assert "crash.html" not in (tmp_path / f"{STEM}.html").read_text()
+
+
 def test_a_stored_exploration_gets_its_page(tmp_path: Path) -> None:
     source = explored(tmp_path)
     page = tmp_path / f"{STEM}.crash.html"

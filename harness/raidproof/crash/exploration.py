@@ -13,7 +13,7 @@ from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checkers import Answer, Checkers, Request
 from raidproof.crash.journal import Journal, Line
 from raidproof.crash.known_contents import KnownContents
-from raidproof.crash.sampler import Choice, Chosen, OnlyDirected, Policy
+from raidproof.crash.sampler import Choice, Chosen, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.verdicts import VERDICTS, Verdicts
@@ -49,7 +49,10 @@ class Exploration:
     A context manager: leaving the context ends the checkers.
     """
 
-    def __init__(self, choices: Chosen, stats: ExplorationStats, journal: Journal, checkers: Checkers) -> None:
+    def __init__(
+        self, choices: Chosen, stats: ExplorationStats, journal: Journal, checkers: Checkers, *, cold: bool = True
+    ) -> None:
+        """``cold``: whether newly booted machines check some of the states, too."""
         self.choices = choices
         self.stats = stats
         self.journal = journal
@@ -62,6 +65,7 @@ class Exploration:
         """End of the time budget; None: the budget has no time limit."""
         self.counterfactual: dict[str, CounterfactualRecord] = {}
         """The counterfactual states by kind of operation."""
+        self._cold = cold
         self._done: set[Choice] = set()
         self._first: dict[str, Request] = {}
         """Requests without an answer, by the digest of the content."""
@@ -148,9 +152,7 @@ class Exploration:
         """
         first = choice == self.choices.order[0]
         every = [first or int(digest[:8], 16) % number == 0 for number in (COLD_EVERY, NFSD_EVERY, FSCK_EVERY)]
-        # Few states take less time than the boot of another machine.
-        cold = every[0] and not isinstance(self.choices, OnlyDirected)
-        return Request(choice, state, digest, cold, *every[1:])
+        return Request(choice, state, digest, self._cold and every[0], *every[1:])
 
     def _plan(self, request: Request) -> None:
         """Judge a state whose content is known, let it wait for the check of its content, or request its check."""

@@ -535,6 +535,8 @@ class Explore:
         scrub: bool = False,
         second_cuts: int = 0,
         explained: int = EXPLAINED,
+        cold: bool = True,
+        crash_page: bool = False,
     ) -> Explored:
         """Check a number of crash states of a crash test, or as many as possible in ``minutes``.
 
@@ -545,6 +547,8 @@ class Explore:
         ``scrub``: with each check by fsck, let the array resync, and count the sectors that still differ.
         ``second_cuts``: number of crash states during whose recovery the power is cut a second time.
         ``explained``: greatest number of broken states that are checked again and shrunk, for a minute each.
+        ``cold``: check some states on newly booted machines, too; at least one, which takes the boot of a machine.
+        ``crash_page``: write the crash page, which takes seconds; `raidproof show RUN --crash` writes it later.
 
         Raises:
             RequirementMissing: the provider of the lab cannot give its disks the content of a crash state.
@@ -562,6 +566,8 @@ class Explore:
             at_replies=at_replies,
             second_cuts=second_cuts,
             explained=explained,
+            cold=cold,
+            crash_page=crash_page,
         )
         explored, page = explore_cycle(source, options)
         self._run.store.read_explorations(self._run.record)

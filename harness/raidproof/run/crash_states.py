@@ -77,6 +77,10 @@ class Options:
     """Number of crash states during whose recovery the power is cut a second time."""
     second_states: int = SECOND_STATES
     """Number of states of a second cut that are checked for each recovery."""
+    cold: bool = True
+    """Whether newly booted machines check some of the states, too: at least one, which takes the boot of a machine."""
+    crash_page: bool = True
+    """Whether to write the crash page, which takes seconds; `raidproof show RUN --crash` writes it later."""
 
     @property
     def first_budget(self) -> Budget:

@@ -32,7 +32,9 @@ def check_directed(run: Run, record: CrashTestRecord, states: int = STATES) -> N
     step(f"{record.title}: checking crash states at the replies to solo operations")
     try:
         source = source_of(run.store, record.name)
-        exploration_of(source, Options(Budget(states, MINUTES), seed=record.seed, only_directed=True))
+        # Few states take less time than the boot of another machine.
+        options = Options(Budget(states, MINUTES), seed=record.seed, only_directed=True, cold=False)
+        exploration_of(source, options)
     except RequestError as error:
         logger.info("%s: no crash states are checked: %s", record.name, error)
         return

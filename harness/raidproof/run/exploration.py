@@ -83,7 +83,7 @@ def explore_cycle(
             if checkers_of is None
             else checkers_of(source)
         )
-        exploration = Exploration(choices, stats, journal, checkers)
+        exploration = Exploration(choices, stats, journal, checkers, cold=options.cold)
         second = SecondCuts(source, exploration, options, replay_of)
         # The time that a killed attempt spent on its states is unknown.
         untimed = stats.judged - timed
@@ -116,7 +116,7 @@ def explore_cycle(
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume continues the exploration")
     # The crash page shows all members, and what md makes of them.
-    if source.lost_member is None and (record.broken or not options.only_directed):
+    if options.crash_page and source.lost_member is None and (record.broken or not options.only_directed):
         try_write_page(source, stem)
     del exploration, checkers, second, stats, choices
     release()

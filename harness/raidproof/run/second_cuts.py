@@ -235,7 +235,7 @@ class SecondCuts:
         )
         stats = ExplorationStats(source.recording, source.oracle)
         checkers.read(source.recording, stats)
-        one = Exploration(choices, stats, journal, checkers)
+        one = Exploration(choices, stats, journal, checkers, cold=options.cold)
         groups: dict[Damage, Group] = {}
         explained: list[FailureRecord] = []
         try:
