@@ -1,9 +1,18 @@
 """Three scenarios that `test_same_verdicts.py` runs on every provider; pytest does not collect this file by itself."""
 
+import pytest
+
 from raidproof.core.blame import Culprit
+from raidproof.core.topology import Topology
 from raidproof.disk.cache import CacheMode
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
+
+
+@pytest.fixture(scope="session")
+def lab_topology(lab_topology: Topology) -> Topology:
+    """One client, because emulated machines are slow; scenarios with several clients run on provider ``uml``."""
+    return lab_topology.model_copy(update={"machines": (lab_topology.server, lab_topology.clients[0])})
 
 
 def test_sync_export_keeps_every_promise(cycle: CrashTestRunner) -> None:

@@ -20,7 +20,7 @@ from raidproof.core.errors import (
     RequirementMissing,
     RigError,
 )
-from raidproof.core.topology import server_and_clients
+from raidproof.core.topology import Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
 from raidproof.core.waiting import interrupted, unwinding_on_signals
 from raidproof.crash.checker import SHOW, not_shown
@@ -384,14 +384,20 @@ def _on_this_host() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def current_run(pytestconfig: pytest.Config) -> Iterator[Run]:
+def lab_topology(pytestconfig: pytest.Config) -> Topology:
+    """The machines and disks of the lab that scenarios share; a test file or a conftest.py may override it."""
+    platform = platform_of(vars(pytestconfig.option))
+    return server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform)
+
+
+@pytest.fixture(scope="session")
+def current_run(pytestconfig: pytest.Config, lab_topology: Topology) -> Iterator[Run]:
     """The run that all scenarios share; its lab boots when the first scenario uses the lab."""
     options = pytestconfig.option
-    topology = server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform_of(vars(options)))
     with (
         _on_this_host(),
         suppress(KeyboardInterrupt),
-        Run("scenarios", Path(options.results), topology, keep=options.keep) as one,
+        Run("scenarios", Path(options.results), lab_topology, keep=options.keep) as one,
     ):
         pytestconfig.stash[CURRENT_RUN] = one
         yield one

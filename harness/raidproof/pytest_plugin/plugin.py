@@ -24,6 +24,7 @@ from raidproof.pytest_plugin.fixtures import (
     cycle,
     explore,
     lab,
+    lab_topology,
     measure,
     plans,
 )
@@ -33,7 +34,7 @@ from raidproof.report import words
 from raidproof.run.options import OPTIONS
 from raidproof.run.platform import platform_of, refuse_unknown
 
-__all__ = ["current_run", "cycle", "explore", "lab", "measure", "plans"]
+__all__ = ["current_run", "cycle", "explore", "lab", "lab_topology", "measure", "plans"]
 
 ALONE = "alone"
 ENDS = pytest.StashKey[list[str]]()
