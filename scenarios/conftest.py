@@ -11,8 +11,8 @@ import pytest
 
 from raidproof.core.errors import RequirementMissing
 from raidproof.provider.namespace_lab import NamespaceLab
-from raidproof.pytest_plugin.fixtures import CURRENT_RUN, PLANS
 from raidproof.pytest_plugin.plugin import EXHAUSTIVE, put_in_order, worker_name
+from raidproof.pytest_plugin.stash import CURRENT_RUN, PLANS
 from raidproof.run.run import Run
 from scenarios import core
 from scenarios.coverage import PLANTS, Axis, Recorder, Row, recording

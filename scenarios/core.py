@@ -5,7 +5,7 @@ the duration and the rows of each scenario; `./raidproof scenarios --record-cove
 """
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -128,7 +128,7 @@ def longest_first(names: Iterable[str], recorded: Mapping[str, Recorded]) -> lis
     Workers that take a file each, in this order, end at nearly the same time (longest processing time first, Graham
     1969). A scenario that was never recorded counts with `SHORT_S`.
     """
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for name in names:
         seconds[file_of(name)] += recorded[name].seconds if name in recorded else SHORT_S
     return sorted(seconds, key=lambda file: (-seconds[file], file))

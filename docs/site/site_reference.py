@@ -293,7 +293,7 @@ def fixtures_page() -> str:
 
 def fixture_functions() -> list[tuple[str, Any]]:
     """Return the fixtures by name."""
-    found = [(name, one) for name, one in vars(fixtures).items() if type(one).__name__ == "FixtureFunctionDefinition"]
+    found = [(name, one) for name, one in vars(plugin).items() if type(one).__name__ == "FixtureFunctionDefinition"]
     shown = [(name, one._get_wrapped_function()) for name, one in found if not name.startswith("_")]
     return sorted(shown, key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST))
 

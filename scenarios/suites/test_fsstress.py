@@ -4,7 +4,7 @@ import pytest
 
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof_suites import Fsstress
-from raidproof_suites.plugin import Suites
+from raidproof_suites.suites import Suites
 
 
 @pytest.mark.exhaustive

@@ -11,7 +11,7 @@ from raidproof.plan.cell import cells_of
 from raidproof.pytest_plugin.fixtures import Measure, stack_of
 from raidproof.storage.stack import Stack
 from raidproof_suites import Fsx
-from raidproof_suites.plugin import Suites
+from raidproof_suites.suites import Suites
 
 PLAN = Path(__file__).with_name("fsx.toml")
 

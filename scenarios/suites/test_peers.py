@@ -6,7 +6,7 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof_suites import Cthon, Fstests, Ltp, Pynfs
-from raidproof_suites.plugin import Suites
+from raidproof_suites.suites import Suites
 
 pytestmark = pytest.mark.exhaustive
 

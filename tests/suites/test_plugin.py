@@ -1,29 +1,12 @@
-"""The plugin: its option, and what a scenario may claim of a suite that ended."""
+"""The plugin: its option, and what it imports."""
 
-from pathlib import Path
+import subprocess
+import sys
 
 import pytest
 
-from raidproof.core.errors import (
-    Inconclusive,
-    ProductError,
-    RaidproofError,
-    RequestError,
-    RequirementMissing,
-    RigError,
-)
-from raidproof.record.outcome import Outcome
-from raidproof.record.suite import SuiteOutcome, SuiteRecord
-from raidproof.verdict.suite import judge_suite_record
-from raidproof_suites.plugin import SuiteEnded, paths_of
-from raidproof_suites.suite import failed, passed, unknown
-
-
-def suite_ended(outcomes: SuiteOutcome, **fields: str) -> SuiteEnded:
-    record = SuiteRecord(name="a", title="fsx (a)", suite="fsx", asked={}, client="client1", outcomes=outcomes)
-    record = record.model_copy(update=fields)
-    judge_suite_record(record)
-    return SuiteEnded(record, Path("results/run"))
+from raidproof.core.errors import RequestError
+from raidproof_suites.plugin import paths_of
 
 
 def test_paths_are_named() -> None:
@@ -33,24 +16,9 @@ def test_paths_are_named() -> None:
             paths_of([word])
 
 
-@pytest.mark.parametrize(
-    ("ended", "error"),
-    [
-        (suite_ended(failed("fsx", "bad data")), ProductError),
-        (suite_ended(unknown("fsx", "cut off")), Inconclusive),
-        (suite_ended(SuiteOutcome(), rig_error="no answer"), RigError),
-        (suite_ended(SuiteOutcome(), requirement_missing="no fsx"), RequirementMissing),
-    ],
-)
-def test_a_suite_that_must_pass(ended: SuiteEnded, error: type[RaidproofError]) -> None:
-    with pytest.raises(error, match="see results/run"):
-        ended.must_pass()
-
-
-def test_a_suite_that_must_fail_has_passed_then() -> None:
-    ended = suite_ended(failed("fsx", "bad data")).must_fail()
-    assert (ended.record.outcome, ended.record.known) == (Outcome.PASS, ["fsx"])
-    with pytest.raises(Inconclusive, match="no test failed"):
-        suite_ended(passed("fsx")).must_fail()
-    with pytest.raises(RigError):
-        suite_ended(SuiteOutcome(), rig_error="no answer").must_fail()
+def test_a_process_without_scenarios_does_not_import_the_machinery() -> None:
+    """Every process of pytest loads both plugins; the machinery takes a second."""
+    asked = "import sys, raidproof_suites.plugin, raidproof.pytest_plugin.plugin; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout.split()
+    assert "raidproof.pytest_plugin.fixture_functions" in loaded
+    assert not {"raidproof.run.run", "raidproof.lab.lab", "raidproof_suites.fsx", "paramiko"} & {*loaded}

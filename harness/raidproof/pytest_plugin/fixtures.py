@@ -1,9 +1,8 @@
-"""The fixtures of scenarios: a lab, a crash test, an exploration of its crash states, a measurement of a cell."""
+"""What the fixtures of scenarios return: a crash test, an exploration of its crash states, a measurement of a cell."""
 
-import os
 import re
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -20,9 +19,7 @@ from raidproof.core.errors import (
     RequirementMissing,
     RigError,
 )
-from raidproof.core.topology import Topology, server_and_clients
 from raidproof.core.units import KIB, MIB
-from raidproof.core.waiting import interrupted, unwinding_on_signals
 from raidproof.crash.checker import SHOW, not_shown
 from raidproof.crash.exploration import Budget
 from raidproof.crash.journal import lines_of
@@ -32,14 +29,13 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.monitor.bottleneck import Limit
 from raidproof.plan.cell import PlannedCell
-from raidproof.pytest_plugin.disks_in_use import must_be_free
+from raidproof.pytest_plugin.stash import CURRENT_RUN
 from raidproof.record import CrashTestRecord
 from raidproof.record.cell import CellRecord
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import JOURNAL
-from raidproof.run import doctor
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.exploration import explore_cycle, locate, replay
@@ -66,14 +62,6 @@ LEDGER_SECONDS = 1.0
 """Duration of the ledger workload in seconds: enough for hundreds of acknowledged operations of every kind."""
 TIMEO_S = 3.0
 """Seconds after which a client repeats a request without a reply (option timeo); the default is 60 s (nfs(5))."""
-ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Folders of the programs mkfs and ip, which the PATH of ordinary users may lack."""
-
-CURRENT_RUN = pytest.StashKey[Run]()
-"""Key of pytest's stash for the run that all scenarios share; stored when the first scenario needs the run."""
-PLANS = pytest.StashKey["Plans"]()
-"""Key of pytest's stash for the `Plans` object with the runs of the plans whose cells scenarios measure."""
-
 ERRORS: dict[Outcome, type[RaidproofError]] = {
     Outcome.FAIL: ProductError,
     Outcome.ERROR: RigError,
@@ -374,76 +362,6 @@ def name_of(node: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", node.lower().removeprefix("test_")).strip("-")
 
 
-@contextmanager
-def _on_this_host() -> Iterator[None]:
-    """Check that this host can run labs; during the ``with`` block, let signals raise KeyboardInterrupt."""
-    with pytest.MonkeyPatch.context() as environment, unwinding_on_signals():
-        environment.setenv("PATH", os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_PATHS]))
-        doctor.require_host()
-        yield
-
-
-@pytest.fixture(scope="session")
-def lab_topology(pytestconfig: pytest.Config) -> Topology:
-    """The machines and disks of the lab that scenarios share; a test file or a conftest.py may override it."""
-    platform = platform_of(vars(pytestconfig.option))
-    return server_and_clients(disks=len(MEMBERS), disk_size=DISK_SIZE, platform=platform)
-
-
-@pytest.fixture(scope="session")
-def current_run(pytestconfig: pytest.Config, lab_topology: Topology) -> Iterator[Run]:
-    """The run that all scenarios share; its lab boots when the first scenario uses the lab."""
-    options = pytestconfig.option
-    with (
-        _on_this_host(),
-        suppress(KeyboardInterrupt),
-        Run("scenarios", Path(options.results), lab_topology, keep=options.keep) as one,
-    ):
-        pytestconfig.stash[CURRENT_RUN] = one
-        yield one
-        if interrupted():
-            raise KeyboardInterrupt  # so that the record of the run states the interruption
-
-
-@pytest.fixture(scope="session")
-def plans(pytestconfig: pytest.Config) -> Iterator[Plans]:
-    """The runs of plans that all scenarios share."""
-    with _on_this_host(), suppress(KeyboardInterrupt), Plans(pytestconfig) as one:
-        pytestconfig.stash[PLANS] = one
-        yield one
-        if interrupted():
-            raise KeyboardInterrupt  # so that the records of the runs state the interruption
-
-
-@pytest.fixture
-def measure(plans: Plans) -> Measure:
-    """Measure a cell of a plan: ``measure(cell).must_reach(0.8)``; see `raidproof.plan.cell.cells_of`."""
-    return Measure(plans)
-
-
-@pytest.fixture
-def cycle(current_run: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
-    """Run crash tests in the shared lab, each on a new stack on blank disks."""
-    return CrashTestRunner(current_run, name_of(request.node.name))
-
-
-@pytest.fixture
-def lab(current_run: Run) -> Iterator[Lab]:
-    """The shared lab with blank disks, which the scenario must leave unused at its end.
-
-    After a scenario that uses this fixture and fails, a new lab is booted.
-    """
-    machines = current_run.lab
-    machines.disks.reset()
-    yield machines
-    if current_run.has_lab(machines):
-        try:
-            must_be_free(machines)
-        except BaseException:
-            current_run.discard_lab()
-            raise
-
-
 class Explored:
     """The result of an exploration, with assertions for scenarios."""
 
@@ -578,9 +496,3 @@ class Explore:
         explored, page = explore_cycle(source, options)
         self._run.store.read_explorations(self._run.record)
         return Explored(explored, source, page)
-
-
-@pytest.fixture
-def explore(current_run: Run) -> Explore:
-    """Explore the crash states of a crash test: ``explore(cycle(stack_of()), states=150)``."""
-    return Explore(current_run)

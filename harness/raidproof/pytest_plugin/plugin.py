@@ -6,7 +6,7 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 import pytest
@@ -14,12 +14,8 @@ import pytest
 from raidproof.core import log
 from raidproof.core.errors import ControlFailed, Inconclusive, ProductError, RequestError, RequirementMissing, RigError
 from raidproof.core.waiting import unwinding_on_signals
-from raidproof.lab.lab import Lab
 from raidproof.pytest_plugin import exit_status
-from raidproof.pytest_plugin.fixtures import (
-    CURRENT_RUN,
-    PLANS,
-    Consoles,
+from raidproof.pytest_plugin.fixture_functions import (
     current_run,
     cycle,
     explore,
@@ -28,11 +24,13 @@ from raidproof.pytest_plugin.fixtures import (
     measure,
     plans,
 )
-from raidproof.record import CrashTestRecord
+from raidproof.pytest_plugin.stash import CURRENT_RUN, PLANS
 from raidproof.record.outcome import REASON_OF_CALL, Outcome
 from raidproof.report import words
 from raidproof.run.options import OPTIONS
-from raidproof.run.platform import platform_of, refuse_unknown
+
+if TYPE_CHECKING:
+    from raidproof.record import CrashTestRecord
 
 __all__ = ["current_run", "cycle", "explore", "lab", "lab_topology", "measure", "plans"]
 
@@ -171,6 +169,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{ALONE}: measures speed; no other scenario runs at the same time")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
+    if any(getattr(config.option, one.name) for one in OPTIONS):
+        check_platform(config)
+
+
+def check_platform(config: pytest.Config) -> None:
+    """Check the options about machines.
+
+    Raises:
+        pytest.UsageError: an option is invalid, or requests something unknown.
+    """
+    from raidproof.run.platform import platform_of, refuse_unknown  # noqa: PLC0415  the import takes a second
+
     try:
         refuse_unknown(platform_of(vars(config.option)))
     except RequestError as error:
@@ -236,6 +246,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Judge the kernel logs after a scenario that uses the fixture ``lab``; end the lab if the scenario fails."""
     machines = getattr(item, "funcargs", {}).get("lab")
+    if machines is None:
+        yield
+        return
+    from raidproof.lab.lab import Lab  # noqa: PLC0415  the import takes a second, and only a scenario needs it
+    from raidproof.pytest_plugin.fixtures import Consoles  # noqa: PLC0415
+
     if not isinstance(machines, Lab):
         yield
         return
@@ -313,7 +329,7 @@ def ends_of(config: pytest.Config) -> Iterator[str]:
             yield f"report: {run.report}"
 
 
-def counted(cycles: Sequence[CrashTestRecord]) -> str:
+def counted(cycles: "Sequence[CrashTestRecord]") -> str:
     """Return the acknowledged and lost operations of crash tests other than controls; empty if none was checked."""
     checked = [one for one in cycles if one.control is None and one.on_server is not None]
     if not checked:
