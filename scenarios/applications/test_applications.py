@@ -53,7 +53,7 @@ def test_an_early_acknowledgement_is_a_failure(own: Run, own_cycle: CrashTestRun
     ended = own_cycle(stack_of(), application=records("early"))
     assert ended.record.outcome is Outcome.FAIL, ended.record.reason
     assert ended.record.reason.startswith("acknowledged by the application, seen on the server")
-    found = Explore(own)(ended, STATES, cold=False).must_find("acknowledged by the application")
+    found = Explore(own)(ended, STATES, smallest=False, cold=False).must_find("acknowledged by the application")
     assert found.damage == "the operation is missing"
 
 

@@ -4,6 +4,7 @@ While a member is missing, a crash between the two writes changes the block that
 although no client was writing this block. A partial parity log or a journal closes the hole.
 """
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,8 @@ from raidproof.core.units import KIB
 from raidproof.crash.disk_states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
-from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, stack_of
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, name_of, stack_of
+from raidproof.run.run import Run
 from raidproof.storage.array import ARRAYS, MdSpec
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import superblock_of
@@ -21,6 +23,7 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.known_findings import KNOWN
 from scenarios.crash.ppl import gaps
+from scenarios.crash.small_lab import small_lab
 
 MISSING = "disk1"
 MINUTES = 5.0
@@ -29,6 +32,23 @@ STATES_WITH_HOLE = 40
 """Number of crash states to check if the write hole is open; about one in five breaks a promise."""
 SCRUBBED_STATES = 20
 """Number of crash states with all members; in some of them the array is also scrubbed, which takes seconds."""
+
+
+@pytest.fixture(scope="module")
+def own(current_run: Run) -> Iterator[Run]:
+    """Yield a separate run with one client."""
+    with small_lab(current_run, "write-hole") as one:
+        yield one
+
+
+@pytest.fixture
+def cycle(own: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
+    return CrashTestRunner(own, name_of(request.node.name))
+
+
+@pytest.fixture
+def explore(own: Run) -> Explore:
+    return Explore(own)
 
 
 def stack_with(policy: str, chunk_size: int = 4 * KIB, member_layer: str = "disk") -> StackSpec:
@@ -95,6 +115,7 @@ def test_a_member_that_is_lost_with_the_power_takes_old_data_with_it(
         starts_dirty=True,
         lost_member=MISSING,
         explained=4,
+        smallest=False,
         cold=False,
     )
     assert without.must_find("write + fsync").confirmed
@@ -116,7 +137,9 @@ def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
     ended = degraded(cycle, stack_with(policy))
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, cold=False)
+    explored = explore(
+        ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, smallest=False, cold=False
+    )
     assert explored.must_find("write + fsync").confirmed
 
 
@@ -125,7 +148,9 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
     cycle: CrashTestRunner, explore: Explore, layer: str
 ) -> None:
     ended = degraded(cycle, stack_with("resync", member_layer=layer))
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, cold=False)
+    explored = explore(
+        ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, smallest=False, cold=False
+    )
     assert explored.must_find("write + fsync").confirmed
     assert explored.record.refused, "md must refuse to start a dirty and degraded array"
     assert explored.record.silent, "wrong data must be read without an error"
@@ -134,7 +159,9 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
 @pytest.mark.exhaustive
 def test_lvm_starts_a_dirty_and_degraded_array(cycle: CrashTestRunner, explore: Explore) -> None:
     ended = degraded(cycle, on_lvm())
-    explored = explore(ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=4, cold=False)
+    explored = explore(
+        ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=4, smallest=False, cold=False
+    )
     assert explored.must_find("write + fsync").confirmed
     assert not explored.record.refused
     assert explored.record.silent, "wrong data must be read without an error"

@@ -112,6 +112,18 @@ def test_a_failure_that_does_not_come_again_is_not_shrunk(tmp_path: Path) -> Non
     assert failure.shrunk is None
 
 
+def test_failures_are_repeated_without_a_search_and_without_a_new_machine(lying: MadeUp) -> None:
+    exploration = lying.begin(cold=False)
+    with closing(exploration.journal), exploration:
+        exploration.run(Budget(None))
+        failures: list[FailureRecord] = []
+        replayer = replayer_of(exploration)
+        explain(failures, replayer, lambda _state, _pieces: {}, lambda name: [name], smallest=False, cold=False)
+    assert failures
+    assert all((one.repeated, one.confirmed, one.shrunk) == (2, 2, None) for one in failures)
+    assert not exploration.stats.cold.checked
+
+
 def test_torn_parts_are_told_apart(lying: MadeUp) -> None:
     state = CrashState(3, (Survivor(4, ((4096, 4608), (5120, 6144))),))
     known = {Piece(0, 5120): WriteOwner(3, "f")}

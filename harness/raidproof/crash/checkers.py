@@ -154,9 +154,22 @@ class LocalCheckers:
     workers: Sequence[WorkerRecord] = ()
     unproved = 0
 
-    def __init__(self, recording: Recording, boot: Factory, stats: ExplorationStats, *, checkers: int = 2) -> None:
-        """``boot`` boots a checker; ``stats`` judges whether an observation breaks a promise, which fsck follows."""
+    def __init__(
+        self,
+        recording: Recording,
+        boot: Factory,
+        stats: ExplorationStats,
+        *,
+        checkers: int = 2,
+        smallest: bool = True,
+        cold: bool = True,
+    ) -> None:
+        """``boot`` boots a checker; ``stats`` judges whether an observation breaks a promise, which fsck follows.
+
+        ``smallest`` and ``cold``: see `shrink.explain`.
+        """
         self._stats = stats
+        self._smallest, self._cold = smallest, cold
         self.cursor = RecordingCursor(recording)
         self.seats = [CheckerWorker(number, boot) for number in range(1, checkers + 1)]
         self._undo = ExitStack()
@@ -238,7 +251,17 @@ class LocalCheckers:
         """See `Checkers.explain`."""
         seat = self.seats[0]
         replayer, owners = Replayer(seat, self.cursor, stats), WriteOwners(seat, self.cursor)
-        explain(failures, replayer, owners, replay, most=most, until=until, structure_of=owners.structure_of)
+        explain(
+            failures,
+            replayer,
+            owners,
+            replay,
+            most=most,
+            until=until,
+            structure_of=owners.structure_of,
+            smallest=self._smallest,
+            cold=self._cold,
+        )
 
 
 def job_of(request: Request, cursor: RecordingCursor, stats: ExplorationStats) -> Job:

@@ -330,6 +330,8 @@ def explain(
     most: int = EXPLAINED,
     until: Deadline | None = None,
     structure_of: StructureOf = no_structure,
+    smallest: bool = True,
+    cold: bool = True,
 ) -> None:
     """Append the record of each failure to ``failures``, the most frequent first; then repeat and shrink the failures.
 
@@ -338,6 +340,7 @@ def explain(
     a name. ``most``: greatest number of states that are repeated and shrunk. ``until``: end of the time budget.
     Shrinking one state takes at most `SHRINK_S` seconds, and at most its share of the remaining time. One state is
     repeated even if no time is left. ``structure_of``: names the structure of the file system that data begins with.
+    ``smallest``: search the smallest state of each failure. ``cold``: check the states on a newly booted machine, too.
 
     Raises:
         RigError: a check failed twice for a reason other than the state.
@@ -354,7 +357,8 @@ def explain(
         mine = [records[group.damage] for group in alike]
         if ends.passed and any(one.confirmed for one in records.values()):
             break
-        step(f"shrinking failing state {number} of {len(chosen)}, at most {SHRINK_S:.0f} s: {alike[0].damage}")
+        how = f"shrinking failing state {number} of {len(chosen)}, at most {SHRINK_S:.0f} s"
+        step(f"{how if smallest else f'repeating failing state {number} of {len(chosen)}'}: {alike[0].damage}")
         for turn in range(1, REPEATS + 1):
             if ends.passed and any(one.confirmed for one in mine):
                 break
@@ -364,10 +368,10 @@ def explain(
                 record.repeated, record.confirmed = turn, record.confirmed + again
         deadline = Deadline.after(min(SHRINK_S, ends.remaining_s / (len(chosen) - number + 1)))
         for group, record in zip(alike, mine, strict=True):
-            if record.confirmed and not ends.passed:
+            if smallest and record.confirmed and not ends.passed:
                 shrinker.enter(record, group, [one.shrunk for one in mine if one.shrunk is not None], deadline)
     # Rule out that a reported failure is an artefact of the checker. Last, because each check boots a machine.
-    for alike in chosen:
+    for alike in chosen if cold else ():
         if ends.passed:
             break
         step(f"checking a failing state on a newly booted machine: {alike[0].damage}")

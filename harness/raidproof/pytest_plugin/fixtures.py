@@ -459,6 +459,7 @@ class Explore:
         scrub: bool = False,
         second_cuts: int = 0,
         explained: int = EXPLAINED,
+        smallest: bool = True,
         cold: bool = True,
         crash_page: bool = False,
     ) -> Explored:
@@ -471,6 +472,7 @@ class Explore:
         ``scrub``: with each check by fsck, let the array resync, and count the sectors that still differ.
         ``second_cuts``: number of crash states during whose recovery the power is cut a second time.
         ``explained``: greatest number of broken states that are checked again and shrunk, for a minute each.
+        ``smallest``: search the smallest state of each failure that is checked again.
         ``cold``: check some states on newly booted machines, too; at least one, which takes the boot of a machine.
         ``crash_page``: write the crash page, which takes seconds; `raidproof show RUN --crash` writes it later.
 
@@ -490,6 +492,7 @@ class Explore:
             at_replies=at_replies,
             second_cuts=second_cuts,
             explained=explained,
+            smallest=smallest,
             cold=cold,
             crash_page=crash_page,
         )

@@ -77,6 +77,8 @@ class Options:
     """Number of crash states during whose recovery the power is cut a second time."""
     second_states: int = SECOND_STATES
     """Number of states of a second cut that are checked for each recovery."""
+    smallest: bool = True
+    """Whether the smallest state of each failure is searched, which takes up to a minute for each broken state."""
     cold: bool = True
     """Whether newly booted machines check some of the states, too: at least one, which takes the boot of a machine."""
     crash_page: bool = True

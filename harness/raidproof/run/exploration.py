@@ -79,7 +79,14 @@ def explore_cycle(
     with ExitStack() as undo:
         undo.callback(journal.close)
         checkers: Checkers = (
-            LocalCheckers(source.recording, source.boots(folder), stats, checkers=options.checkers)
+            LocalCheckers(
+                source.recording,
+                source.boots(folder),
+                stats,
+                checkers=options.checkers,
+                smallest=options.smallest,
+                cold=options.cold,
+            )
             if checkers_of is None
             else checkers_of(source)
         )
