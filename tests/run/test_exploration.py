@@ -64,7 +64,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
     return one
 
 
-OPTIONS = Options(Budget(None), checkers=1)
+OPTIONS = Options(Budget(None), checkers=1, crash_page=False)
 LOST = {"server_memory_lost": True, "caches": "drop"}
 
 
@@ -122,7 +122,7 @@ def test_what_a_failing_rig_leaves_of_shrinking_is_kept(tmp_path: Path, ends: En
 def test_at_replies_the_power_goes_at_each_acknowledgement_and_nowhere_else(tmp_path: Path) -> None:
     source = Ending.of(source_of(store_run(tmp_path / "run")))
     every, _ = explore_cycle(source, OPTIONS)
-    record, _ = explore_cycle(source, Options(Budget(None), checkers=1, at_replies=True))
+    record, _ = explore_cycle(source, Options(Budget(None), checkers=1, at_replies=True, crash_page=False))
     # When the ledger began, three requests had completed; then each third is the flush that ends an operation.
     assert record.policies == {"at-reply": record.candidates}
     assert every.policies["at-reply"] == record.candidates
@@ -168,7 +168,7 @@ def test_what_was_explored_to_its_end_is_not_explored_again(tmp_path: Path, monk
 
 
 def of_all_losses(most: int, states: int | None = None, *, resume: bool = False) -> Options:
-    return Options(Budget(states), checkers=1, all_losses=most, resume=resume)
+    return Options(Budget(states), checkers=1, all_losses=most, resume=resume, crash_page=False)
 
 
 @pytest.mark.usefixtures("ends")

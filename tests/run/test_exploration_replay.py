@@ -23,7 +23,7 @@ def source(tmp_path: Path) -> OnFakes:
 
 @pytest.fixture
 def record(source: OnFakes) -> ExplorationRecord:
-    return explore_cycle(source, Options(Budget(None), checkers=1))[0]
+    return explore_cycle(source, Options(Budget(None), checkers=1, crash_page=False))[0]
 
 
 def test_an_exploration_of_a_stored_cycle_blames_the_lying_disk(record: ExplorationRecord) -> None:
@@ -34,7 +34,7 @@ def test_an_exploration_of_a_stored_cycle_blames_the_lying_disk(record: Explorat
 def test_an_exploration_of_a_control_is_reported_as_a_control(tmp_path: Path) -> None:
     control = ControlSpec(expects_loss=True, expects_blame=Culprit.DISKS)
     source = OnFakes.of(source_of(store_run(tmp_path / "control", control=control)))
-    record, page = explore_cycle(source, Options(Budget(None), checkers=1))
+    record, page = explore_cycle(source, Options(Budget(None), checkers=1, crash_page=False))
     assert record.outcome is Outcome.PASS
     assert record.failures
     assert "control behaved: " in page.read_text()
@@ -88,10 +88,10 @@ def test_a_kept_state_prints_its_commands(source: OnFakes, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_states_of_an_attempt_that_was_killed_do_not_count_as_fast(source: OnFakes, killed: bool) -> None:
-    _, page = explore_cycle(source, Options(Budget(20), checkers=1))
+    _, page = explore_cycle(source, Options(Budget(20), checkers=1, crash_page=False))
     if killed:
         page.with_suffix(".json").unlink()
-    record, _ = explore_cycle(source, Options(Budget(50), checkers=1, resume=True))
+    record, _ = explore_cycle(source, Options(Budget(50), checkers=1, resume=True, crash_page=False))
     assert (record.judged, record.timed) == (50, 30 if killed else 50)
     assert record.states_per_minute == pytest.approx(record.timed / record.seconds * 60)
 

@@ -14,7 +14,7 @@ from raidproof.run.findings import FOLDER
 from raidproof.run.source import source_of
 from tests.crash.stored import OnFakes, store_run
 
-OPTIONS = Options(Budget(None), checkers=1)
+OPTIONS = Options(Budget(None), checkers=1, crash_page=False)
 TEXT = """
 title = "an early write"
 short = "early"

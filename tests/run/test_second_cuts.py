@@ -58,7 +58,9 @@ def source(tmp_path: Path) -> Source:
 
 
 def explore(source: Source, **changes: Any) -> ExplorationRecord:
-    return explore_cycle(source, replace(Options(Budget(STATES), second_cuts=CUTS, second_states=EACH), **changes))[0]
+    return explore_cycle(
+        source, replace(Options(Budget(STATES), second_cuts=CUTS, second_states=EACH, crash_page=False), **changes)
+    )[0]
 
 
 def journals(source: Source) -> dict[str, list[str]]:
