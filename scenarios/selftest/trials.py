@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raidproof.core.topology import server_and_clients
+from raidproof.core.topology import Topology, server_and_clients
 from raidproof.disk.cache import CacheMode
 from raidproof.fault import NfsdRestart
 from raidproof.image import kernel
@@ -21,6 +21,12 @@ from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 from raidproof.run.run import Run
 from raidproof.workload.fio import FioSpec
+
+
+@pytest.fixture(scope="session")
+def lab_topology(lab_topology: Topology) -> Topology:
+    """One client: no trial is about several."""
+    return lab_topology.model_copy(update={"machines": (lab_topology.server, lab_topology.clients[0])})
 
 
 def test_lying_disks(cycle: CrashTestRunner) -> None:

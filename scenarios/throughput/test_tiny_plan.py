@@ -21,7 +21,7 @@ hardware = { disks = { count = 3, size = "512MiB" } }
 axes = { export = ["sync", "async"] }
 fixed = { level = 5 }
 workload = { tool = "dd", count = 64 }
-run = { repeats = 1, cut = "power", allow_cache = true }
+run = { repeats = 1, cut = "power", states = 20, allow_cache = true }
 """
 
 

@@ -112,7 +112,7 @@ class Ran(NamedTuple):
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
     """Run the agent in a folder, in this process."""
     # Nobody waits for a lock that another client has.
-    monkeypatch.setattr("raidproof.guest.ledger_holders.LOCK_S", 1e-3)
+    monkeypatch.setattr("raidproof.guest.ledger_holders.LOCK_S", 0)
     # Nothing is read of standard input, by which the harness ends it.
     monkeypatch.setattr("raidproof.guest.ledger_writer.select.select", lambda *_: ([], [], []))
     root = folder / "root"
