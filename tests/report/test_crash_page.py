@@ -13,7 +13,7 @@ from raidproof.storage.array.striping import Striping
 from scenarios.crash.browsed import page_in, started_chromium, wrong
 from tests.crash.striped import RAID1, RAID5, RAID6, RAID10, StripedRun
 
-STATES = {"5": (RAID5, 200), "6": (RAID6, 60), "1": (RAID1, 60), "10": (RAID10, 60)}
+STATES = {"5": (RAID5, 100), "6": (RAID6, 60), "1": (RAID1, 60), "10": (RAID10, 60)}
 
 
 def made(tmp_path: Path, striping: Striping, count: int) -> tuple[StripedRun, dict[str, CrashState], CrashPage, Path]:
