@@ -14,7 +14,15 @@ from raidproof.core.units import KIB
 from raidproof.crash.disk_states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
-from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, name_of, stack_of
+from raidproof.pytest_plugin.fixtures import (
+    DISK_SIZE,
+    MEMBERS,
+    CrashTestResult,
+    CrashTestRunner,
+    Explore,
+    name_of,
+    stack_of,
+)
 from raidproof.run.run import Run
 from raidproof.storage.array import ARRAYS, MdSpec
 from raidproof.storage.array.striping import Striping
@@ -36,8 +44,8 @@ SCRUBBED_STATES = 20
 
 @pytest.fixture(scope="module")
 def own(current_run: Run) -> Iterator[Run]:
-    """Yield a separate run with one client."""
-    with small_lab(current_run, "write-hole") as one:
+    """Yield a separate run with one client; an array with a journal has three of the disks."""
+    with small_lab(current_run, "write-hole", DISK_SIZE) as one:
         yield one
 
 
