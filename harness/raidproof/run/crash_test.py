@@ -58,6 +58,8 @@ import os, sys, threading
 for _ in range(int(sys.argv[2])):
     threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
 """
+AGAIN_S = 0.5
+"""Seconds that all workers work between the solo operations and a cut that strikes while they work."""
 MEASUREMENTS = 3
 """Number of measurements of the sequential write; a single measurement varies with other load of the host."""
 
@@ -299,10 +301,12 @@ class CrashTest:
         self._say("clients at work")
         self.record.ledger_begun_ns = now_ns()
         strikes_solo = self._strikes_solo
-        if not strikes_solo:
+        ledger.work(self.spec.ledger_seconds)
+        if self._has_solo and not strikes_solo:
+            # After the work of all, so that at the cuts of directed states each kind of operation was acknowledged.
             with self._solo(ledger):
                 pass
-        ledger.work(self.spec.ledger_seconds)
+            ledger.work(AGAIN_S)
         # Read the export options before the fault: a reboot would hide changes made during the work.
         self.record.observed.export = list(self.stack.export.applied())
         before = {client.name: moment(client) for client in self.lab.clients}
