@@ -11,6 +11,7 @@ from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.states import BLOCK, CrashState, Patch, Survivor
+from raidproof.disk.writelog import data_of
 from raidproof.fault.array import Degraded
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.exploration import End, ThroughNfsd
@@ -128,16 +129,10 @@ def test_states_are_read_through_ganesha_too(source: Source, current_run: Run, t
 
 def without_a_superblock(window: DiskStates) -> Patch:
     """Return a patch that overwrites the last copy of XFS's superblock, which a mount does not read, with zeros."""
-    copies = [
-        (at // BLOCK, member)
-        for member, info in enumerate(window.recording.members)
-        for begin, end in window.image(info.serial).extents()
-        for at in range(begin, end, BLOCK)
-        if window.image(info.serial).copy(at, len(MAGIC)) == MAGIC
-    ]
+    blocks = window.content(CrashState(window.cut)).blocks
+    copies = [(block, member) for (member, block), data in blocks.items() if data_of(data)[: len(MAGIC)] == MAGIC]
     block, member = max(copies)
-    held = window.image(window.recording.members[member].serial).copy(block * BLOCK, BLOCK)
-    assert held is not None
+    held = data_of(blocks[member, block])
     # Only the first sector is overwritten: the following sectors have the headers of the allocation group.
     return Patch({(member, block): bytes(SECTOR) + held[SECTOR:]})
 

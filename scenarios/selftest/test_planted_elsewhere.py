@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from raidproof.crash.exploration import Budget
-from raidproof.crash.sampler import Choices
+from raidproof.crash.sampler import Choices, Order
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.fault import NfsdRestart
 from raidproof.fault.network import port_of
@@ -135,7 +135,7 @@ def test_a_dropped_flush_is_found_by_exploration(cycles: Cycles, monkeypatch: py
 
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
-            self.order = tuple(one for one in self.order if one.cut in cuts)
+            self.order = Order(one for one in self.order if one.cut in cuts)
 
     monkeypatch.setattr(crash_states, "Choices", InDanger)
     # One reproduced failure is enough; the other failures get a blame too.

@@ -19,7 +19,7 @@ from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import Patch, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.cache import CacheMode
-from raidproof.disk.writelog import Flag, Kind
+from raidproof.disk.writelog import Flag, Kind, data_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
 from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.verdict.conditions import Conditions
@@ -34,6 +34,11 @@ CLEAN = FilesystemCheck(outcome="clean", status=0)
 STALE = Damage("write + fsync", "the block has an older generation", "read")
 FLUSH = Did(Kind.FLUSH)
 LIE = Did(Kind.FLUSH, flags=int(Flag.LIED))
+
+
+def held(patch: Patch) -> dict[tuple[int, int], bytes]:
+    """Return the blocks of a patch with their data."""
+    return {place: data_of(data) for place, data in patch.blocks.items()}
 
 
 def written(rounds: int = ROUNDS, *, lies_from: int = ROUNDS) -> list[Did]:
@@ -82,14 +87,14 @@ class FakeChecker:
         self.after_recovery: Callable[[Observation], Observation] = lambda seen: seen
 
     def advance(self, patch: Patch) -> None:
-        self.base |= patch.blocks
+        self.base |= held(patch)
 
     def check(self, patch: Patch, *, nfsd: bool = False, fsck: bool = False) -> Observation:
         self.checks += 1
         self.before_check(self.checks)
         if self.checks in self.silent:
             return Observation(end=End.WEDGED, said="mount: no answer in time", silent=True)
-        disks = self.base | patch.blocks
+        disks = self.base | held(patch)
         first, second = (disks.get((1, block), b"\0")[0] for block in (0, 1))
         if first == 7 and second != 8 and not self.forgives:
             return Observation(end=End.NOT_MOUNTED, said="no such superblock", ms={"mount": 1.0})
@@ -105,7 +110,7 @@ class FakeChecker:
         )
 
     def recover(self, patch: Patch, modes: Sequence[CacheMode], log: Path, *, resync_first_s: float) -> Recovered:
-        first = (self.base | patch.blocks).get((0, 0), b"\0")[0]
+        first = (self.base | held(patch)).get((0, 0), b"\0")[0]
         write_log(log, self.recovery(first), len(modes), modes[0], blank=False)
         self.recoveries += 1
         stages = (("assemble", 0), ("resync", 1500), ("mount", 2500), ("verify", 4500), ("settle", 4500))

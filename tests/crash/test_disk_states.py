@@ -11,7 +11,7 @@ from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.sampler import Choices
 from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
-from raidproof.disk.writelog import Flag, Kind
+from raidproof.disk.writelog import Flag, Kind, Records
 from tests.crash.conftest import SIZE, Did, Record, write_log
 
 requests = st.lists(
@@ -123,7 +123,9 @@ def test_what_the_runs_own_cut_caught_may_be_there(record: Record) -> None:
 
 def record_late(made: Recording) -> Recording:
     """Let the caught request have been issued before the cut."""
-    made.caught[0] = made.caught[0]._replace(issued_ns=1500)
+    late = Records(made.log)
+    late.append(made.caught[0]._replace(issued_ns=1500))
+    made.caught = late
     return made
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from raidproof.crash.interest import AT_RISK, BEFORE_DURABLE, FRESH, METADATA, SEVERAL_MEMBERS, Interest
-from raidproof.disk.writelog import Flag, Kind
+from raidproof.disk.writelog import Flag, Kind, Records
 from raidproof.guest.ledger_format import HEADER, MAGIC
 from tests.crash.conftest import Did, Record
 
@@ -34,6 +34,6 @@ def test_what_makes_a_cut_interesting(
 def test_the_content_of_files_is_no_metadata(record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
     made = record(PLAIN)
     block = (MAGIC + bytes(HEADER.size)).ljust(4096, b"\0")
-    content = made.records[0]._replace(data=memoryview(block))
-    monkeypatch.setattr(made, "records", [content])
+    content = made.records[0]._replace(source=block)
+    monkeypatch.setattr(made, "records", Records(made.log, [content]))
     assert Interest(made, []).weights([1]) == {1: 1}

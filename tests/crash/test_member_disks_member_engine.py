@@ -13,7 +13,7 @@ from raidproof.disk.control import ControlServer
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.replay import replay
-from raidproof.disk.writelog import MemberInfo, WriteLog
+from raidproof.disk.writelog import MemberInfo, WriteLog, data_of
 
 SIZE = 64 * BLOCK
 SERIALS = ("disk0", "disk1")
@@ -41,7 +41,7 @@ def plain(*patches: Patch) -> list[bytes]:
     disks = [bytearray(SIZE) for _ in SERIALS]
     for patch in patches:
         for (member, block), data in patch.blocks.items():
-            disks[member][block * BLOCK : (block + 1) * BLOCK] = data
+            disks[member][block * BLOCK : (block + 1) * BLOCK] = data_of(data)
     return [bytes(disk) for disk in disks]
 
 

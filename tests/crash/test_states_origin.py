@@ -35,7 +35,7 @@ def test_a_recovery_begins_with_the_durable_content_of_the_first_state(tmp_path:
     assert disks.read(CrashState(3), 0, 3 * BLOCK, 1) == bytes(1)
     disks.move(5)
     assert disks.read(CrashState(5), 1, 3 * BLOCK, 1) == bytes([2])
-    assert disks.content(CrashState(5)).blocks == {(1, 3): bytes([2]) * BLOCK}
+    assert list(disks.content(CrashState(5)).runs()) == [(1, 3 * BLOCK, bytes([2]) * BLOCK)]
 
 
 def test_during_a_recovery_nothing_more_is_acknowledged(tmp_path: Path) -> None:

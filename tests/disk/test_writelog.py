@@ -19,7 +19,17 @@ from raidproof.disk.connection import Connection
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.replay import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes, replay
-from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogError, WriteLog
+from raidproof.disk.writelog import (
+    ALL_MEMBERS,
+    Flag,
+    Joined,
+    Kind,
+    LogError,
+    Records,
+    Stored,
+    WriteLog,
+    data_of,
+)
 
 SECTOR = 512
 SIZE = 1 << 18
@@ -145,6 +155,45 @@ def test_zeroes_take_no_room_and_anything_else_does(tmp_path: Path, at: int) -> 
     assert (zeroes.length, bytes(zeroes.data)) == (1024, bytes(1024))
     assert (other.flags, bytes(other.data)) == (Flag(0), almost)
     assert (tmp_path / "log").stat().st_size < 2048
+
+
+def test_an_index_has_the_records_of_the_log_and_their_data(tmp_path: Path) -> None:
+    written(tmp_path / "log")
+    log = WriteLog(tmp_path / "log")
+    records = list(log)
+    before = records[0]._replace(sequence=-1, source=b"before")
+    index = Records(log, [before])
+    for record in records[1:]:
+        index.append(record)
+    assert list(index) == [before, *records[1:]]
+    assert [index[number] for number in range(len(index))] == list(index)
+    assert (index[-1], index[1:3]) == (records[-1], records[1:3])
+    assert [one.data for one in index] == [b"before", *(one.data for one in records[1:])]
+    with pytest.raises(IndexError):
+        index[len(index)]
+    with pytest.raises(IndexError):
+        index[-len(index) - 1]
+
+
+@pytest.mark.parametrize("span", [(0, 4), (4, 8), (3, 5), (0, 11), (8, 11), (9, 10), (5, 5)])
+def test_a_part_of_data_in_any_place_is_that_part(tmp_path: Path, span: tuple[int, int]) -> None:
+    start, end = span
+    written(tmp_path / "log")
+    first = next(iter(WriteLog(tmp_path / "log")))
+    assert isinstance(first.source, Stored)
+    text = b"abcdefghijk"
+    joined = Joined((text[:4], text[4:8], text[8:] + b"?"), each=4, size=11)
+    for source, whole in ((first.source, b"a" * SECTOR), (joined, text), (text, text), (None, bytes(11))):
+        record = first._replace(source=source, length=len(whole))
+        assert record.data == whole
+        assert data_of(record.part(start, end)) == whole[start:end]
+
+
+def test_the_data_of_a_log_stay_readable_without_its_file(tmp_path: Path) -> None:
+    written(tmp_path / "log")
+    first = next(iter(WriteLog(tmp_path / "log")))
+    (tmp_path / "log").unlink()
+    assert first.data == b"a" * SECTOR
 
 
 def test_a_log_without_data_has_times_and_refuses_content(tmp_path: Path) -> None:

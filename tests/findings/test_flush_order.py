@@ -27,7 +27,7 @@ def recorded(release: str) -> list[Record]:
                 int(row["length"]),
                 int(row["issued_ns"]),
                 int(row["completed_ns"]),
-                memoryview(bytes.fromhex(row["beginning"])),
+                bytes.fromhex(row["beginning"]),
             )
             for number, row in enumerate(csv.DictReader(file))
         ]
@@ -35,7 +35,7 @@ def recorded(release: str) -> list[Record]:
 
 def request(kind: Kind, member: int, issued_ms: float, ended_ms: float, data: bytes = b"") -> Record:
     times = int(issued_ms * 1e6), int(ended_ms * 1e6)
-    return Record(0, kind, Flag(0), member, 1 << 21, len(data), *times, memoryview(data))
+    return Record(0, kind, Flag(0), member, 1 << 21, len(data), *times, data)
 
 
 def test_a_kernel_that_waits_is_not_affected() -> None:

@@ -30,8 +30,7 @@ class Log:
     def add(self, kind: Kind, member: int, flags: int = 0, data: bytes = b"", offset: int = 0) -> int:
         at = (len(self.records) + 1) * MS
         flag = Flag(flags)
-        view = memoryview(data)
-        record = Record(len(self.records), kind, flag, member, offset, len(data), at - MS // 2, at, view)
+        record = Record(len(self.records), kind, flag, member, offset, len(data), at - MS // 2, at, data)
         self.records.append(record)
         return len(self.records) - 1
 

@@ -13,6 +13,7 @@ from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
 from raidproof.disk.cache import CacheMode
+from raidproof.disk.writelog import Stored
 from raidproof.record.exploration import End, Observation, Rows
 
 _BLANK = bytes(BLOCK)
@@ -62,7 +63,7 @@ class Base(NamedTuple):
         """Return the patch that disks with ``earlier`` as their base need; it has no blocks if they have this base."""
         # A cursor that has moved back has a new list, whose first patch undoes the writes of later cuts.
         applied = earlier.length if earlier is not None and earlier.patches is self.patches else 0
-        blocks: dict[tuple[int, int], bytes] = {}
+        blocks: dict[tuple[int, int], bytes | Stored] = {}
         for patch in self.patches[applied : self.length]:
             blocks |= patch.blocks
         return Patch(blocks)

@@ -4,12 +4,12 @@ The hash of a member is the XOR of the hashes of its blocks, so that a changed b
 of what one request wrote into a whole block is computed once for all crash states.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain
 
 from raidproof.crash.states import BLOCK, Recording, Survivor
-from raidproof.disk.writelog import Record
+from raidproof.disk.writelog import Record, Stored, data_of
 
 BLANK = bytes(BLOCK)
 Place = tuple[int, int]
@@ -26,7 +26,7 @@ class ContentHash:
     ``block_of`` returns the durable content of a block.
     """
 
-    def __init__(self, recording: Recording, block_of: Callable[[int, int], bytes]) -> None:
+    def __init__(self, recording: Recording, block_of: Callable[[int, int], bytes | Stored]) -> None:
         self.recording = recording
         self.blocks: list[dict[int, int]] = [{} for _ in recording.members]
         """For each member the hash of each block that is not blank."""
@@ -37,13 +37,18 @@ class ContentHash:
         self._mixed: dict[Place, dict[tuple[Survivor, ...], int]] = {}
         """Hashes of blocks whose content depends on the durable content also."""
 
-    def write(self, member: int, block: int, data: bytes | bytearray) -> None:
-        """Note the new durable content of a block."""
+    def write(self, member: int, block: int, data: bytes) -> bool:
+        """Note the new durable content of a block; return whether it is not blank."""
         old, new = self.blocks[member].pop(block, 0), _hash(block, data)
         if new:
             self.blocks[member][block] = new
         self._sums[member] ^= old ^ new
         self._mixed.pop((member, block), None)
+        return bool(new)
+
+    def forget(self, request: int) -> None:
+        """Forget the hashes of what a request wrote, which has become durable."""
+        self._written.pop(request, None)
 
     def digest(self, survivors: Sequence[Survivor]) -> str:
         """Return the digest of the content of all members after these writes, in the order of the requests."""
@@ -61,11 +66,12 @@ class ContentHash:
             sums[member] ^= self.blocks[member].get(block, 0) ^ hashed
         return _joined(sums)
 
-    def digest_of(self, overlay: dict[Place, bytearray]) -> str:
+    def digest_of(self, overlay: Mapping[Place, bytearray | bytes | Stored]) -> str:
         """Return the digest of the content of all members with other blocks."""
         sums = list(self._sums)
         for (member, block), data in overlay.items():
-            sums[member] ^= self.blocks[member].get(block, 0) ^ _hash(block, data)
+            content = data.read() if isinstance(data, Stored) else data
+            sums[member] ^= self.blocks[member].get(block, 0) ^ _hash(block, content)
         return _joined(sums)
 
     def _writes(self, survivor: Survivor) -> Sequence[tuple[Place, Writers | None]]:
@@ -79,11 +85,12 @@ class ContentHash:
 
     @staticmethod
     def _whole(survivor: Survivor, record: Record) -> Iterator[tuple[Place, Writers | None]]:
+        data = record.data
         for block, first, last in pieces(record.offset, record.offset + record.length):
             whole: Writers | None = None
             if last - first == BLOCK:
                 at = block * BLOCK - record.offset
-                whole = (_hash(block, bytes(record.data[at : at + BLOCK])), (survivor,))
+                whole = (_hash(block, data[at : at + BLOCK]), (survivor,))
             yield (record.member, block), whole
 
     def _mixed_hash(self, place: Place, writers: tuple[Survivor, ...]) -> int:
@@ -91,13 +98,14 @@ class ContentHash:
         hashes = self._mixed.setdefault(place, {})
         if writers not in hashes:
             member, block = place
-            begin, target = block * BLOCK, bytearray(self._block_of(member, block))
+            begin, target = block * BLOCK, bytearray(data_of(self._block_of(member, block)))
             for survivor in writers:
                 record = self.recording.request(survivor.request)
                 for start, end in survivor.spans or ((record.offset, record.offset + record.length),):
                     low, high = max(start, begin), min(end, begin + BLOCK)
                     if low < high:
-                        target[low - begin : high - begin] = record.data[low - record.offset : high - record.offset]
+                        part = record.part(low - record.offset, high - record.offset)
+                        target[low - begin : high - begin] = data_of(part)
             hashes[writers] = _hash(block, target)
         return hashes[writers]
 

@@ -1,32 +1,33 @@
 """The content of the disks at a cut of a recording, and in the crash states at this cut."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from raidproof.core.errors import RigError
 from raidproof.crash.content_hash import BLANK, ContentHash, pieces
 from raidproof.crash.states import BLOCK, Caches, CrashState, Patch, Recording, Spans, Survivor
-from raidproof.disk.sparse_image import OLD_DATA, SparseImage
-from raidproof.disk.writelog import Kind
+from raidproof.disk.sparse_image import OLD_DATA
+from raidproof.disk.writelog import Kind, Stored, data_of
 
-_Overlay = dict[tuple[int, int], bytearray]
+_Overlay = dict[tuple[int, int], bytearray | bytes | Stored]
 
 
 class DiskStates:
     """The durable content of all disks at a cut, and the contents of the crash states at this cut.
 
     The cut moves only forward. Two states with equal digests have equal content, so that one check serves both.
+    A whole block that a request wrote is not kept in memory: it is read from the write log whenever it is needed.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.caches = Caches(recording)
-        self._images = [SparseImage(-(-info.size // BLOCK) * BLOCK) for info in recording.members]
+        self._durable: dict[tuple[int, int], bytes | Stored] = {}
+        """The blocks that are not blank, by member index and block number."""
         self._hash = ContentHash(recording, self._block)
         self._last: tuple[CrashState, _Overlay] | None = None
         self._old = Patch(dict.fromkeys(_old_blocks(recording), OLD_DATA))
-        for (member, block), data in self._old.blocks.items():
-            self._images[member].write(data, block * BLOCK)
-            self._hash.write(member, block, data)
+        self._keep(self._old)
 
     @property
     def cut(self) -> int:
@@ -51,12 +52,20 @@ class DiskStates:
         overlay: _Overlay = {}
         for number in self.caches.roll(cut):
             self._apply(overlay, Survivor(number))
-        for (member, block), data in overlay.items():
-            self._images[member].write(data, block * BLOCK)
-            self._hash.write(member, block, data)
+            self._hash.forget(number)
+        durable = Patch.of(overlay)
+        self._keep(durable)
         self._last = None
         first, self._old = self._old, Patch()
-        return first.then(Patch.of(overlay))
+        return first.then(durable)
+
+    def _keep(self, durable: Patch) -> None:
+        """Note the new durable content of blocks."""
+        for place, data in durable.blocks.items():
+            if self._hash.write(*place, data_of(data)):
+                self._durable[place] = data
+            else:
+                self._durable.pop(place, None)
 
     def patch(self, state: CrashState) -> Patch:
         """Return the blocks in which a crash state differs from the durable content at the current cut.
@@ -88,8 +97,9 @@ class DiskStates:
         """
         overlay = self._overlay(state)
         first, last = offset // BLOCK, -(-(offset + length) // BLOCK)
-        parts = [overlay.get((member, block)) or self._block(member, block) for block in range(first, last)]
-        return b"".join(parts)[offset - first * BLOCK :][:length]
+        parts = (overlay.get((member, block)) or self._block(member, block) for block in range(first, last))
+        data = b"".join(one.read() if isinstance(one, Stored) else one for one in parts)
+        return data[offset - first * BLOCK :][:length]
 
     def content(self, state: CrashState) -> Patch:
         """Return the content of all members in a crash state, without blank blocks.
@@ -97,15 +107,12 @@ class DiskStates:
         Raises:
             RigError: the state has another cut.
         """
-        blocks = {
-            (member, block): self._block(member, block) for member, of in enumerate(self._hash.blocks) for block in of
-        }
-        every = Patch(blocks).then(self.patch(state)).blocks
-        return Patch({place: data for place, data in every.items() if data != BLANK})
+        every = Patch(self._durable).then(self.patch(state)).blocks
+        return Patch({place: data for place, data in every.items() if data_of(data) != BLANK})
 
-    def image(self, serial: str) -> SparseImage:
-        """Return the durable content of a member at the current cut; the caller must not change the image."""
-        return self._images[self.recording.log.number(serial)]
+    def is_blank(self, member: int, block: int) -> bool:
+        """Return whether the durable content of a block is only zeroes at the current cut."""
+        return (member, block) not in self._durable
 
     def _survivors(self, state: CrashState) -> list[Survivor]:
         """Return all requests that survive beside the durable content, in the order in which they are applied."""
@@ -132,11 +139,13 @@ class DiskStates:
         spans: Spans = survivor.spans or ((record.offset, record.offset + record.length),)
         for start, end in spans:
             if record.kind is Kind.WRITE:
-                data = record.data[start - record.offset : end - record.offset]
                 for block, first, last in pieces(start, end):
-                    target = self._open(overlay, record.member, block)
-                    at = block * BLOCK + first - start
-                    target[first:last] = data[at : at + last - first]
+                    at = block * BLOCK + first - record.offset
+                    data = record.part(at, at + last - first)
+                    if last - first == BLOCK:
+                        overlay[record.member, block] = data
+                    else:
+                        self._open(overlay, record.member, block)[first:last] = data_of(data)
             else:
                 self._zero(overlay, record.member, start, end)
 
@@ -154,13 +163,14 @@ class DiskStates:
                 target[low:high] = bytes(high - low)
 
     def _open(self, overlay: _Overlay, member: int, block: int) -> bytearray:
-        place = (member, block)
-        if place not in overlay:
-            overlay[place] = bytearray(self._block(member, block))
-        return overlay[place]
+        """Return the content of a block in an overlay, for a change of a part of it."""
+        found = overlay.get((member, block)) or self._block(member, block)
+        if not isinstance(found, bytearray):
+            overlay[member, block] = found = bytearray(data_of(found))
+        return found
 
-    def _block(self, member: int, block: int) -> bytes:
-        return self._images[member].copy(block * BLOCK, BLOCK) or BLANK
+    def _block(self, member: int, block: int) -> bytes | Stored:
+        return self._durable.get((member, block), BLANK)
 
 
 def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
@@ -172,7 +182,7 @@ def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
     """
     rows: set[int] = set()
     if any(info.old for info in recording.members):
-        for record in (*recording.records, *recording.caught):
+        for record in chain(recording.records, recording.caught):
             if record.kind is Kind.WRITE:
                 rows.update(range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)))
     for member, info in enumerate(recording.members):

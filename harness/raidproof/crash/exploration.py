@@ -110,8 +110,7 @@ class Exploration:
         if budget.minutes is not None:
             self.deadline = Deadline.after(budget.minutes * 60)
             search_deadline = Deadline.after(budget.minutes * 60 * SEARCHING)
-        wanted = self.choices.order[: budget.states]
-        missing = sum(one not in self._done for one in wanted)
+        missing = sum(one not in self._done for one in islice(self.choices.order, budget.states))
         self._progress.total = (
             None if budget.states is None and search_deadline is not None else self.stats.judged + missing
         )
@@ -122,7 +121,7 @@ class Exploration:
         begun = now_ns()
         self._progress.begin()
         try:
-            rest = iter(wanted)
+            rest = islice(self.choices.order, budget.states)
             while batch := list(islice(rest, self.checkers.batch)):
                 self._batch(sorted(one for one in batch if one not in self._done), search_deadline)
                 if self.out_of_time:

@@ -23,6 +23,9 @@ BEFORE_DURABLE = 2
 """Factor if the next request is a flush or a FUA write."""
 
 
+_FUA = int(Flag.FUA)
+
+
 class Interest:
     """Weights cuts of a recording; ``replies``: instants of acknowledgements in ns."""
 
@@ -44,16 +47,16 @@ class Interest:
     def _weight(self, cut: int, requests: Sequence[int], members: int) -> int:
         weight, instant, records = 1, self.recording.instant_ns(cut), self.recording.records
         # Requests that have completed have smaller numbers than those in flight, in the order of their completion.
-        if requests and requests[0] < cut and self._acknowledged(records[requests[0]].completed_ns, instant):
+        if requests and requests[0] < cut and self._acknowledged(records.completed_ns[requests[0]], instant):
             weight *= AT_RISK
         changes = bisect_left(self._changes, cut)
-        if self._acknowledged(records[self._changes[changes - 1]].completed_ns if changes else 0, instant):
+        if self._acknowledged(records.completed_ns[self._changes[changes - 1]] if changes else 0, instant):
             weight *= FRESH
         if members > 1:
             weight *= SEVERAL_MEMBERS
         if any(map(self._is_metadata, requests)):
             weight *= METADATA
-        if cut < len(records) and (records[cut].kind is Kind.FLUSH or records[cut].flags & Flag.FUA):
+        if cut < len(records) and (records.kinds[cut] == Kind.FLUSH or records.flags[cut] & _FUA):
             weight *= BEFORE_DURABLE
         return weight
 

@@ -9,7 +9,7 @@ from typing import Any
 from raidproof.core.units import KIB
 from raidproof.crash.states import BLOCK, Patch
 from raidproof.disk.client import EngineClient
-from raidproof.disk.writelog import MemberInfo, new_log
+from raidproof.disk.writelog import MemberInfo, data_of, new_log
 from raidproof.machine.machine import Machine
 from raidproof.storage.array import disk_path
 
@@ -81,16 +81,16 @@ class MemberMemory:
 
         ``ask`` sends a request to the machine's agent; None: the machine is off, and gets the base when it has booted.
         """
-        runs = list(self._cut(self._worth_writing(patch)))
+        worth = self._worth_writing(patch)
         if keep:
-            for member, offset, data in runs:
+            for member, offset, data in self._cut(worth):
                 os.pwrite(self._bases[member], data, offset)
         if ask is None:
             return
         if keep:
-            self._send(ask, "advance", runs)
+            self._send(ask, "advance", self._cut(worth))
         else:
-            request(ask, "show", runs)
+            request(ask, "show", list(self._cut(worth)))
 
     def _send(self, ask: Ask, verb: str, runs: Iterable[tuple[int, int, bytes]]) -> None:
         """Send runs in several requests, so that each ends well before its deadline."""
@@ -118,7 +118,7 @@ class MemberMemory:
             except OSError:  # ENXIO: the file has no data after this offset (lseek(2))
                 return True
 
-        return Patch({at: data for at, data in patch.blocks.items() if data != _BLANK or not hole(*at)})
+        return Patch({at: data for at, data in patch.blocks.items() if data_of(data) != _BLANK or not hole(*at)})
 
     def save(self, patch: Patch, path: Path) -> None:
         """Write the base content with a patch applied to the file ``path``, as a write log for blank disks.

@@ -5,6 +5,7 @@ A barrier write is one that a file system submits with PREFLUSH: all earlier wri
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from raidproof.crash.owner import Part
 from raidproof.crash.states import Recording
@@ -31,7 +32,7 @@ def broken_order(recording: Recording, absent: Iterable[int], cut: int) -> Order
     lost = {number: recording.request(number) for number in absent}
     ended = {number: one for number, one in lost.items() if one.kind is Kind.WRITE and one.completed_ns}
     since_ns = min((one.completed_ns for one in ended.values()), default=recording.end_ns)
-    for number, one in enumerate(recording.records[:cut]):
+    for number, one in enumerate(islice(recording.records, cut)):
         if one.kind is not Kind.WRITE or one.issued_ns <= since_ns or number in lost:
             continue
         structure = barrier_of(one)
@@ -50,7 +51,8 @@ def broken_order(recording: Recording, absent: Iterable[int], cut: int) -> Order
 
 def barrier_of(write: Record) -> str | None:
     """Return the name of the first structure of `BARRIERS` that a write contains at a multiple of `PAGE`."""
-    pages = (bytes(write.data[at : at + PAGE]) for at in range(0, write.length, PAGE))
+    data = write.data
+    pages = (data[at : at + PAGE] for at in range(0, write.length, PAGE))
     found = (name for page in pages for name, pattern in BARRIERS.items() if re.match(pattern, page, re.DOTALL))
     return next(found, None)
 

@@ -21,7 +21,7 @@ from raidproof.core.files import write_durably
 from raidproof.crash.checker import Recovered
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line, digest_of
-from raidproof.crash.sampler import Choice, Choices
+from raidproof.crash.sampler import Choice, Choices, Order
 from raidproof.crash.states import CrashState, Origin, Recording
 from raidproof.crash.torn import Torn
 from raidproof.disk.writelog import WriteLog
@@ -233,11 +233,11 @@ class SecondChoices(Choices):
         # Without any request of the recovery, the state would be that of the first cut.
         super().__init__(recording, seed, first=recording.first_cut + 1, unit=unit, by_interest=by_interest)
         # The assembly comes last: it has few requests, so that many of its states have the same content.
-        by_phase: dict[Phase, list[Choice]] = {phase: [] for phase in (*list(Phase)[1:], Phase.ASSEMBLY)}
+        by_phase = {phase: Order() for phase in (*list(Phase)[1:], Phase.ASSEMBLY)}
         for choice in self.order:
             by_phase[recovery.phase(recording.instant_ns(choice.cut))].append(choice)
         turns = zip_longest(*by_phase.values())
-        self.order = tuple(choice for turn in turns for choice in turn if choice is not None)
+        self.order = Order(choice for turn in turns for choice in turn if choice is not None)
 
 
 def _suits(seen: Observation) -> bool:

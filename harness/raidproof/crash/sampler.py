@@ -3,11 +3,12 @@
 Each prefix of the order is a fair sample of cuts and policies.
 """
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, zip_longest
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from raidproof.crash.directed import NONE_DIRECTED, Directed
 from raidproof.crash.interest import Interest
@@ -69,6 +70,52 @@ class Choice(NamedTuple):
     """Index among the policy's states at this cut.
 
     ``one-...``: index of the non-durable request. ``member-...``: index of the member."""
+
+
+_POLICIES = tuple(Policy)
+_NUMBERS = {policy: number for number, policy in enumerate(_POLICIES)}
+
+
+class Order(Sequence[Choice]):
+    """Choices in order, as columns of 9 bytes for each choice: a recording may have millions."""
+
+    def __init__(self, choices: Iterable[Choice] = ()) -> None:
+        self._cuts, self._policies, self._numbers = array("I"), bytearray(), array("I")
+        for choice in choices:
+            self.append(choice)
+
+    def append(self, choice: Choice) -> None:
+        """Append a choice."""
+        self._cuts.append(choice.cut)
+        self._policies.append(_NUMBERS[choice.policy])
+        self._numbers.append(choice.number)
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """The cut of each choice."""
+        return self._cuts
+
+    def __len__(self) -> int:
+        return len(self._cuts)
+
+    @overload
+    def __getitem__(self, index: int) -> Choice: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Choice, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Choice | tuple[Choice, ...]:
+        if isinstance(index, slice):
+            return tuple(self[one] for one in range(*index.indices(len(self))))
+        return Choice(self._cuts[index], _POLICIES[self._policies[index]], self._numbers[index])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Order):
+            return NotImplemented
+        mine, theirs = ((one._cuts, one._policies, one._numbers) for one in (self, other))
+        return mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _directed_choices(directed: Directed) -> list[Choice]:
@@ -154,9 +201,7 @@ class Choices:
         """All cuts from ``first`` on, including cuts without proposed states (see `MOST_CUTS`)."""
         self.possible = 0
         """Number of possible crash states without torn ones: subsets of non-durable requests, summed over the cuts."""
-        total = len(recording.records) + len(recording.caught)
-        self._long = {number for number in range(total) if recording.request(number).length > unit}
-        groups: dict[Policy, list[Choice]] = {policy: [] for policy in Policy}
+        groups: dict[Policy, Order] = {policy: Order() for policy in Policy}
         caches = Caches(recording)
         many = len(self.cuts) > MOST_CUTS
         drawn = frozenset(self._random("cuts").sample(self.cuts, MOST_CUTS) if many else self.cuts)
@@ -173,13 +218,13 @@ class Choices:
             cuts = chain(() if only_replies else drawn, *at_replies.values())
             self._weights = Interest(recording, chain(*(replies or {}).values())).weights(cuts)
         for policy, group in groups.items():
-            groups[policy] = [group[turn] for turn in self._turns([choice.cut for choice in group], policy)]
+            groups[policy] = Order(group[turn] for turn in self._turns(group.cuts, policy))
         as_directed = frozenset(directed.cuts)
         replied = (cut for cut in self._at_replies(at_replies) if cut not in as_directed)
-        groups[Policy.AT_REPLY] = [Choice(cut, Policy.AT_REPLY) for cut in replied]
+        groups[Policy.AT_REPLY] = Order(Choice(cut, Policy.AT_REPLY) for cut in replied)
         # Round-robin over the policies: each prefix of the list has states of all policies.
         sample = _in_turns(*groups.values())
-        self.order: tuple[Choice, ...] = tuple(_in_turns(_directed_choices(directed), sample))
+        self.order = Order(_in_turns(_directed_choices(directed), sample))
 
     def _cuts_of(self, replies: Mapping[str, Sequence[int]], first: int) -> dict[str, list[int]]:
         """Return the cuts at the instants of replies, in order, by kind of operation."""
@@ -204,7 +249,7 @@ class Choices:
             draw.shuffle(places)
             return places
         # Sorting by exponential variates is weighted sampling without replacement (Efraimidis and Spirakis, 2006).
-        turns = [draw.expovariate(self._weights[cut]) for cut in cuts]
+        turns = array("d", (draw.expovariate(self._weights[cut]) for cut in cuts))
         return sorted(places, key=turns.__getitem__)
 
     def _random(self, *what: object) -> Random:
@@ -215,7 +260,7 @@ class Choices:
         if not requests:
             return
         yield Choice(cut, Policy.KEEP_ALL)
-        if any(map(self._long.__contains__, requests)):
+        if any(self.recording.length(one) > self.unit for one in requests):
             yield from (Choice(cut, Policy.TORN, number) for number in range(RANDOMS))
         if len(requests) == 1:
             return
@@ -244,9 +289,9 @@ class Choices:
             case Policy.ONE_KEPT:
                 kept = [requests[number]]
             case Policy.MEMBER_MISSING:
-                kept = [one for one in requests if self.recording.request(one).member != number]
+                kept = [one for one in requests if self.recording.member(one) != number]
             case Policy.MEMBER_KEPT:
-                kept = [one for one in requests if self.recording.request(one).member == number]
+                kept = [one for one in requests if self.recording.member(one) == number]
             case Policy.RANDOM | Policy.TORN:
                 yield from self._drawn(choice, requests)
                 return

@@ -1,12 +1,13 @@
 """Crash states: the recording of a run, the volatile caches at each instant, and the possible crash states."""
 
 import json
+from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -17,10 +18,13 @@ from raidproof.disk.writelog import (
     ALL_MEMBERS,
     CHANGES,
     Flag,
+    Joined,
     Kind,
     LogWriter,
     MemberInfo,
     Record,
+    Records,
+    Stored,
     WriteLog,
     kept_by,
     new_log,
@@ -68,9 +72,10 @@ class Recording:
         self.lost = frozenset(lost)
         """Indices of the members that are lost with the power cut: they are blank in each crash state."""
         self.members: tuple[MemberInfo, ...] = log.members
-        self.records: list[Record] = []
+        content = () if origin is None else _content_of(origin.content, log)
+        self.records = Records(log, content)
         """Writes, discards, flushes and changes of a cache mode, in the order in which they took effect."""
-        self.caught: list[Record] = []
+        self.caught = Records(log)
         """Writes and discards that were in flight at the run's own power cut."""
         self.end_ns = log.opened_ns
         """Instant of the run's own power cut, or of its last record (CLOCK_MONOTONIC, ns)."""
@@ -79,7 +84,6 @@ class Recording:
         if origin is not None:
             # The content is durable: until it is written, no member has a volatile cache.
             self.members = tuple(info._replace(mode=CacheMode.NONE, old=False) for info in log.members)
-            self.records += _content_of(origin.content, log)
         self.first_cut = len(self.records)
         """The first cut that is a power cut during the recording; not 0 only for the log of a recovery."""
         self._read()
@@ -105,7 +109,8 @@ class Recording:
     @property
     def most_content(self) -> int:
         """Upper limit in bytes of what the disks hold in any crash state."""
-        written = sum(one.length for one in (*self.records, *self.caught) if one.kind is Kind.WRITE)
+        every = (zip(of.kinds, of.lengths, strict=True) for of in (self.records, self.caught))
+        written: int = sum(length for kind, length in chain(*every) if kind == Kind.WRITE)
         # Old data is on all disks, wherever a request writes to one of them.
         disks = len(self.members) if any(info.old for info in self.members) else 1
         return min(written * disks, sum(info.size for info in self.members))
@@ -114,6 +119,27 @@ class Recording:
         """Return the request with this number."""
         done = len(self.records)
         return self.records[number] if number < done else self.caught[number - done]
+
+    def issued_ns(self, number: int) -> int:
+        """Return the instant in ns at which a request arrived at the disk engine."""
+        done = len(self.records)
+        return self.records.issued_ns[number] if number < done else self.caught.issued_ns[number - done]
+
+    def length(self, number: int) -> int:
+        """Return the number of bytes of a request."""
+        done = len(self.records)
+        return self.records.lengths[number] if number < done else self.caught.lengths[number - done]
+
+    def member(self, number: int) -> int:
+        """Return the index of the member to which a request was sent."""
+        done = len(self.records)
+        return self.records.members[number] if number < done else self.caught.members[number - done]
+
+    @cached_property
+    def by_issue(self) -> Sequence[int]:
+        """The numbers of the requests that change a member's content, in the order of their issue."""
+        kinds = enumerate(chain(self.records.kinds, self.caught.kinds))
+        return array("I", sorted((number for number, kind in kinds if kind in CHANGES), key=self.issued_ns))
 
     @cached_property
     def changes(self) -> Mapping[tuple[int, int], Sequence[int]]:
@@ -134,7 +160,7 @@ class Recording:
 
         The later the instant, the more operations are acknowledged, and the more operations must have survived.
         """
-        return self.records[cut].completed_ns - 1 if cut < len(self.records) else self.end_ns
+        return self.records.completed_ns[cut] - 1 if cut < len(self.records) else self.end_ns
 
     def acknowledged_ns(self, cut: int) -> int:
         """Return the instant in ns before which an acknowledgement obliges the states of a cut.
@@ -146,15 +172,15 @@ class Recording:
     def modes(self, cut: int) -> tuple[CacheMode, ...]:
         """Return the cache mode of each member at a cut."""
         modes = [info.mode for info in self.members]
-        for record in self.records[:cut]:
+        for record in islice(self.records, cut):
             if record.kind is Kind.MODE:
                 for member in self.whose(record):
-                    modes[member] = CacheMode(bytes(record.data).decode())
+                    modes[member] = CacheMode(record.data.decode())
         return tuple(modes)
 
     def place(self, instant_ns: int) -> int:
         """Return the first cut whose next request took effect at or after ``instant_ns``."""
-        return bisect_left(self.records, instant_ns, key=lambda record: record.completed_ns)
+        return bisect_left(self.records.completed_ns, instant_ns)
 
     def place_of_reply(self, replied_ns: int) -> int:
         """Return the first cut at which a reply counts: one whose latest instant is after the reply."""
@@ -187,7 +213,7 @@ class Recording:
 
     def loses(self, record: Record) -> bool:
         """Return whether a power cut can lose acknowledged data in the cache mode of a MODE record."""
-        return CacheMode(bytes(record.data).decode()).loses
+        return CacheMode(record.data.decode()).loses
 
     def whose(self, record: Record) -> Sequence[int]:
         """Return the indices of the members whose cache mode a MODE record changes."""
@@ -248,26 +274,31 @@ class CrashState(NamedTuple):
 
 @dataclass
 class Patch:
-    """A set of blocks to be written to the members."""
+    """A set of blocks to be written to the members. What is in the file of a write log is not in memory."""
 
-    blocks: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    blocks: Mapping[tuple[int, int], bytes | Stored] = field(default_factory=dict)
     """Content of each block, by (member index, block number)."""
 
     def then(self, later: "Patch") -> "Patch":
         """Return the patch with the effect of this patch followed by ``later``."""
         return Patch({**self.blocks, **later.blocks})
 
-    def runs(self) -> Iterator[tuple[int, int, bytes]]:
+    def joined(self) -> Iterator[tuple[int, int, Joined]]:
         """Yield the blocks as (member index, offset in bytes, data), with adjacent blocks joined."""
-        whose, start, parts = -1, 0, list[bytes]()
+        whose, start, parts = -1, 0, list[bytes | Stored]()
         for member, block in sorted(self.blocks):
             if member != whose or block != start + len(parts) or len(parts) * BLOCK >= _LONGEST:
                 if parts:
-                    yield whose, start * BLOCK, b"".join(parts)
+                    yield whose, start * BLOCK, Joined(tuple(parts), BLOCK, len(parts) * BLOCK)
                 whose, start, parts = member, block, []
             parts.append(self.blocks[member, block])
         if parts:
-            yield whose, start * BLOCK, b"".join(parts)
+            yield whose, start * BLOCK, Joined(tuple(parts), BLOCK, len(parts) * BLOCK)
+
+    def runs(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the blocks as `joined` does, with their data in memory, one run after the other."""
+        for member, offset, data in self.joined():
+            yield member, offset, data.read()
 
     def write(self, path: Path, members: Sequence[MemberInfo]) -> None:
         """Write the patch to the file ``path`` as a write log for `EngineClient.show`.
@@ -285,9 +316,9 @@ class Patch:
             log.write(0, member, offset, (0, 0), data[: members[member].size - offset])
 
     @classmethod
-    def of(cls, blocks: Mapping[tuple[int, int], bytes | bytearray]) -> "Patch":
+    def of(cls, blocks: Mapping[tuple[int, int], bytes | bytearray | Stored]) -> "Patch":
         """Return a patch with a copy of these blocks, which are given by (member index, block number)."""
-        return cls({place: bytes(data) for place, data in blocks.items()})
+        return cls({place: bytes(data) if isinstance(data, bytearray) else data for place, data in blocks.items()})
 
 
 @dataclass(frozen=True)
@@ -310,14 +341,15 @@ def _content_of(content: Patch, log: WriteLog) -> Iterator[Record]:
     The sequence numbers are negative: those of the log begin with 0.
     """
     at_ns = log.opened_ns
-    runs, modes = list(content.runs()), [info.mode for info in log.members]
+    runs, modes = list(content.joined()), [info.mode for info in log.members]
     first = -len(runs) - len(modes)
     for sequence, (member, offset, data) in enumerate(runs, start=first):
         # The last block of a disk may be shorter than BLOCK.
-        view = memoryview(data)[: log.members[member].size - offset]
-        yield Record(sequence, Kind.WRITE, Flag(0), member, offset, len(view), at_ns, at_ns, view)
+        size = min(data.size, log.members[member].size - offset)
+        whole = data._replace(size=size)
+        yield Record(sequence, Kind.WRITE, Flag(0), member, offset, size, at_ns, at_ns, whole)
     for member, mode in enumerate(modes):
-        name = memoryview(mode.value.encode())
+        name = mode.value.encode()
         yield Record(member - len(modes), Kind.MODE, Flag(0), member, 0, 0, at_ns, at_ns, name)
 
 
@@ -336,9 +368,6 @@ class Caches:
         self._fua: list[list[int]] = [[] for _ in recording.members]
         """For each member the completed FUA writes that no flush has covered; they survive every cut."""
         self._loses = [info.mode.loses for info in recording.members]
-        total = len(recording.records) + len(recording.caught)
-        changes = [number for number in range(total) if recording.request(number).kind in CHANGES]
-        self._by_issue = sorted(changes, key=lambda number: recording.request(number).issued_ns)
         self._issued = 0
         self._in_flight: set[int] = set()
 
@@ -371,8 +400,9 @@ class Caches:
 
     def _flush(self, flush: Record) -> Iterator[int]:
         # Requests become durable in the order of completion, up to the first that the flush need not cover.
-        records, waiting = self.recording.records, (self._unflushed[flush.member], self._fua[flush.member])
-        late = (next((one for one in of if records[one].completed_ns > flush.issued_ns), self.cut) for of in waiting)
+        completed_ns = self.recording.records.completed_ns
+        waiting = self._unflushed[flush.member], self._fua[flush.member]
+        late = (next((one for one in of if completed_ns[one] > flush.issued_ns), self.cut) for of in waiting)
         yield from self._make_durable(flush.member, min(late))
 
     def _flush_in_part(self, flush: Record) -> Iterator[int]:
@@ -419,9 +449,9 @@ class Caches:
 
     def _update_in_flight(self) -> None:
         """Update the set of requests that are in flight at the current cut."""
-        records, instant = self.recording, self.recording.instant_ns(self.cut)
-        order = self._by_issue
-        while self._issued < len(order) and records.request(order[self._issued]).issued_ns <= instant:
+        recording, instant = self.recording, self.recording.instant_ns(self.cut)
+        order = recording.by_issue
+        while self._issued < len(order) and recording.issued_ns(order[self._issued]) <= instant:
             self._in_flight.add(order[self._issued])
             self._issued += 1
         self._in_flight = {number for number in self._in_flight if number >= self.cut}
@@ -429,7 +459,7 @@ class Caches:
     @property
     def members(self) -> list[int]:
         """Indices of the members that have requests in `open`, which may survive or be lost."""
-        in_flight = {self.recording.request(number).member for number in self._in_flight}
+        in_flight = {self.recording.member(number) for number in self._in_flight}
         return [member for member, waiting in enumerate(self._unflushed) if waiting or member in in_flight]
 
     @property

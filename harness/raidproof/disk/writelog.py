@@ -21,17 +21,18 @@ members have member 0xFFFF, and JSON or a text as data. A log that was closed ha
 """
 
 import json
-import mmap
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+import weakref
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from raidproof.core.errors import RigError
 from raidproof.disk.cache import CacheMode
@@ -115,6 +116,55 @@ class MemberInfo(NamedTuple):
     """Whether regions that were never written read as `sparse_image.OLD_DATA` when the log was opened."""
 
 
+_FLAGS = tuple(map(Flag, range(256)))
+_ZEROES = int(Flag.ZEROES)
+_BLANK = bytes(4096)
+
+
+class Stored(NamedTuple):
+    """Data in the file of a write log, which is read from the file whenever it is needed."""
+
+    log: "WriteLog"
+    at: int
+    """Offset in the file in bytes."""
+    size: int
+    """Number of bytes."""
+
+    def read(self) -> bytes:
+        """Return the data."""
+        return self.log.read(self.at, self.size)
+
+    def part(self, start: int, end: int) -> "Stored":
+        """Return a part of the data, which is not read yet."""
+        return Stored(self.log, self.at + start, end - start)
+
+
+class Joined(NamedTuple):
+    """Data in several pieces of equal size, which are read whenever they are needed."""
+
+    pieces: Sequence[bytes | Stored]
+    each: int
+    """Size of a piece in bytes."""
+    size: int
+    """Number of bytes; the last piece may be cut off."""
+
+    def read(self) -> bytes:
+        """Return the data."""
+        return b"".join(map(data_of, self.pieces))[: self.size]
+
+    def part(self, start: int, end: int) -> bytes | Stored:
+        """Return a part of the data; it is not read if it is one piece."""
+        first, last = start // self.each, -(-end // self.each)
+        if start == first * self.each and end == last * self.each == start + self.each:
+            return self.pieces[first]
+        return b"".join(map(data_of, self.pieces[first:last]))[start - first * self.each :][: end - start]
+
+
+def data_of(data: bytes | Stored) -> bytes:
+    """Return data that is in memory, or in the file of a write log."""
+    return data.read() if isinstance(data, Stored) else data
+
+
 class Record(NamedTuple):
     """One record of a write log: a request to a member, or an event."""
 
@@ -132,8 +182,22 @@ class Record(NamedTuple):
     """Arrival of the request at the engine (CLOCK_MONOTONIC)."""
     completed_ns: int
     """Instant at which the request took effect (CLOCK_MONOTONIC); 0 for a request in flight at a power cut."""
-    data: memoryview
-    """Data of the record: a view of the file, valid while the log is open."""
+    source: Stored | Joined | bytes | None
+    """The data of the record, or where it is; None: zeroes, which are not in the file."""
+
+    @property
+    def data(self) -> bytes:
+        """Data of the record, read from the file."""
+        if self.source is None:
+            return bytes(self.length)
+        return self.source if isinstance(self.source, bytes) else self.source.read()
+
+    def part(self, start: int, end: int) -> bytes | Stored:
+        """Return a part of the data, by offsets in the data; what is in the file is not read yet."""
+        if self.source is None:
+            # Whole blocks of zeroes share one object.
+            return _BLANK[: end - start] if end - start <= len(_BLANK) else bytes(end - start)
+        return self.source[start:end] if isinstance(self.source, bytes) else self.source.part(start, end)
 
 
 class LogWriter:
@@ -275,11 +339,12 @@ class WriteLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         with path.open("rb") as file:
-            self._size = os.fstat(file.fileno()).st_size
-            if self._size < _HEADER.size:
-                raise LogError(f"{path}: too short for a write log: {self._size} bytes, the header has {_HEADER.size}")
-            self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-        magic, version, flags, self.opened_ns, text_size = _HEADER.unpack_from(self._map)
+            self._file = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._file)
+        self._size = os.fstat(self._file).st_size
+        if self._size < _HEADER.size:
+            raise LogError(f"{path}: too short for a write log: {self._size} bytes, the header has {_HEADER.size}")
+        magic, version, flags, self.opened_ns, text_size = _HEADER.unpack(self.read(0, _HEADER.size))
         if magic != MAGIC:
             raise LogError(f"{path}: not a write log")
         if not 1 <= version <= VERSION:
@@ -289,8 +354,12 @@ class WriteLog:
         self._start = _HEADER.size + text_size
         if self._start > self._size:
             raise LogError(f"{path}: the header is cut off: {self._size} bytes instead of {self._start}")
-        self.members = _members(path, self._map[_HEADER.size : self._start])
+        self.members = _members(path, self.read(_HEADER.size, text_size))
         self.ending: Ending | None = None
+
+    def read(self, at: int, size: int) -> bytes:
+        """Return bytes of the file; fewer than ``size`` at its end. Thread-safe."""
+        return os.pread(self._file, size, at)
 
     def require_content(self, *, blank: bool = True) -> None:
         """Check that the content of the disks can be computed from the log.
@@ -323,9 +392,10 @@ class WriteLog:
         Raises:
             LogError: a record is invalid: the file is damaged. A truncated file raises no error.
         """
-        view, at, count = memoryview(self._map), self._start, 0
+        at, count = self._start, 0
         while at + _RECORD.size <= self._size:
-            kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack_from(view, at)
+            head = self.read(at, _RECORD.size)
+            kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack(head)
             if kind not in _KINDS or not (member < len(self.members) or member == ALL_MEMBERS):
                 raise LogError(f"{self.path}: the write log is damaged at byte {at}, after {count} records")
             end = at + _RECORD.size + size
@@ -334,10 +404,79 @@ class WriteLog:
             if kind == Kind.END.value:
                 self.ending = Ending(True, count, self._size - end)
                 return
-            data = memoryview(bytes(length)) if flags & Flag.ZEROES else view[at + _RECORD.size : end]
-            yield Record(count, _KINDS[kind], Flag(flags), member, offset, length, issued_ns, completed_ns, data)
+            source = None if flags & _ZEROES else Stored(self, at + _RECORD.size, size)
+            yield Record(count, _KINDS[kind], _FLAGS[flags], member, offset, length, issued_ns, completed_ns, source)
             at, count = end, count + 1
         self.ending = Ending(False, count, self._size - at)
+
+
+class Records(Sequence[Record]):
+    """Records in order, as columns of 56 bytes for each record, without the data that are in a write log's file.
+
+    A record is made whenever it is read. Who needs one field of many records reads its column.
+    """
+
+    def __init__(self, log: WriteLog, records: Iterable[Record] = ()) -> None:
+        """``log``: the write log of all records whose data are in a file."""
+        self._log = log
+        self._sequences = array("q")
+        self._places = array("q")
+        """Offset in the file of the data of each record; -1: the record's source is in ``_sources``."""
+        self._sources: dict[int, Joined | bytes | None] = {}
+        self._sizes = array("I")
+        self._offsets = array("Q")
+        self.kinds = bytearray()
+        self.flags = bytearray()
+        self.members = array("H")
+        self.lengths = array("Q")
+        """Numbers of bytes of the requests."""
+        self.issued_ns = array("Q")
+        self.completed_ns = array("Q")
+        for record in records:
+            self.append(record)
+
+    def append(self, record: Record) -> None:
+        """Append a record."""
+        if isinstance(record.source, Stored):
+            self._places.append(record.source.at)
+            self._sizes.append(record.source.size)
+        else:
+            self._sources[len(self)] = record.source
+            self._places.append(-1)
+            self._sizes.append(0)
+        self.kinds.append(record.kind)
+        self.flags.append(record.flags)
+        self.members.append(record.member)
+        self._sequences.append(record.sequence)
+        self._offsets.append(record.offset)
+        self.lengths.append(record.length)
+        self.issued_ns.append(record.issued_ns)
+        self.completed_ns.append(record.completed_ns)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Record]: ...
+
+    def __getitem__(self, index: int | slice) -> Record | list[Record]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        kind, at = self.kinds[index], self._places[index]
+        return Record(
+            self._sequences[index],
+            _KINDS[kind],
+            _FLAGS[self.flags[index]],
+            self.members[index],
+            self._offsets[index],
+            self.lengths[index],
+            self.issued_ns[index],
+            self.completed_ns[index],
+            Stored(self._log, at, self._sizes[index]) if at >= 0 else self._sources[index % len(self)],
+        )
 
 
 def pack_kept(sequences: Sequence[int]) -> bytes:

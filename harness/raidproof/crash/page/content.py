@@ -10,7 +10,7 @@ from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.page.hash import SIZE, page_hash, part_hash
 from raidproof.crash.redundancy import Redundancy
 from raidproof.crash.states import BLOCK, CrashState, Spans
-from raidproof.disk.writelog import Kind, Record
+from raidproof.disk.writelog import Kind, Record, data_of
 from raidproof.record.crash_page import Area, Copies, PageBlock, PageRow, PageStripe
 from raidproof.storage.array.striping import ROW, Assembled, Striping
 from raidproof.storage.array.superblock import OFFSET
@@ -163,10 +163,9 @@ class PageContent:
 
     def _changed(self, record: Record) -> Iterator[Block]:
         """Yield the blocks whose content a request can change; those that a discard leaves blank are left out."""
-        image = self._window.image(self._window.recording.members[record.member].serial)
         for number in blocks_of(record.offset, record.offset + record.length):
             # A discard may cover the whole disk. The other requests of the page yield the blocks that they write.
-            if record.kind is Kind.WRITE or any(image.copy(number * BLOCK, BLOCK) or b""):
+            if record.kind is Kind.WRITE or not self._window.is_blank(record.member, number):
                 yield record.member, number
 
     def _split(self, member: int, spans: Spans) -> None:
@@ -199,7 +198,8 @@ class PageContent:
             if (record.member, number) in self._index:
                 first, last = _within(number, record.offset, record.offset + record.length)
                 at = number * BLOCK + first - record.offset
-                self._add((record.member, number), bytes(record.data[at : at + last - first]), (first, last))
+                content = data_of(record.part(at, at + last - first))
+                self._add((record.member, number), content, (first, last))
         return begin
 
     def _add(self, block: Block, content: bytes, span: tuple[int, int]) -> None:

@@ -10,7 +10,7 @@ from raidproof.crash.page.hash import page_hash
 from raidproof.crash.page.window import Window
 from raidproof.crash.redundancy import accuracy_of, assembled
 from raidproof.crash.states import BLOCK, CrashState, Spans
-from raidproof.disk.writelog import Kind
+from raidproof.disk.writelog import Kind, data_of
 from raidproof.record.crash_page import PageAssembly
 from raidproof.storage.array.superblock import Superblock, parse_superblock
 
@@ -89,10 +89,9 @@ class Superblocks:
             for start, end in spans or ((record.offset, record.offset + record.length),):
                 first, last = max(start, _BEGIN), min(end, _END)
                 if first < last:
-                    blank = bytes(last - first)
-                    at = first - record.offset
-                    data = record.data[at : at + len(blank)] if record.kind is Kind.WRITE else blank
-                    page[first - _BEGIN : last - _BEGIN] = data
+                    written = record.kind is Kind.WRITE
+                    data = data_of(record.part(first - record.offset, last - record.offset)) if written else b""
+                    page[first - _BEGIN : last - _BEGIN] = data.ljust(last - first, b"\0")
         return bytes(page)
 
     def _add(self, pages: Sequence[bytes]) -> None:
