@@ -196,6 +196,14 @@ def test_the_data_of_a_log_stay_readable_without_its_file(tmp_path: Path) -> Non
     assert first.data == b"a" * SECTOR
 
 
+def test_data_that_are_gone_are_no_data(tmp_path: Path) -> None:
+    written(tmp_path / "log")
+    first = next(iter(WriteLog(tmp_path / "log")))
+    os.truncate(tmp_path / "log", 300)
+    with pytest.raises(LogError, match="was truncated while it was read"):
+        _ = first.data
+
+
 def test_a_log_without_data_has_times_and_refuses_content(tmp_path: Path) -> None:
     written(tmp_path / "log", data=False)
     log = WriteLog(tmp_path / "log")

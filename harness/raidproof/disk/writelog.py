@@ -358,8 +358,15 @@ class WriteLog:
         self.ending: Ending | None = None
 
     def read(self, at: int, size: int) -> bytes:
-        """Return bytes of the file; fewer than ``size`` at its end. Thread-safe."""
-        return os.pread(self._file, size, at)
+        """Return bytes of the file. Thread-safe.
+
+        Raises:
+            LogError: the file has become shorter since it was opened.
+        """
+        data = os.pread(self._file, size, at)
+        if len(data) < size:
+            raise LogError(f"{self.path}: the write log was truncated while it was read: {size} bytes at byte {at}")
+        return data
 
     def require_content(self, *, blank: bool = True) -> None:
         """Check that the content of the disks can be computed from the log.
