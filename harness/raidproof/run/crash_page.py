@@ -47,7 +47,7 @@ def data_of(source: Source, stem: str) -> CrashPage:
             recording=source.recording,
             oracle=source.oracle,
             record=record,
-            lines=list(lines_of(source.store.path / stem / JOURNAL, {mark.name for mark in shown})),
+            lines=lines_of(source.store.path / stem / JOURNAL, {mark.name for mark in shown}),
             first=source.first,
             stem=stem,
             filesystem=source.stack.filesystem.type,

@@ -1,8 +1,9 @@
 """The data of the crash page, computed from a recording and the journal of its exploration, without a machine."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from zlib import compress, decompress
 
 from raidproof.core.units import SECTOR, format_size
 from raidproof.crash.disk_states import DiskStates
@@ -39,12 +40,13 @@ MOST_HELD = 4
 
 @dataclass(frozen=True)
 class Explored:
-    """A stored exploration: its recording, its record, and the journal's lines."""
+    """A stored exploration: its recording, its record, and the journal's lines in their order."""
 
     recording: Recording
     oracle: Oracle
     record: ExplorationRecord
-    lines: Sequence[Line]
+    lines: Iterable[Line]
+    """Read once. An observation takes hundreds of KiB in memory, so that the lines are not kept."""
     first: int
     """The first cut of the exploration: array and file system exist."""
     stem: str
@@ -69,6 +71,7 @@ class _Found:
     state: CrashState
     policy: str = ""
     observation: Observation | None = None
+    """See `Observation.brief`."""
     judgement: Judgement | None = None
     failure: FailureRecord | None = None
     """For a state found by shrinking: the failure that it shows."""
@@ -114,13 +117,19 @@ class _Builder:
     def _found(self) -> dict[str, _Found]:
         """Return the judged states, and those that shrinking found, by name."""
         stats = ExplorationStats(self.recording, self.explored.oracle)
-        seen = {line.digest: line.observation for line in self.explored.lines if line.observation is not None}
+        seen: dict[str, bytes] = {}
+        """The newest observation of each content, as it is in the journal."""
         found: dict[str, _Found] = {}
         for line in self.explored.lines:
-            if (observation := seen.get(line.digest)) is not None:
+            observation = line.observation
+            if observation is not None:
+                seen[line.digest] = compress(observation.model_dump_json(exclude_none=True).encode())
+            elif line.digest in seen:
+                observation = Observation.model_validate_json(decompress(seen[line.digest]))
+            if observation is not None:
                 state = line.crash
                 judged = stats.judge(state, observation)
-                found[state.name] = _Found(state, line.policy.value, observation, judged)
+                found[state.name] = _Found(state, line.policy.value, observation.brief(), judged)
         for number, failure in enumerate(self.explored.record.failures, start=1):
             if failure.recovery is not None:
                 continue  # a state of the log of a recovery
