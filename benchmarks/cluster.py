@@ -173,11 +173,11 @@ def cluster(workers: int, seen: Seen, deaths: int) -> Iterator[tuple[Any, psutil
 def explored(source: Source, client: Any, states: int, seed: int, folder: Path) -> Exploration:
     """Explore on the cluster, with a journal in ``folder``."""
     options = Options(Budget(states), seed=seed)
-    choices, stats = chosen(source, options), ExplorationStats(source.recording, source.oracle)
+    choices = chosen(source, options)
     folder.mkdir()
     journal = Journal(folder / JOURNAL, begun_of(source, options, digest_of(source.log)))
     checkers = ClusterCheckers(client, cast("Campaign", NoFiles()), source.recording)
-    exploration = Exploration(choices, stats, journal, checkers)
+    exploration = Exploration(choices, source.oracle, journal, lambda _: checkers)
     with closing(journal), exploration:
         exploration.run(options.budget)
     return exploration

@@ -10,6 +10,7 @@ of 100. Run it as `python -m benchmarks.interest RUN:CYCLE ... --states 100 --se
 import argparse
 from collections import defaultdict
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,13 +44,14 @@ class Shown(NamedTuple):
 def explored(source: Source, states: int, seed: int, *, uniform: bool) -> Shown:
     """Explore a crash test on machines, in files of its own."""
     options = Options(Budget(states), seed=seed, uniform=uniform)
-    choices, stats = chosen(source, options), ExplorationStats(source.recording, source.oracle)
+    choices = chosen(source, options)
     with TemporaryDirectory() as folder:
         path = Path(folder) / JOURNAL
         journal = Journal(path, begun_of(source, options, digest_of(source.log)))
-        checkers = LocalCheckers(source.recording, source.boots(Path(folder)), stats)
-        with closing(journal), Exploration(choices, stats, journal, checkers) as exploration:
+        here = partial(LocalCheckers, source.recording, source.boots(Path(folder)))
+        with closing(journal), Exploration(choices, source.oracle, journal, here) as exploration:
             exploration.run(options.budget)
+        stats = exploration.stats
         names = {mark.name for mark in stats.marks if mark.broken}
         broken = {line.choice for line in lines_of(path) if line.crash.name in names}
     order = choices.order[:states]

@@ -17,7 +17,6 @@ from raidproof.cluster.workers import Workers
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal
 from raidproof.crash.sampler import Choices
-from raidproof.crash.stats import ExplorationStats
 from tests.crash.made_up import MadeUp
 
 dask: Any = distributed
@@ -129,10 +128,10 @@ def explored(
 ) -> Exploration:
     """Explore on a cluster, do ``then``, and return the exploration after its end."""
     made_up = run.made_up
-    stats = ExplorationStats(made_up.recording, made_up.oracle)
     begun = Begun(cycle="made-up", log_digest="0", seed=1, tear=512)
     journal = Journal(made_up.folder / "states.jsonl", begun)
-    exploration = Exploration(Choices(made_up.recording, 1), stats, journal, checkers_of(run, client, wait_s))
+    choices = Choices(made_up.recording, 1)
+    exploration = Exploration(choices, made_up.oracle, journal, lambda _: checkers_of(run, client, wait_s))
     with closing(journal), exploration:
         exploration.run(Budget(states))
         then(exploration)

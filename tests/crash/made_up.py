@@ -6,6 +6,7 @@ block 0 of member 1 holds 7 and block 1 of it does not hold 8.
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from raidproof.crash.checker import Recovered
@@ -17,7 +18,6 @@ from raidproof.crash.journal import Begun, Journal
 from raidproof.crash.sampler import Choices
 from raidproof.crash.shrink import Replayer
 from raidproof.crash.states import Patch, Recording
-from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, data_of
 from raidproof.record.exploration import End, Observation, ThroughNfsd
@@ -164,9 +164,8 @@ class MadeUp:
         choices = Choices(self.recording, seed, directed=Directed.of(self.recording, self.solo))
         begun = Begun(cycle="made-up", log_digest="0", seed=seed, tear=512)
         journal = Journal(self.folder / "states.jsonl", begun)
-        stats = ExplorationStats(self.recording, self.oracle)
-        here = LocalCheckers(self.recording, self.boots(), stats, checkers=checkers)
-        return Exploration(choices, stats, journal, here, cold=cold)
+        here = partial(LocalCheckers, self.recording, self.boots(), checkers=checkers)
+        return Exploration(choices, self.oracle, journal, here, cold=cold)
 
     def explore(self, states: int | None = None, *, seed: int = 1, checkers: int = 1) -> Exploration:
         """Look at so many states, or at all."""

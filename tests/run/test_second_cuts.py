@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -16,7 +17,6 @@ from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Journal, begun_in, lines_of
 from raidproof.crash.recovery import LOG, SECOND, journal_of
 from raidproof.crash.sampler import Choices
-from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import ExplorationRecord, Observation
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase
@@ -232,17 +232,14 @@ def test_a_recovery_can_be_recovered_again(source: Source, monkeypatch: pytest.M
     path = folder / journal_of(deeper.recovery)
     begun = begun_in(path)
     assert begun is not None
-    stats = ExplorationStats(deeper.recording, deeper.oracle)
-    checkers = LocalCheckers(deeper.recording, deeper.boots(folder), stats)
-    with closing(Journal(path, begun)) as journal, checkers:
-        third = SecondCuts(
-            deeper,
-            Exploration(Choices(deeper.recording, 1), stats, journal, checkers),
-            Options(second_cuts=2, second_states=EACH),
-            replay_of,
-        )
+    here = partial(LocalCheckers, deeper.recording, deeper.boots(folder))
+    with (
+        closing(Journal(path, begun)) as journal,
+        Exploration(Choices(deeper.recording, 1), deeper.oracle, journal, here) as second_cut,
+    ):
+        third = SecondCuts(deeper, second_cut, Options(second_cuts=2, second_states=EACH), replay_of)
         third.run()
-    assert (stats.broken, third.record.broken > 0) == (0, True)
+    assert (second_cut.stats.broken, third.record.broken > 0) == (0, True)
     (failure,) = third.failures.values()
     assert failure.state.count(SECOND) == 2
     found, state = locate(source, failure.state)

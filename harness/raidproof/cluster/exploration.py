@@ -26,5 +26,5 @@ def explore_on(spec: ClusterSpec, source: Source, options: Options) -> tuple[Exp
     campaign = campaign_of(source, software_digest(source.topology), spec.shared)
     with connected(spec) as client:
         return explore_cycle(
-            source, options, lambda one: ClusterCheckers(client, campaign, one.recording, wait_s=spec.wait_s)
+            source, options, lambda _: ClusterCheckers(client, campaign, source.recording, wait_s=spec.wait_s)
         )

@@ -147,6 +147,10 @@ class Checkers(Protocol):
         """
 
 
+CheckersOf = Callable[[ExplorationStats], Checkers]
+"""A function that returns the checkers of an exploration, which has these statistics."""
+
+
 class LocalCheckers:
     """Checker machines of this host."""
 
@@ -186,10 +190,11 @@ class LocalCheckers:
         self.cancel()
         self._undo.close()
 
-    def read(self, recording: Recording, stats: ExplorationStats) -> None:
+    def read(self, recording: Recording, stats: ExplorationStats) -> Self:
         """Check states of another recording of the same disks from now on, judged by ``stats``; no request is open."""
         self.cursor.read(recording)
         self._stats = stats
+        return self
 
     def boot(self) -> None:
         """See `Checkers.boot`."""

@@ -10,7 +10,7 @@ from typing import Self
 
 from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
-from raidproof.crash.checkers import Answer, Checkers, Request
+from raidproof.crash.checkers import Answer, Checkers, CheckersOf, Request
 from raidproof.crash.journal import Journal, Line
 from raidproof.crash.known_contents import KnownContents
 from raidproof.crash.sampler import Choice, Chosen, Policy
@@ -19,7 +19,7 @@ from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.verdicts import VERDICTS, Verdicts
 from raidproof.record.exploration import CounterfactualRecord, End, Observation, ThroughNfsd
 from raidproof.record.results.progress import report_progress
-from raidproof.verdict.oracle import Judgement
+from raidproof.verdict.oracle import Judgement, Oracle
 
 SEARCHING = 2 / 3
 """Fraction of the time budget for checking new states if a failure was found; the rest is for shrinking failures."""
@@ -46,17 +46,21 @@ class Budget:
 class Exploration:
     """Checks and judges crash states in the order of ``choices``, and appends each result to the journal.
 
-    A context manager: leaving the context ends the checkers.
+    The only place that puts the stages together: choice of states -> content -> check -> verdict -> tally. A context
+    manager: leaving the context ends the checkers.
     """
 
     def __init__(
-        self, choices: Chosen, stats: ExplorationStats, journal: Journal, checkers: Checkers, *, cold: bool = True
+        self, choices: Chosen, oracle: Oracle, journal: Journal, checkers_of: CheckersOf, *, cold: bool = True
     ) -> None:
-        """``cold``: whether newly booted machines check some of the states, too."""
+        """``oracle`` judges the states. ``checkers_of`` returns who checks them: here, or on a cluster.
+
+        ``cold``: whether newly booted machines check some of the states, too.
+        """
         self.choices = choices
-        self.stats = stats
+        self.stats = stats = ExplorationStats(choices.recording, oracle)
         self.journal = journal
-        self.checkers = checkers
+        self.checkers = checkers = checkers_of(stats)
         self.seconds = 0.0
         """Duration in seconds of the checks in this process, without the shrinking of failures."""
         self.out_of_time = False

@@ -16,7 +16,7 @@ from raidproof.core.memory import release
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Held
 from raidproof.crash.checker_worker import RecordingCursor, repeat_if_silent
-from raidproof.crash.checkers import Checkers, LocalCheckers
+from raidproof.crash.checkers import CheckersOf, LocalCheckers
 from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.exploration import Budget, Exploration
 from raidproof.crash.journal import Begun, Journal, digest_of, find_state
@@ -56,7 +56,7 @@ MOST_WRITES = 20
 
 
 def explore_cycle(
-    source: Source, options: Options, checkers_of: Callable[[Source], Checkers] | None = None
+    source: Source, options: Options, checkers_of: CheckersOf | None = None
 ) -> tuple[ExplorationRecord, Path]:
     """Explore a crash test; return the exploration's record and the path of its HTML report.
 
@@ -72,25 +72,21 @@ def explore_cycle(
     options = resumed(options, folder / JOURNAL)
     begun = begun_of(source, options, digest_of(source.log))
     choices = chosen(source, options)
-    stats = ExplorationStats(source.recording, source.oracle)
     journal = Journal(folder / JOURNAL, begun)
     record = new_record(source, options, choices, begun)
     seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
         undo.callback(journal.close)
-        checkers: Checkers = (
-            LocalCheckers(
-                source.recording,
-                source.boots(folder),
-                stats,
-                checkers=options.checkers,
-                smallest=options.smallest,
-                cold=options.cold,
-            )
-            if checkers_of is None
-            else checkers_of(source)
+        here = partial(
+            LocalCheckers,
+            source.recording,
+            source.boots(folder),
+            checkers=options.checkers,
+            smallest=options.smallest,
+            cold=options.cold,
         )
-        exploration = Exploration(choices, stats, journal, checkers, cold=options.cold)
+        exploration = Exploration(choices, source.oracle, journal, checkers_of or here, cold=options.cold)
+        stats = exploration.stats
         second = SecondCuts(source, exploration, options, replay_of)
         # The time that a killed attempt spent on its states is unknown.
         untimed = stats.judged - timed
@@ -100,7 +96,7 @@ def explore_cycle(
                 step("the checks of crash states have ended")
                 if options.explained:
                     most, until = options.explained, exploration.deadline
-                    checkers.explain(record.failures, stats, replay_of(source), most, until)
+                    exploration.checkers.explain(record.failures, stats, replay_of(source), most, until)
                 second.run()
         except RigError as error:
             logger.exception("exploring %s", source.cycle.name)
@@ -125,7 +121,7 @@ def explore_cycle(
     # The crash page shows all members, and what md makes of them.
     if options.crash_page and source.lost_member is None and (record.broken or not options.only_directed):
         try_write_page(source, stem)
-    del exploration, checkers, second, stats, choices
+    del exploration, second, stats, choices
     release()
     return record, page
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -233,9 +234,9 @@ class SecondCuts:
         choices = SecondChoices(
             source.recording, recovery, options.seed, unit=options.tear, by_interest=not options.uniform
         )
-        stats = ExplorationStats(source.recording, source.oracle)
-        checkers.read(source.recording, stats)
-        one = Exploration(choices, stats, journal, checkers, cold=options.cold)
+        read = partial(checkers.read, source.recording)
+        one = Exploration(choices, source.oracle, journal, read, cold=options.cold)
+        stats = one.stats
         groups: dict[Damage, Group] = {}
         explained: list[FailureRecord] = []
         try:
