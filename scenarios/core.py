@@ -32,16 +32,21 @@ ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
     Axis.FILESYSTEM: {"zfs": EXHAUSTIVE},
     Axis.SERVER: {"ganesha": "crash/test_checker.py starts it; only scenarios with the marker exhaustive mount it"},
     Axis.NFS: {"4.0": EXHAUSTIVE},
-    Axis.FAULT: dict.fromkeys(("client-network-cut", "server-restart", "slow-member"), EXHAUSTIVE),
+    Axis.FAULT: {
+        "defective-drives": LONG,
+        **dict.fromkeys(("client-network-cut", "server-restart", "slow-member"), EXHAUSTIVE),
+    },
     Axis.PROMISE: {"setxattr": "left out by default: nfsd acknowledges it before it is durable (docs/findings.md)"},
     Axis.PROVIDER: {"qemu": LONG, "vagrant": EXHAUSTIVE},
     Axis.EXECUTION: {"suite of another project": LONG, "advice": LONG},
     Axis.COMMAND: {
-        **dict.fromkeys(("demo", "advise", "hosts", "gc"), LONG),
+        **dict.fromkeys(("demo", "advise", "hosts", "gc", "selftest"), LONG),
         **dict.fromkeys(("bisect", "explore", "recover", "findings", "judge", "doctor"), UNIT),
         **dict.fromkeys(("worker", "cluster", "scenarios"), EXHAUSTIVE),
     },
-    Axis.PLANT: {"test_the_first_slow_link_is_found": LONG},
+    Axis.PLANT: dict.fromkeys(
+        ("test_each_planted_defect_of_the_disks_is_found", "test_the_first_slow_link_is_found"), LONG
+    ),
 }
 """The rows of the table that no short scenario has, each with the reason."""
 

@@ -66,7 +66,7 @@ class Execution(StrEnum):
 
 
 COMMANDS = (
-    *("demo", "teach", "run", "advise", "ab", "bisect", "explore", "recover", "findings"),
+    *("demo", "teach", "run", "advise", "ab", "bisect", "explore", "recover", "findings", "selftest"),
     *("judge", "doctor", "hosts", "worker", "cluster", "gc", "scenarios"),
 )
 """The commands that start machines or change something on a host. Unit tests cover the others completely."""

@@ -63,6 +63,7 @@ GUIDES = {
     "bisect-run": "bisection.md",
     "findings": "findings.md",
     "doctor": "report-says.md",
+    "selftest": "sensitivity.md",
     "kernel": "kernels.md",
     "package": "images.md",
     "box": "providers.md",

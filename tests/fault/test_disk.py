@@ -14,7 +14,7 @@ from raidproof.core.layer import Machine
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.control import ControlServer
-from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors
+from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
 from raidproof.fault import FaultContext
@@ -22,6 +22,7 @@ from raidproof.fault import array as member_module
 from raidproof.fault.disk import (
     BLOCK,
     CorruptedAtRest,
+    DefectiveDrives,
     FlushesDropped,
     LatentSectorError,
     MemberFails,
@@ -217,6 +218,19 @@ def test_a_disk_fault_without_effect_is_an_error(
     assert engine.counters()[2].struck_by(kind) > 0
     fault.heal(context)
     assert engine.drives[2].disk_faults is None
+
+
+def test_a_defect_of_drives_must_affect_a_request(context: FaultContext, engine: Engine) -> None:
+    fault = DefectiveDrives(("d1", "d2"), drop_flushes())
+    assert fault.inject(context).target == "d1, d2"
+    engine.connect("d2").flush()
+    fault.heal(context)
+    assert [engine.counters()[number].struck_by(DiskFaultKind.DROP_FLUSHES) for number in range(4)] == [0, 0, 1, 0]
+    assert engine.drives[1].disk_faults is engine.drives[2].disk_faults is None
+    idle = DefectiveDrives(("d1",), drop_flushes())
+    idle.inject(context)
+    with pytest.raises(RigError, match="drop-flushes affected no request to d1"):
+        idle.heal(context)
 
 
 def test_flushes_of_a_disk_without_a_cache_cannot_be_dropped(context: FaultContext, engine: Engine) -> None:

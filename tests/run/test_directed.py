@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from raidproof.core.errors import RequestError
+from raidproof.crash.shrink import EXPLAINED
 from raidproof.fault import FaultEffects
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
@@ -68,7 +69,10 @@ def test_directed_states_are_checked_for_a_limited_time(
     (options,) = explorations.asked
     assert (options.budget.states, options.budget.minutes) == (40, MINUTES)
     assert (options.only_directed, options.seed, options.resume) == (True, 5, False)
-    assert explorations.entered == 1
+    assert options.explained == EXPLAINED
+    check_directed(explorations.run, cycle, 40, explained=0)
+    assert explorations.asked.pop().explained == 0
+    assert explorations.entered == 2
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR, Outcome.INVALID])

@@ -26,7 +26,7 @@ def test_a_write_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
     log.close(100)
     requests = requests_of(WriteLog(tmp_path / "write.log"))
     assert requests.copies == {((7, 3 * BLOCK), 1): [Copy(0, 20, fua=False), Copy(1, 25, fua=True)]}
-    assert (requests.flushes, requests.end_ns) == ({0: [Flush(30, 40)]}, 90)
+    assert (requests.flushes, requests.end_ns, requests.lied) == ({0: [Flush(30, 40)]}, 90, True)
     done = [
         Operation(0, number, "fsync", place, 1, 5, at, Ended.OK, 0)
         for number, (place, at) in enumerate([(3, 50), (4, 51), (3, 95)])

@@ -24,6 +24,7 @@ from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import import_server as cli_import
 from raidproof.cli import project_tests as cli_tests
 from raidproof.cli import recover as cli_recover
+from raidproof.cli import selftest as cli_selftest
 from raidproof.cli import teach as cli_teach
 from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.config_files import split, use_defaults
@@ -79,7 +80,7 @@ ORDER = (
     *("demo", "teach", "import", "run", "advise", "ab", "explore", "recover"),
     *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
     *("bisect", "bisect-run", "findings"),
-    *("doctor", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
+    *("doctor", "selftest", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
     *("schema", "config", "man", "version"),
     *("scenarios", "test"),
 )
@@ -169,6 +170,7 @@ app.command()(cli_man.man)
 app.command()(cli_config.config)
 app.command()(cli_summary.summary)
 app.command()(cli_teach.teach)
+app.command()(cli_selftest.selftest)
 app.command("test")(cli_tests.run_tests)
 app.command(context_settings=cli_tests.TO_PYTEST)(cli_tests.scenarios)
 

@@ -3,6 +3,7 @@
 from raidproof.fault.array import Degraded, Rebuilding, Reshaping, Resyncing, Scrubbing
 from raidproof.fault.disk import (
     CorruptedAtRest,
+    DefectiveDrives,
     FlushesDropped,
     LatentSectorDuringRebuild,
     LatentSectorError,
@@ -25,6 +26,7 @@ __all__ = [
     "ClientPowerCut",
     "ClockStep",
     "CorruptedAtRest",
+    "DefectiveDrives",
     "Degraded",
     "Fault",
     "FaultContext",

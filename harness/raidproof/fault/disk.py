@@ -12,7 +12,7 @@ from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
 from raidproof.core.layer import read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
-from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes, failed, slow
+from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, bad_sectors, drop_flushes, failed, slow
 from raidproof.fault.array import ALARMS, attach, detach, drop, fast, hits, place_of, provoke
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.fault.machine import CleanReboot
@@ -220,6 +220,38 @@ class FlushesDropped(_Member):
         )
         times = hits(context, self.serial, DiskFaultKind.DROP_FLUSHES)
         return FaultEvent(self.name, self.serial, at_ns, f"{times} flushes dropped so far")
+
+
+@dataclass(frozen=True)
+class DefectiveDrives(Fault):
+    """Member disks have a defect while clients work, such as flushes that end early (`DiskFault`)."""
+
+    serials: tuple[str, ...]
+    """The serials of the member disks."""
+    disk_fault: DiskFault
+    name: ClassVar[str] = "defective-drives"
+
+    def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
+        """Return the effects of this fault: none. The disk engine's counters and write log explain losses."""
+        return FaultEffects()
+
+    def inject(self, context: FaultContext) -> FaultEvent:
+        """Set the defect. Only the work of the clients shows its effect, which `heal` verifies."""
+        at_ns = now_ns()
+        for serial in self.serials:
+            context.lab.disks.set_disk_fault(serial, self.disk_fault)
+        return FaultEvent(self.name, ", ".join(self.serials), at_ns, f"{self.disk_fault.kind.value} is set")
+
+    def heal(self, context: FaultContext) -> None:
+        """Remove the defect.
+
+        Raises:
+            RigError: the defect affected no request of any of the disks.
+        """
+        struck = sum(hits(context, serial, self.disk_fault.kind) for serial in self.serials)
+        context.lab.disks.clear_disk_faults(self.serials)
+        if not struck:
+            raise RigError(f"{self.disk_fault.kind.value} affected no request to {', '.join(self.serials)}")
 
 
 def _during_rebuild(explanation: Blame) -> FaultEffects:

@@ -4,6 +4,7 @@ from raidproof.core.errors import RequestError
 from raidproof.core.log import logger, step
 from raidproof.crash.checker import SHOW
 from raidproof.crash.exploration import Budget
+from raidproof.crash.shrink import EXPLAINED
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.run.crash_states import Options
@@ -19,10 +20,11 @@ DECIDED = frozenset({Outcome.FAIL, Outcome.ERROR, Outcome.INVALID})
 """Outcomes of a crash test to which its crash states add nothing."""
 
 
-def check_directed(run: Run, record: CrashTestRecord, states: int = STATES) -> None:
+def check_directed(run: Run, record: CrashTestRecord, states: int = STATES, *, explained: int = EXPLAINED) -> None:
     """Check directed states of a crash test that has just ended, and enter the result into its record.
 
     Nothing is checked without solo operations, after a failure, and if the provider cannot show a crash state.
+    ``explained``: see `Options.explained`.
 
     Raises:
         KeyboardInterrupt: the user interrupted.
@@ -33,7 +35,9 @@ def check_directed(run: Run, record: CrashTestRecord, states: int = STATES) -> N
     try:
         source = source_of(run.store, record.name)
         # Few states take less time than the boot of another machine.
-        options = Options(Budget(states, MINUTES), seed=record.seed, only_directed=True, cold=False)
+        options = Options(
+            Budget(states, MINUTES), seed=record.seed, only_directed=True, explained=explained, cold=False
+        )
         exploration_of(source, options)
     except RequestError as error:
         logger.info("%s: no crash states are checked: %s", record.name, error)

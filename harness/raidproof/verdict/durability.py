@@ -50,6 +50,8 @@ class Requests(NamedTuple):
     """The flushes of each member in the order of their begin."""
     end_ns: int
     """The instant of the power cut, or of the last request."""
+    lied: bool = False
+    """Whether a disk acknowledged a flush or FUA write that it did not execute, or executed in part."""
 
 
 class Needed(NamedTuple):
@@ -67,7 +69,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
     """
     copies: dict[Version, dict[int, Copy]] = defaultdict(dict)
     flushes: dict[int, list[Flush]] = defaultdict(list)
-    end_ns = 0
+    end_ns, lied = 0, False
     for record in log:
         if record.kind in _ENDS:
             end_ns = record.completed_ns
@@ -75,7 +77,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
         flags = int(record.flags)
         if flags & _IN_FLIGHT:
             continue
-        end_ns = max(end_ns, record.completed_ns)
+        end_ns, lied = max(end_ns, record.completed_ns), lied or bool(flags & _LIED)
         if record.kind is Kind.FLUSH and not flags & _LIED:
             flushes[record.member].append(Flush(record.issued_ns, record.completed_ns))
         elif record.kind is Kind.WRITE and not flags & _ZEROES:
@@ -88,6 +90,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
         {version: [*found.values()] for version, found in copies.items()},
         {member: sorted(found) for member, found in flushes.items()},
         end_ns,
+        lied,
     )
 
 

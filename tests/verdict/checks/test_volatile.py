@@ -161,6 +161,16 @@ def test_disks_without_a_volatile_cache_and_those_that_lie_are_not_judged(
     assert said(record, run) == []
 
 
+def test_a_disk_that_acknowledged_a_flush_without_executing_it_is_not_judged(
+    record: CrashTestRecord, run: Path
+) -> None:
+    evidence = CrashTestEvidence(record, run)
+    assert evidence.data is not None
+    assert not evidence.data.requests.lied
+    evidence.__dict__["data"] = evidence.data._replace(requests=evidence.data.requests._replace(lied=True))
+    assert Volatile().judge(evidence, SYNC) == []
+
+
 def test_without_data_in_a_readable_write_log_nothing_is_said(record: CrashTestRecord, run: Path) -> None:
     other = [worker | {"file": 77} for worker in record.workers]
     assert said(record.model_copy(update={"workers": other}), run) == []

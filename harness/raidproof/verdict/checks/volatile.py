@@ -35,7 +35,8 @@ class Volatile(Check[CrashTestEvidence]):
             data = evidence.data
         except LogError:
             return []
-        if data is None or not data.needed:
+        # What a lying disk kept is known only at a cut: the ledger, and the crash states, show what it lost.
+        if data is None or not data.needed or data.requests.lied:
             return []
         # Under a write delegation, close promises nothing.
         needed = {
