@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from raidproof.record.cell import Strict
+from raidproof.record.sensitivity import Noticed
 
 BISECTION_SCHEMA = 1
 
@@ -34,6 +35,8 @@ class RepetitionResult(Strict):
     """Number of crash states that break a promise; None if the predicate does not count crash states."""
     judged: int | None = None
     """Number of crash states that were checked; None if the predicate does not count crash states."""
+    noticed: Noticed | None = None
+    """The missing flushes that the crash test would have shown; None if not known, and without a crash test."""
     evidence: str | None = None
     """Name of the run, or path of the log, with the evidence; None without one."""
     seconds: float = 0.0

@@ -9,6 +9,7 @@ from raidproof.record.cell import Strict
 from raidproof.record.known import KnownRecord
 from raidproof.record.older import with_findings
 from raidproof.record.outcome import Outcome
+from raidproof.record.sensitivity import Noticed
 
 BASE, NEW = "base", "new"
 COMPARISON_SCHEMA: Literal[2] = 2
@@ -162,6 +163,8 @@ class SideCut(Strict):
     """Time in seconds from the earliest lost acknowledgement to the cut."""
     recovery_s: float | None = None
     """Time in seconds from power on to the first acknowledgement; None if a stage was not measured."""
+    noticed: Noticed | None = None
+    """The missing flushes that the power cut or its crash states would have shown; None if not known."""
     states: int | None = None
     """Number of judged crash states; None if no crash states were explored."""
     broken_states: int | None = None
@@ -177,16 +180,18 @@ class PromiseChange(Strict):
     """The kind of operation that the promise is about; None if the check is not about one kind."""
     base: Outcome
     new: Outcome
+    doubt: str = ""
+    """Why the difference is not called a change, as a clause; empty if it is one."""
 
     @property
     def newly_broken(self) -> bool:
         """Whether base kept the promise and new broke it."""
-        return (self.base, self.new) == (Outcome.PASS, Outcome.FAIL)
+        return not self.doubt and (self.base, self.new) == (Outcome.PASS, Outcome.FAIL)
 
     @property
     def newly_kept(self) -> bool:
         """Whether base broke the promise and new kept it."""
-        return (self.base, self.new) == (Outcome.FAIL, Outcome.PASS)
+        return not self.doubt and (self.base, self.new) == (Outcome.FAIL, Outcome.PASS)
 
 
 class RateChange(Strict):
@@ -212,7 +217,7 @@ class CutPair(Strict):
     new: SideCut | None
     """The power cut on the new side; None if none was made."""
     promises: list[PromiseChange] = Field(default_factory=list)
-    """The promises that are newly broken or newly kept."""
+    """The promises whose verdicts differ: newly broken, newly kept, or in doubt."""
     rate: RateChange | None = None
     """The comparison of the shares of broken crash states; None if one of the sides explored none."""
 

@@ -36,7 +36,23 @@ class Sensitivity(Strict):
     sensitivity of a crash test without its crash states."""
 
 
+class Noticed(Strict):
+    """How many missing flushes of one member a crash test would have shown, by its power cut or its crash states."""
+
+    noticed: int
+    of: int
+    """Number of flushes that made data of acknowledged operations durable; at least 1."""
+
+
 def noticed_in(sensitivity: Iterable[Sensitivity]) -> int | None:
     """Return the number of missing flushes of one member that checked crash states would have shown; None: unknown."""
     found = (one.in_checked_states for one in sensitivity if one.defect is Defect.FLUSH_OF_A_MEMBER)
     return next(found, None)
+
+
+def noticed_in_states(sensitivity: Iterable[Sensitivity]) -> Noticed | None:
+    """Return how many missing flushes of a member the checked states of an exploration would have shown."""
+    for one in sensitivity:
+        if one.defect is Defect.FLUSH_OF_A_MEMBER and one.instances and one.in_checked_states is not None:
+            return Noticed(noticed=one.in_checked_states, of=one.instances)
+    return None

@@ -27,6 +27,7 @@ from raidproof.report.cells import measure
 from raidproof.report.charts import Chart, Figures, sides
 from raidproof.report.known import tell_known
 from raidproof.report.matching import tell_matching
+from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural, span
 from raidproof.report.workers import spreads
@@ -336,24 +337,31 @@ def cut_fields(name: str, side_of: Callable[[CutPair], SideCut | None]) -> list[
         reason = [] if side.outcome is Outcome.PASS else [side.reason]
         return Cell(verdict=side.outcome, plain=bool(side.lost), more=reason)
 
+    def noticed(cut: CutPair) -> str:
+        side = side_of(cut)
+        return noticed_in_words(side.noticed if side else None)
+
     def seconds(measured: Callable[[SideCut], float | None]) -> Callable[[CutPair], str]:
         return lambda cut: number(measured(side) if (side := side_of(cut)) else None)
 
     return [
         Field("lost", lost, "number", "ops", name, f"{name} lost"),
         Field("verdict", verdict, "word", "", name, f"{name} verdict"),
+        Field("noticed", noticed, "number", "flushes", name, page_only=True),
         Field("work lost", seconds(lambda side: side.loss_window_s), "number", "s", name, page_only=True),
         Field("recovery", seconds(lambda side: side.recovery_s), "number", "s", name, page_only=True),
     ]
 
 
 def cut_changes(comparison: ComparisonRecord) -> list[str]:
-    """Return a line on each promise that is newly broken or newly kept, and on each share of broken crash states."""
+    """Return a line on each promise whose verdicts differ, and on each share of broken crash states."""
     lines = []
     for cut in comparison.cuts:
         for one in cut.promises:
             kind = f" ({one.kind})" if one.kind else ""
-            lines.append(f"{cut.title}: {one.checker}{kind}: newly {'broken' if one.newly_broken else 'kept'} by new")
+            change = f"newly {'broken' if one.newly_broken else 'kept'} by new"
+            said = f"{one.base} on base, {one.new} on new: no change, as {one.doubt}" if one.doubt else change
+            lines.append(f"{cut.title}: {one.checker}{kind}: {said}")
         if cut.rate is not None and cut.base is not None and cut.new is not None:
             base, new = (
                 f"{count(side.broken_states)} of {count(side.states)} crash states" for side in (cut.base, cut.new)

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
-from raidproof.record.sensitivity import Defect
+from raidproof.record.sensitivity import Defect, Noticed
+from raidproof.report.words import UNKNOWN
 from raidproof.verdict.crash_states import outcome_of
 
 
@@ -28,6 +29,11 @@ def worth(cycle: CrashTestRecord) -> str:
     if outcome_of(cycle)[0] is not Outcome.PASS or lost:
         return ""
     return next(iter(clauses(cycle)), "")
+
+
+def noticed_in_words(noticed: Noticed | None) -> str:
+    """Return how many missing flushes of a member a crash test would have shown, as text for a table."""
+    return UNKNOWN if noticed is None else f"{noticed.noticed:,} of {noticed.of:,}"
 
 
 def figures(cycle: CrashTestRecord) -> Mapping[str, int | None]:

@@ -32,6 +32,7 @@ from raidproof.verdict.change.bisection import (
     steps_left,
     without_answer,
 )
+from raidproof.verdict.change.noticed import comparable
 
 RECORD = "bisection.json"
 WHAT = "bisect"
@@ -150,16 +151,21 @@ class Bisection:
 
     def _decision(self, mine: StepRecord) -> Decision | None:
         last = mine.index == len(self.record.candidates) - 1
-        decided = self.rule.decide(mine.results, self._seen(mine), bad_end=last)
-        return decided or without_answer(mine.results)
+        results = comparable(mine.results, self._others(mine))
+        decided = self.rule.decide(results, self._seen(mine), bad_end=last)
+        return decided or without_answer(results)
 
-    def _seen(self, mine: StepRecord) -> Seen:
+    def _others(self, mine: StepRecord) -> list[RepetitionResult]:
         """Return the repetitions on the other candidates that are known to be bad."""
         results = [
             one for other in self.record.steps if other.decision is CandidateAnswer.BAD for one in other.results
         ]
-        if mine.decision is CandidateAnswer.BAD:
-            results = [one for one in results if one not in mine.results]
+        return [one for one in results if mine.decision is not CandidateAnswer.BAD or one not in mine.results]
+
+    def _seen(self, mine: StepRecord) -> Seen:
+        """Return the numbers of repetitions on the other candidates that are known to be bad."""
+        others = self._others(mine)
+        results = comparable(others, ())
         bad = sum(one.answer is CandidateAnswer.BAD for one in results)
         return Seen(bad, bad + sum(one.answer is CandidateAnswer.GOOD for one in results))
 

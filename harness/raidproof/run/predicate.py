@@ -20,6 +20,7 @@ from raidproof.record.bisection import CandidateAnswer, RepetitionResult
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
+from raidproof.record.sensitivity import noticed_in_states
 from raidproof.run.candidates import Trial, filled, typed
 from raidproof.run.crash_states import Options
 from raidproof.run.exploration import explore_cycle
@@ -28,6 +29,7 @@ from raidproof.run.platform import words_of
 from raidproof.run.run import Run
 from raidproof.run.source import source_of
 from raidproof.verdict.cell import why_not_of_the_hardware
+from raidproof.verdict.crash_states import noticed_by
 
 SKIP = 125
 """Exit status of a command that cannot test a candidate, as for `git bisect run`."""
@@ -338,6 +340,9 @@ class Promise:
 
     def result(self, cycle: CrashTestRecord) -> RepetitionResult:
         """Return the answer that a crash test gives."""
+        return self._answer(cycle).model_copy(update={"noticed": noticed_by(cycle)})
+
+    def _answer(self, cycle: CrashTestRecord) -> RepetitionResult:
         if self.kind is None or cycle.outcome in (Outcome.ERROR, Outcome.SKIP):
             return RepetitionResult(answer=_OUTCOMES[cycle.outcome], reason=cycle.reason)
         about = [one for one in cycle.verdicts if one.kind == self.kind]
@@ -382,7 +387,9 @@ class CrashStates:
                 record, _ = explore_cycle(source_of(current_run.store, cycle.name), options)
             except (RequestError, RigError) as error:
                 return RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=str(error), evidence=evidence)
-            return self.result(record).model_copy(update={"evidence": evidence})
+            return self.result(record).model_copy(
+                update={"evidence": evidence, "noticed": noticed_in_states(record.sensitivity)}
+            )
 
         return repeat
 

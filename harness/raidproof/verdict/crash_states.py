@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.outcome import SEVERITY, Outcome
 from raidproof.record.run import CrashTestRecord
+from raidproof.record.sensitivity import Defect, Noticed
 
 BEGIN = "exploration of crash states: "
 """Beginning of a reason that is the reason of an exploration."""
@@ -41,3 +42,19 @@ def outcome_of(cycle: CrashTestRecord) -> tuple[Outcome, str]:
     if found is None or SEVERITY.index(found.outcome) <= SEVERITY.index(cycle.outcome):
         return cycle.outcome, cycle.reason
     return found.outcome, f"{BEGIN}{found.reason}"
+
+
+def noticed_by(cycle: CrashTestRecord | None, cell: CellRecord | None = None) -> Noticed | None:
+    """Return how many missing flushes of a member a crash test would have shown; None if not known.
+
+    ``cell``: the cell of a plan whose power cut the crash test is. Of power cut and explorations, that which would
+    have shown most counts.
+    """
+    if cycle is None:
+        return None
+    found = next((one for one in cycle.sensitivity if one.defect is Defect.FLUSH_OF_A_MEMBER), None)
+    if found is None or not found.instances:
+        return None
+    shown = [found.in_this_cut, *(one.noticed for one in explorations_of(cycle, cell))]
+    known = [one for one in shown if one is not None]
+    return Noticed(noticed=min(max(known), found.instances), of=found.instances) if known else None

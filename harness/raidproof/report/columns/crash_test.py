@@ -5,7 +5,9 @@ from statistics import median
 
 from raidproof.record.run import CrashTestRecord
 from raidproof.report.columns.column import Column
+from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.words import UNKNOWN, count, number
+from raidproof.verdict.crash_states import noticed_by
 
 
 def export(cycle: CrashTestRecord) -> str:
@@ -120,6 +122,15 @@ Column(
     "Time from the earliest lost acknowledgement to the fault. If all operations are lost, this is the whole time for "
     "which the ledger ran.",
     lambda cycle: number(cycle.loss_window_s),
+    order=8,
+)
+Column(
+    "acknowledged work",
+    "noticed",
+    "flushes",
+    "Flushes of a member whose absence the power cut, or a checked crash state, would have shown, of all flushes that "
+    "made data of acknowledged operations durable.",
+    lambda cycle: noticed_in_words(noticed_by(cycle)),
     order=8,
 )
 Column(

@@ -15,6 +15,7 @@ from raidproof.report.cells import measure
 from raidproof.report.charts import Chart, Figures, drawing
 from raidproof.report.charts.history import level_rows, percent, run_rows, specification
 from raidproof.report.html import templates
+from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.table import Cell, Field, Table, say
 from raidproof.report.words import UNKNOWN, number, plural, span
 from raidproof.verdict.change.change_point import LEVEL, least_values
@@ -123,6 +124,8 @@ def table(history: CellHistory, points: Sequence[HistoryPoint], *, plot: bool = 
     changes = {change.run: change for change in history.changes}
     plotted = [Field("", plotter(history), "word")] if plot else []
 
+    known = any(point.noticed for point in points)
+
     def name(point: HistoryPoint) -> Cell:
         return Cell(point.run, short=f"{point.started:%Y-%m-%d %H:%M}")
 
@@ -145,10 +148,12 @@ def table(history: CellHistory, points: Sequence[HistoryPoint], *, plot: bool = 
             Field("n", lambda point: str(len(point.values)), "number"),
             *plotted,
             Field("change", lambda point: size(changes[point.run]) if point.run in changes else "", "word"),
+            *([Field("noticed", lambda point: noticed_in_words(point.noticed), "number")] if known else []),
             Field("verdict", verdict, "word"),
         ],
         points,
-        note="Median (least to greatest) of the n repetitions of a run.",
+        note="Median (least to greatest) of the n repetitions of a run."
+        + (" Noticed: missing flushes of a member that its power cut would have shown." if known else ""),
         marked=lambda point: point.run in changes,
     )
 

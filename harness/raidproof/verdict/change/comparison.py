@@ -231,8 +231,8 @@ def conclude_comparison(
 
     FAIL if a cell is slower on new, or if new breaks a promise. A promise that only base breaks is no failure. ERROR
     and INVALID are those of the worst cell of both sides. INVALID if the software of the sides allows no comparison.
-    INCONCLUSIVE if no cell was comparable, if a cell may be slower by more than the margin, or if sides with the same
-    software differ.
+    INCONCLUSIVE if no cell was comparable, if a cell may be slower by more than the margin, if sides with the same
+    software differ, or if verdicts differ that the sensitivity of the sides may explain.
 
     ``alike``: whether the sides have the same software. ``nothing``: why the software allows no comparison.
     ``excused``: the names of the cells whose failures are expected.
@@ -278,10 +278,12 @@ def outcome_of_differences(
     if any(one.newly_broken for cut in cuts if cut.title not in excused for one in cut.promises):
         return Outcome.FAIL
     counted = [pair for pair in pairs if pair.name not in excused]
+    if any(pair.finding is PairFinding.SLOWER for pair in counted) and not alike:
+        return Outcome.FAIL
+    if any(one.doubt for cut in cuts if cut.title not in excused for one in cut.promises):
+        return Outcome.INCONCLUSIVE
     if alike and any(pair.finding in {PairFinding.FASTER, PairFinding.SLOWER} for pair in counted):
         return Outcome.INCONCLUSIVE
-    if any(pair.finding is PairFinding.SLOWER for pair in counted):
-        return Outcome.FAIL
     compared = [pair for pair in pairs if pair.finding not in {PairFinding.NOT_COMPARABLE, PairFinding.ONE_SIDED}]
     settled = (pair.name in excused or pair.not_slower(margin) for pair in compared)
     return Outcome.PASS if compared and all(settled) else Outcome.INCONCLUSIVE
@@ -296,6 +298,7 @@ def differences_in_words(pairs: list[Pair], cuts: list[CutPair], *, alike: bool)
     for number, said in (
         (sum(one.newly_broken for one in changes), "newly broken"),
         (sum(one.newly_kept for one in changes), "newly kept"),
+        (sum(bool(one.doubt) for one in changes), "in doubt, as the sides would not have noticed as much"),
     ):
         if number:
             words += f"; {number} {'promise' if number == 1 else 'promises'} {said}"

@@ -27,7 +27,8 @@ from raidproof.record.outcome import Outcome, worst
 from raidproof.record.run import CrashTestRecord
 from raidproof.verdict.cell import modes_of, two_groups, what_was_lost, why_not_of_the_hardware
 from raidproof.verdict.change import statistics
-from raidproof.verdict.crash_states import explored_of
+from raidproof.verdict.change.noticed import why_no_change
+from raidproof.verdict.crash_states import explored_of, noticed_by
 
 EXPLORATION = "crash states"
 """Name of the check of explored crash states in a `PromiseChange`."""
@@ -277,6 +278,7 @@ def side_cut(cycle: CrashTestRecord | None, cell: CellRecord | None) -> SideCut 
         lost=seen.lost_total if seen else None,
         loss_window_s=cycle.loss_window_s,
         recovery_s=cycle.recovery.total_s,
+        noticed=noticed_by(cycle, cell),
         states=explored.judged if explored else None,
         broken_states=explored.broken if explored else None,
     )
@@ -286,14 +288,22 @@ Cut = tuple[CrashTestRecord | None, CellRecord | None]
 
 
 def promise_changes(base: Cut, new: Cut) -> list[PromiseChange]:
-    """Return the promises that one side kept and the other broke."""
+    """Return the promises that one side kept and the other broke, with the doubt whether this is a change."""
     ours, theirs = promises_of(*base), promises_of(*new)
+    noticed = noticed_by(*base), noticed_by(*new)
     changes = [
         PromiseChange(checker=key[0], kind=key[1], base=outcome, new=theirs[key])
         for key, outcome in ours.items()
         if key in theirs
     ]
-    return [one for one in changes if one.newly_broken or one.newly_kept]
+    # Other checks, such as that of the array, find their failures however much of the data is at risk.
+    return [
+        one.model_copy(update={"doubt": why_no_change(*(noticed if one.newly_broken else reversed(noticed)))})
+        if one.kind is not None or one.checker == EXPLORATION
+        else one
+        for one in changes
+        if one.newly_broken or one.newly_kept
+    ]
 
 
 def promises_of(cycle: CrashTestRecord | None, cell: CellRecord | None) -> dict[tuple[str, str | None], Outcome]:

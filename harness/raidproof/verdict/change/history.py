@@ -13,10 +13,12 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.record.cell import CellRecord, Strict
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
+from raidproof.record.sensitivity import Noticed
 from raidproof.verdict.cell import why_not_of_the_hardware
 from raidproof.verdict.change.change_point import find_changes
 from raidproof.verdict.change.machines import Machine, by_machine
 from raidproof.verdict.change.matching import hardware_of, requested
+from raidproof.verdict.crash_states import noticed_by
 
 SCHEMA = 1
 """Version of the output of `raidproof history --json`."""
@@ -49,6 +51,8 @@ class HistoryPoint(Strict):
     reason: str
     lost: str | None
     """The loss by a power cut, as text; None without a power cut."""
+    noticed: Noticed | None = None
+    """The missing flushes that the power cut or its crash states would have shown; None if not known."""
 
     @property
     def tested(self) -> bool:
@@ -192,6 +196,7 @@ def changes_of(history: CellHistory) -> list[LevelChange]:
 
 def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
     """Return the point of a cell in one run."""
+    cycle = next((one for one in run.cycles if one.name == cell.cycle), None)
     return HistoryPoint(
         run=run.run,
         started=run.started,
@@ -203,6 +208,7 @@ def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
         outcome=cell.outcome,
         reason=cell.reason,
         lost=cell.lost,
+        noticed=noticed_by(cycle, cell),
     )
 
 

@@ -483,6 +483,17 @@ def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> 
     return float(stats.fisher_exact(table).pvalue)
 
 
+def share_interval(count: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the confidence interval of a probability, from ``count`` events in ``of`` > 0 independent trials.
+
+    By Clopper and Pearson (1934), whose interval has at least this confidence for each probability.
+    """
+    tail = (1 - confidence) / 2
+    low = float(special.betaincinv(count, of - count + 1, tail)) if count else 0.0
+    high = float(special.betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
+    return low, high
+
+
 class Ratio(NamedTuple):
     """The ratio of two configurations that were measured in the same rounds, with its confidence interval."""
 
