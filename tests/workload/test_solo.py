@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.guest.ledger_format import CONTINUE, ONE, PAUSE
 from raidproof.machine.machine import Machine
 from raidproof.workload import solo
-from raidproof.workload.history import Ended, History
+from raidproof.workload.history import Ended, History, WorkerSpec
 from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec
 from raidproof.workload.ledger_receiver import Receiver
-from raidproof.workload.solo import SoloOperations
+from raidproof.workload.solo import LEAST, Share, SoloOperations, shares_at, shares_of
 from tests.workload.local_clients import Client, Host
 
 SPEC = LedgerSpec(kinds=("fsync", "fsync", "o_sync", "msync", "metadata", "names"), omit=("mknod", "chown"), blocks=4)
@@ -111,7 +113,10 @@ class Workers:
         self.done = {*ended}
         self.pauses: Counter[int] = Counter()
         self.alone: list[int] = []
+        self.last_ended: dict[int, tuple[str, int]] = {}
         self.continued: list[int] = []
+        self.specs: dict[int, WorkerSpec] = {}
+        """The workers whose operations end."""
         self._busy, self._stuck, self._ends = busy, stuck, ends
         self._late = {*late}
 
@@ -132,7 +137,14 @@ class Workers:
                 self.pausing.discard(worker)
             elif worker != self._stuck:
                 self.pauses[worker] += 1
+                self._end_one(worker)
         return True
+
+    def _end_one(self, worker: int) -> None:
+        if spec := self.specs.get(worker):
+            turn = self.alone.count(worker) - 1
+            kinds = [piece.kind for piece in spec.pieces] or spec.kinds
+            self.last_ended[worker] = kinds[turn % len(kinds)], turn % len(kinds)
 
     def wait_until(self, met: Callable[[], bool], seconds: float) -> bool:
         return met() or met()
@@ -141,6 +153,19 @@ class Workers:
 def solo_of(workers: Workers, kinds: tuple[str, ...]) -> SoloOperations:
     mine = LedgerSpec(kinds=kinds, omit=()).workers(["client1"])
     return SoloOperations(cast("Receiver", workers), mine, lambda: 0)
+
+
+def ended_by(workers: Workers) -> Counter[Share]:
+    """Return how many solo operations ended of each kind and class of sizes, counted from the requests."""
+    turns: Counter[int] = Counter()
+    ended: Counter[Share] = Counter()
+    for number in workers.alone:
+        spec = workers.specs[number]
+        kinds = [piece.kind for piece in spec.pieces] or spec.kinds
+        place = turns[number] % len(kinds)
+        ended.update(shares_at(spec, kinds[place], place))
+        turns[number] += 1
+    return ended
 
 
 @pytest.fixture
@@ -180,6 +205,65 @@ def test_a_worker_that_reports_late_is_requested_to_pause_then() -> None:
     assert {*workers.alone} == {0, 1}
     one.end()
     assert workers.continued == [0, 1]
+
+
+@pytest.mark.usefixtures("no_pause")
+@given(
+    st.lists(
+        st.sampled_from(("fsync", "o_sync", "metadata", "names", "extents", "sizes", "locks")), min_size=1, max_size=6
+    )
+)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_time_is_extended_until_each_client_has_enough_of_each_kind(kinds: list[str]) -> None:
+    mine = LedgerSpec(kinds=tuple(kinds), omit=()).workers(["client1", "client2"])
+    workers = Workers()
+    workers.specs = {one.number: one for one in mine}
+    operations = SoloOperations(cast("Receiver", workers), mine, lambda: 0)
+    operations.run(0.0, 60.0)
+    wanted = {share for one in mine for share in shares_of(one)}
+    ended = ended_by(workers)
+    assert all(ended[one] >= LEAST for one in wanted)
+    assert operations.lacking == []
+    # No operation of the extended time is for nothing: the last one was the third of its kind or class.
+    if workers.alone:
+        last = workers.alone[-1]
+        assert LEAST in {ended[one] for one in shares_at(workers.specs[last], *workers.last_ended[last])}
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_the_extension_is_bounded_and_what_is_lacking_is_named() -> None:
+    workers = Workers(stuck=1)
+    mine = LedgerSpec(kinds=("fsync", "o_sync"), omit=()).workers(["client1"])
+    workers.specs = {one.number: one for one in mine}
+    operations = SoloOperations(cast("Receiver", workers), mine, lambda: 0)
+    operations.run(0.0, 0.0)
+    assert workers.alone == []
+    assert operations.lacking == ["fsync on client1", "o_sync on client1"]
+    operations.run(0.0, 60.0)
+    assert workers.alone[-1] == 1, "the operation that does not return ends the extension"
+    assert "o_sync on client1" in operations.lacking
+
+
+def test_classes_of_sizes_are_shares_of_the_worker_that_has_several() -> None:
+    (sizes,) = LedgerSpec(kinds=("sizes",), omit=()).workers(["client1"])
+    named = [str(one) for one in shares_of(sizes)]
+    assert {"sizes from 1 bytes on client1", "sizes from 65,536 bytes on client1", "msync on client1"} <= {*named}
+    assert len(named) == len({*named})
+    (fsync,) = LedgerSpec(kinds=("fsync",), omit=()).workers(["client1"])
+    assert shares_of(fsync) == shares_at(fsync, "fsync", 7) == [Share("client1", "fsync")]
+
+
+def test_a_worker_whose_first_report_is_late_pauses_too(tmp_path: Path) -> None:
+    # A worker whose first report is late: until then, the harness does not know which connection is the worker's.
+    defect = (
+        "import socket, time\n_send, _from = socket.socket.sendall, time.monotonic() + 0.7\n"
+        "socket.socket.sendall = lambda to, data: "
+        "(time.sleep(max(0.0, _from - time.monotonic())), _send(to, data))[1]\n"
+    )
+    ledger = ledger_in(tmp_path, defect=defect)
+    with ledger.running(), ledger.solo(0.3, lambda: 0):
+        assert receiver_of(ledger).pausing == {one.number for one in ledger.workers}
+        stop(ledger)
 
 
 @pytest.mark.usefixtures("no_pause")

@@ -111,6 +111,8 @@ class SoloSeen(Strict):
     ended_ns: int | None = None
     struck: bool = False
     """Whether the fault struck right after the reply to the last of them, while all workers paused."""
+    lacking: list[str] = Field(default_factory=list)
+    """Kinds of operation and classes of sizes, each with the client, that had fewer than three solo operations."""
 
 
 class Observations(Strict):

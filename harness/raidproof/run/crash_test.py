@@ -94,6 +94,8 @@ class CrashTestSpec(BaseModel):
     Only if the fault is a power cut of the server, or without a fault, and not in a control. An application has its
     own schedule.
     """
+    solo_extra_s: float = Field(default=0.0, ge=0)
+    """Greatest number of further seconds of solo operations, as long as a client lacks some; see `solo.LEAST`."""
     fio: FioSpec | None = None
     """Sequential write that is measured before the crash test; None: no measurement."""
     capture: bool = False
@@ -331,8 +333,9 @@ class CrashTest:
             return
         self._say("clients at work, one operation at a time")
         solo = self.record.observed.solo = SoloSeen(begun_ns=now_ns(), struck=self._strikes_solo)
-        with ledger.solo(self.spec.solo_seconds, self._requests):
+        with ledger.solo(self.spec.solo_seconds, self._requests, self.spec.solo_extra_s) as lacking:
             solo.ended_ns = now_ns()
+            solo.lacking = list(lacking)
             yield
 
     @property

@@ -36,6 +36,8 @@ ASYNC_LEDGER_S = 5.0
 """Seconds of the clients' work on the async export: longer than write-back takes, so that some operations survive."""
 SOLO_S = 4.0
 """Seconds of solo operations on the sync export: a missing flush of any of some hundred flushes would show."""
+SOLO_EXTRA_S = 6.0
+"""Greatest number of further seconds, until each client has enough solo operations of each kind."""
 SYNC = "sync"
 """Name of the crash test of the sync export."""
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
@@ -176,6 +178,7 @@ def demo_cycles(seed: int = 1, settings: Mapping[str, Value] = _NO_SETTINGS) -> 
             title="sync export",
             stack=safe,
             solo_seconds=SOLO_S,
+            solo_extra_s=SOLO_EXTRA_S,
             fio=FioSpec(size=SEQUENTIAL),
             seed=seed,
         ),

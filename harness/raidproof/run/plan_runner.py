@@ -60,6 +60,8 @@ LEDGER_SECONDS = 2.0
 """Seconds that clients work before a power cut or the fault of a control."""
 SOLO_SECONDS = 2.0
 """Seconds of solo operations of a cell."""
+SOLO_EXTRA_SECONDS = 2.0
+"""Greatest number of further seconds, until each client has enough solo operations of each kind."""
 CONTROLS = LYING_DISKS, CLEAN_REBOOT = "control: lying disks", "control: clean reboot"
 
 
@@ -418,6 +420,7 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
         ledger=ledger,
         ledger_seconds=LEDGER_SECONDS,
         solo_seconds=SOLO_SECONDS,
+        solo_extra_s=SOLO_EXTRA_SECONDS,
     )
 
 

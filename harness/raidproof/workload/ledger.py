@@ -407,18 +407,19 @@ class Ledger:
         self._require_applications()
 
     @contextmanager
-    def solo(self, seconds: float, requests: Callable[[], int]) -> Iterator[None]:
+    def solo(self, seconds: float, requests: Callable[[], int], extra_s: float = 0.0) -> Iterator[Sequence[str]]:
         """Let the workers carry out solo operations for a time; then they pause until the end of the ``with`` body.
 
-        ``requests``: see `SoloOperations`.
+        Yields what had too few solo operations (`SoloOperations.lacking`). ``requests``: see `SoloOperations`;
+        ``extra_s``: see `SoloOperations.run`.
         """
         if self._receiver is None:
-            yield
+            yield ()
             return
         solo = SoloOperations(self._receiver, self.workers, requests)
         try:
-            solo.run(seconds)
-            yield
+            solo.run(seconds, extra_s)
+            yield solo.lacking
         finally:
             solo.end()
 

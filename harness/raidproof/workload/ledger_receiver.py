@@ -35,6 +35,8 @@ class Receiver(threading.Thread):
         """Number of operations that were reported to have ended, by kind."""
         self.ended_of: Counter[int] = Counter()
         """Number of operations, or of steps in `COUNTED`, that were reported to have ended, by worker."""
+        self.last_ended: dict[int, tuple[str, int]] = {}
+        """Kind and `Operation.place` of the last operation that was reported to have ended, by worker."""
         self.begun_ns: dict[int, int] = {}
         """Arrival in ns of the last report that an operation begins, by worker."""
         self.done: set[int] = set()
@@ -133,7 +135,7 @@ class Receiver(threading.Thread):
         return data if reports is None else reports.take(data, arrived_ns)
 
     def _count(self, data: bytes, arrived_ns: int, source: socket.socket) -> None:
-        for what, code, worker, _, _, _, status, _ in ledger_format.FRAME.iter_unpack(data):
+        for what, code, worker, _, place, _, status, _ in ledger_format.FRAME.iter_unpack(data):
             if what != ledger_format.END:
                 self._connections[worker] = source
             pausing = (
@@ -147,6 +149,7 @@ class Receiver(threading.Thread):
                 self.pausing.discard(worker)
             if what == ledger_format.ACKNOWLEDGE:
                 self.ended[ledger_format.KINDS[code]] += 1
+                self.last_ended[worker] = ledger_format.KINDS[code], place
                 self.ended_of[worker] += 1
             elif what == ledger_format.STEPPED and ledger_format.STEPS[code] in COUNTED:
                 self.ended_of[worker] += 1

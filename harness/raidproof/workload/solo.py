@@ -5,22 +5,53 @@ leaves out one flush then loses nothing, because the next flush follows within m
 other operation causes a flush.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from typing import NamedTuple
 
 from raidproof.core.waiting import Deadline, pause
 from raidproof.guest.ledger_format import APPLICATION, CONTINUE, HOLDERS, ONE, PAUSE, TREES
 from raidproof.workload.history import WorkerSpec
 from raidproof.workload.ledger_receiver import Receiver
+from raidproof.workload.ledger_sizes import class_of
 
 PAUSE_DEADLINE_S = 10.0
 """Seconds in which all workers must have ended their operations before the first solo operation."""
 OPERATION_DEADLINE_S = 2.0
 """Seconds in which a solo operation must end; after one that does not, there are no more."""
+LEAST = 3
+"""Number of solo operations of each kind, and of each class of sizes, that each client should carry out."""
 QUIET_S = 0.002
 """Seconds without a request to a disk after which an operation has no more consequences on the disks."""
 QUIET_DEADLINE_S = 0.05
 """Seconds for which the disks may stay busy after a solo operation."""
+
+
+class Share(NamedTuple):
+    """The solo operations of a client of one kind, or of one class of sizes."""
+
+    client: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.what} on {self.client}"
+
+
+def shares_of(worker: WorkerSpec) -> list[Share]:
+    """Return the kinds of operation and the classes of sizes that a worker carries out."""
+    sizes = [_class_of(piece.size) for piece in worker.pieces]
+    return [Share(worker.client, one) for one in dict.fromkeys([*worker.kinds, *sizes])]
+
+
+def shares_at(worker: WorkerSpec, kind: str, place: int) -> list[Share]:
+    """Return what an operation of a worker belongs to: its kind, and its class of sizes if the worker has several."""
+    sizes = [_class_of(worker.pieces[place].size)] if worker.pieces else []
+    return [Share(worker.client, one) for one in (kind, *sizes)]
+
+
+def _class_of(size: int) -> str:
+    return f"sizes from {class_of(size):,} bytes"
 
 
 class SoloOperations:
@@ -37,28 +68,49 @@ class SoloOperations:
         """Number of kinds of operation of each worker that carries out solo operations."""
         self._asked: set[int] = set()
         """Numbers of the workers that got a request to pause."""
+        self._workers = {one.number: one for one in workers if one.number in self._kinds}
+        self._ended: Counter[Share] = Counter()
         self._trees = {one.number for one in workers if one.kind in TREES}
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, extra_s: float = 0.0) -> None:
         """Let all workers pause, and let one after another carry out one operation, for a time.
 
-        The workers keep pausing until `end`. If an operation does not return in time, nothing more is done.
+        ``extra_s``: greatest number of further seconds, as long as a kind of operation or a class of sizes has fewer
+        than `LEAST` solo operations on a client; these come first then. The workers keep pausing until `end`. If an
+        operation does not return in time, nothing more is done.
         """
         if not self._receiver.wait_until(self._all_pause, PAUSE_DEADLINE_S):
             return
-        deadline = Deadline.after(seconds)
+        deadline, last = Deadline.after(seconds), Deadline.after(seconds + extra_s)
         done = dict.fromkeys(self._kinds, 0)
         for turn in count():
             working = [one for one in done if one in self._receiver.pausing]
-            if deadline.passed or not working:
+            if extra_s and not last.passed and (lacking := self._lacking(working)):
+                # The worker that has done most: several workers at the beginning of their rounds repeat each other.
+                able = [one for one in working if lacking[0] in shares_of(self._workers[one])]
+                worker = max(able, key=lambda one: (done[one], -one))
+            elif not deadline.passed and working:
+                # Every second operation changes names; a worker with more kinds of operation is due more often.
+                kind = [one for one in working if (one in self._trees) == bool(turn % 2)] or working
+                worker = min(kind, key=lambda one: done[one] / self._kinds[one])
+            else:
                 return
-            # Every second operation changes names; a worker with more kinds of operation is due more often.
-            kind = [one for one in working if (one in self._trees) == bool(turn % 2)] or working
-            worker = min(kind, key=lambda one: done[one] / self._kinds[one])
             done[worker] += 1
             self._settle()
             if not self._one(worker):
                 return
+            if worker in self._receiver.last_ended:
+                self._ended.update(shares_at(self._workers[worker], *self._receiver.last_ended[worker]))
+
+    @property
+    def lacking(self) -> list[str]:
+        """What had fewer than `LEAST` solo operations on a client, as text such as ``fsync on client1``."""
+        return [str(one) for one in self._lacking(self._workers)]
+
+    def _lacking(self, workers: Iterable[int]) -> list[Share]:
+        """Return what has fewer than `LEAST` solo operations, and what these workers carry out; the rarest first."""
+        shares = {share: None for number in workers for share in shares_of(self._workers[number])}
+        return sorted((one for one in shares if self._ended[one] < LEAST), key=lambda one: self._ended[one])
 
     def end(self) -> None:
         """Let all workers continue."""
