@@ -27,6 +27,12 @@ def test_a_write_log_is_read_up_to_its_cut(tmp_path: Path) -> None:
     requests = requests_of(WriteLog(tmp_path / "write.log"))
     assert requests.copies == {((7, 3 * BLOCK), 1): [Copy(0, 20, fua=False), Copy(1, 25, fua=True)]}
     assert (requests.flushes, requests.end_ns, requests.lied) == ({0: [Flush(30, 40)]}, 90, True)
+    assert [(one.member, one.issued_ns, one.done_ns, one.fua) for one in requests.writes] == [
+        (0, 10, 20, False),
+        (0, 21, 22, False),
+        (1, 23, 25, True),
+    ]
+    assert len({one.digest for one in requests.writes}) == 1
     done = [
         Operation(0, number, "fsync", place, 1, 5, at, Ended.OK, 0)
         for number, (place, at) in enumerate([(3, 50), (4, 51), (3, 95)])

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.record.sensitivity import Defect, noticed_in
-from raidproof.verdict.durability import Copy, Durability, Flush, Needed, Requests
-from raidproof.verdict.sensitivity import missed_at, rounds_of, sensitivity
-from raidproof.workload.history import WorkerSpec
+from raidproof.record.sensitivity import Defect, Subject, missing_flushes, noticed_in
+from raidproof.verdict.durability import Copy, Durability, Flush, Needed, Requests, Write, needed_of_names
+from raidproof.verdict.sensitivity import EARLY_NS, before_commits, missed_at, rounds_of, sensitivity
+from raidproof.workload.history import Ended, Operation, WorkerSpec
 
 END = 1_000
 WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="w", file=7, blocks=16)
@@ -54,7 +54,8 @@ def test_the_injected_cut_shows_it_only_between_the_reply_and_the_next_flush(cut
 def test_a_checked_state_shows_it_only_between_the_reply_and_the_next_flush(checked_ns: list[int], shown: int) -> None:
     flushes = {0: [Flush(110, 120), Flush(200, 210)]}
     found = sensitivity(Requests({}, flushes, END), [Needed(130, [Copy(0, 100, fua=False)])], None, checked_ns)
-    assert [one.in_checked_states for one in found] == [shown, shown, 0]
+    by_defect = {one.defect: one.in_checked_states for one in found}
+    assert [by_defect[one] for one in (Defect.FLUSH_OF_A_MEMBER, Defect.FLUSH, Defect.FUA)] == [shown, shown, 0]
     assert noticed_in(found) == shown
 
 
@@ -68,7 +69,7 @@ def test_each_cut_shows_the_flushes_whose_absence_would_lose_data() -> None:
 
 def test_without_checked_states_nothing_is_known_of_them() -> None:
     found = sensitivity(Requests({}, {0: [Flush(110, 120)]}, END), [Needed(130, [Copy(0, 100, fua=False)])], None)
-    assert [one.in_checked_states for one in found] == [None, None, None]
+    assert {one.in_checked_states for one in found} == {None}
     assert noticed_in(found) is noticed_in([]) is None
 
 
@@ -142,3 +143,177 @@ def test_no_more_show_than_there_are(
     for instances, in_some, in_this in counted(needed, flushes, cut_ns).values():
         assert 0 <= (in_this or 0) <= in_some <= instances
         assert (in_this is None) == (cut_ns is None)
+
+
+@pytest.mark.parametrize(
+    ("promised_ns", "later_ns", "shown"),
+    [
+        (130, None, 1),  # the flush takes effect after the reply
+        (120 + EARLY_NS, None, 0),  # the reply came later than the effect
+        (130, 131, 1),  # the next flush makes the data durable, after the reply
+        (220, 200, 0),  # the next flush came before the reply
+    ],
+)
+def test_an_early_flush_shows_if_the_reply_came_before_its_effect_and_the_next_flush(
+    promised_ns: int, later_ns: int | None, shown: int
+) -> None:
+    later = [] if later_ns is None else [Flush(later_ns, later_ns + 10)]
+    requests = Requests({}, {0: [Flush(110, 120), *later]}, 10 * EARLY_NS)
+    found = sensitivity(requests, [Needed(promised_ns, [Copy(0, 100, fua=False)])], None)
+    (early,) = (one for one in found if one.defect is Defect.EARLY_FLUSH)
+    assert (early.instances, early.in_some_state) == (1, shown)
+
+
+def write(issued_ns: int, done_ns: int, *, fua: bool = False, member: int = 0, digest: int = 0) -> Write:
+    return Write(issued_ns, done_ns, member, fua, digest)
+
+
+FLUSHED = {0: [Flush(110, 120)], 1: [Flush(111, 121)]}
+BOTH = frozenset({(0, 0), (1, 0)})
+
+
+@pytest.mark.parametrize(
+    ("writes", "commits"),
+    [
+        ([write(90, 100), write(125, 130, fua=True)], {BOTH: (110, 121, True)}),
+        ([write(90, 100), write(125, 130)], {}),  # no commit record
+        ([write(90, 100), write(122, 124), write(125, 130, fua=True)], {}),  # another write comes between
+        ([write(90, 100), write(119, 130, fua=True)], {}),  # it began before the flush had ended
+        ([write(90, 100), write(125, 130, fua=True), write(131, 135, fua=True)], {BOTH: (110, 121, True)}),
+    ],
+)
+def test_the_flush_right_before_a_fua_write_is_its_preflush(
+    writes: list[Write], commits: dict[frozenset[tuple[int, int]], tuple[int, int, bool]]
+) -> None:
+    requests = Requests({}, FLUSHED, END, writes=writes)
+    assert before_commits(requests, rounds_of(FLUSHED)) == commits
+
+
+def test_a_commit_record_without_its_preflush_loses_what_the_flush_covered() -> None:
+    needed = [Needed(140, [Copy(0, 100, fua=False)])]
+    writes = [write(90, 100), write(125, 130, fua=True)]
+    found = {one.defect: one for one in sensitivity(Requests({}, FLUSHED, END, writes=writes), needed, 150)}
+    without = found[Defect.NO_PREFLUSH]
+    assert (without.instances, without.in_some_state, without.in_this_cut) == (1, 1, 1)
+    plain = {one.defect: one for one in sensitivity(Requests({}, FLUSHED, END, writes=writes[:1]), needed, 150)}
+    assert plain[Defect.NO_PREFLUSH].instances == 0
+    assert plain[Defect.FLUSH].instances == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "cut_ns", "some", "this"),
+    [
+        ([write(90, 100)], 115, 1, 1),
+        ([write(90, 100)], 121, 1, 0),  # the flush had ended
+        ([write(90, 100)], 110, 1, 0),  # it had not begun
+        ([write(90, 112)], 115, 0, 0),  # the flush covered no write: the order makes no difference
+        ([write(90, 100, fua=True)], 115, 0, 0),
+    ],
+)
+def test_a_commit_record_that_overtakes_its_flush_shows_while_the_flush_runs(
+    before: list[Write], cut_ns: int, some: int, this: int
+) -> None:
+    requests = Requests({}, FLUSHED, END, writes=[*before, write(125, 130, fua=True)])
+    (first,) = (one for one in sensitivity(requests, [], cut_ns) if one.defect is Defect.COMMIT_FIRST)
+    assert (first.instances, first.in_some_state, first.in_this_cut) == (1, some, this)
+
+
+def operation(kind: str, issued_ns: int, replied_ns: int) -> Operation:
+    return Operation(0, 0, kind, 0, 1, issued_ns, None, Ended.OK, 0, replied_ns=replied_ns)
+
+
+def test_all_writes_of_a_solo_operation_belong_to_its_change_of_names() -> None:
+    writes = [
+        write(80, 85, digest=1),  # before the operation
+        write(91, 95, digest=2),
+        write(92, 96, digest=2, member=1),  # a copy
+        write(97, 99, digest=3, fua=True),
+        write(120, 150, digest=4),  # had not ended at the reply
+        write(141, 142, digest=5),  # after the reply
+    ]
+    requests = Requests({}, {}, END, writes=writes)
+    done = operation("rename", 90, 140)
+    assert needed_of_names(requests, [done]) == [
+        Needed(140, [Copy(0, 95, fua=False), Copy(1, 96, fua=False)]),
+        Needed(140, [Copy(0, 99, fua=True)]),
+    ]
+    # The blocks of the ledger are found by their headers; an operation after the cut says nothing.
+    assert needed_of_names(requests, [operation("fsync", 90, 140)]) == []
+    assert needed_of_names(requests, [operation("rename", 90, END)]) == []
+
+
+def test_the_sensitivity_for_names_is_counted_apart() -> None:
+    requests = Requests({}, FLUSHED, END, writes=[write(91, 95), write(125, 128, fua=True)])
+    names = sensitivity(
+        requests, needed_of_names(requests, [operation("mkdir", 90, 140)]), None, subject=Subject.NAMES
+    )
+    counts = {one.defect: (one.instances, one.in_some_state) for one in names}
+    # Both writes have equal data, and the one with FUA is durable at its reply.
+    assert counts[Defect.FLUSH_OF_A_MEMBER] == (1, 0)
+    assert Defect.COMMIT_FIRST not in counts
+    assert {one.subject for one in names} == {Subject.NAMES}
+    assert missing_flushes(names) is None
+
+
+@pytest.mark.parametrize(
+    ("begun_ns", "replied_ns", "commits"),
+    [
+        (80, 200, {BOTH: (110, 121, False)}),  # flush and write belong to the operation
+        (80, 124, {}),  # the write came after the reply
+        (115, 200, {}),  # the flush is that of an earlier operation
+    ],
+)
+def test_without_fua_the_first_write_after_a_flush_of_a_solo_operation_is_its_commit_record(
+    begun_ns: int, replied_ns: int, commits: dict[frozenset[tuple[int, int]], tuple[int, int, bool]]
+) -> None:
+    requests = Requests({}, FLUSHED, END, writes=[write(90, 100), write(125, 130), write(126, 131)])
+    solo = [operation("append", begun_ns, replied_ns)]
+    assert before_commits(requests, rounds_of(FLUSHED), solo) == commits
+    (first,) = (one for one in sensitivity(requests, [], 115, solo=solo) if one.defect is Defect.COMMIT_FIRST)
+    # A commit record in the volatile cache is lost with all the rest: only a cut that keeps it shows the order.
+    assert (first.instances, first.in_some_state, first.in_this_cut) == (len(commits), len(commits), 0)
+
+
+TIMES = st.integers(0, 400)
+SPANS = st.tuples(TIMES, st.integers(1, 60)).map(lambda one: (one[0], one[0] + one[1]))
+WRITES = st.lists(
+    st.builds(
+        lambda span, member, fua, digest: Write(span[0], span[1], member, fua, digest),
+        SPANS,
+        st.integers(0, 2),
+        st.booleans(),
+        st.integers(0, 5),
+    ),
+    max_size=12,
+).map(sorted)
+FLUSHES = st.dictionaries(
+    st.integers(0, 2), st.lists(SPANS.map(lambda one: Flush(*one)), max_size=6).map(sorted), max_size=3
+)
+LOGS = st.builds(lambda flushes, writes: Requests({}, flushes, 500, writes=writes), FLUSHES, WRITES)
+
+
+@given(LOGS, st.lists(SPANS, max_size=4), st.one_of(st.none(), TIMES), st.lists(TIMES, max_size=4))
+def test_the_counts_agree_with_each_other_for_every_write_log(
+    requests: Requests, solo: list[tuple[int, int]], cut_ns: int | None, checked_ns: list[int]
+) -> None:
+    done = [operation("rename", *span) for span in solo]
+    needed = needed_of_names(requests, done)
+    both = [sensitivity(requests, needed, cut_ns, checked_ns, subject=one, solo=done) for one in Subject]
+    for found in both:
+        for one in found:
+            assert 0 <= one.in_some_state <= one.instances
+            assert (one.in_this_cut is None) == (cut_ns is None)
+            assert one.in_checked_states is not None
+            # A cut or a checked state is one of the states, unless it lies behind the end of the log.
+            assert max(one.in_this_cut or 0, one.in_checked_states) <= one.in_some_state
+    data = {one.defect: one for one in both[0]}
+    assert data[Defect.NO_PREFLUSH].instances <= data[Defect.FLUSH].instances
+    assert data[Defect.NO_PREFLUSH].in_some_state <= data[Defect.FLUSH].in_some_state
+    # A flush that takes effect late is worth at least as much as one that is missing.
+    early, missing = data[Defect.EARLY_FLUSH], data[Defect.FLUSH_OF_A_MEMBER]
+    assert early.instances == missing.instances
+    assert early.in_some_state <= missing.in_some_state
+    names = both[1]
+    assert [(one.defect, one.instances, one.in_some_state) for one in names] == [
+        (one.defect, one.instances, one.in_some_state) for one in both[0] if one.defect is not Defect.COMMIT_FIRST
+    ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
-from raidproof.record.sensitivity import Defect, Noticed
+from raidproof.record.sensitivity import Defect, Noticed, Sensitivity, Subject, missing_flushes
 from raidproof.report.words import UNKNOWN
 from raidproof.verdict.crash_states import outcome_of
 
@@ -14,13 +14,19 @@ def clauses(cycle: CrashTestRecord) -> list[str]:
     noticed = noticed_of(cycle)
     checked = {} if noticed is None else {Defect.FLUSH_OF_A_MEMBER: f", in {noticed:,} in the checked crash states"}
     return [
-        f"{one.defect} would have lost acknowledged data in {one.in_some_state:,} of {one.instances:,} cases in some"
-        " crash state"
+        f"{one.defect} {_effect(one)} in {one.in_some_state:,} of {one.instances:,} cases in some crash state"
         + ("" if one.in_this_cut is None else f", in {one.in_this_cut:,} in this power cut")
-        + checked.get(one.defect, "")
+        + (checked.get(one.defect, "") if one.subject is Subject.DATA else "")
         for one in cycle.sensitivity
         if one.instances
     ]
+
+
+def _effect(one: Sensitivity) -> str:
+    """Return what an instance of a defect does, as a verb with its object."""
+    if one.defect is Defect.COMMIT_FIRST:
+        return "would have been durable before older requests"
+    return f"would have lost acknowledged {'data' if one.subject is Subject.DATA else 'changes of names'}"
 
 
 def worth(cycle: CrashTestRecord) -> str:
@@ -38,7 +44,7 @@ def noticed_in_words(noticed: Noticed | None) -> str:
 
 def figures(cycle: CrashTestRecord) -> Mapping[str, int | None]:
     """Return the numbers of missing flushes of a member by name; None if not known."""
-    found = next((one for one in cycle.sensitivity if one.defect is Defect.FLUSH_OF_A_MEMBER), None)
+    found = missing_flushes(cycle.sensitivity)
     return {
         "flushes": None if found is None else found.instances,
         "flushes_missed_in_some_state": None if found is None else found.in_some_state,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.outcome import SEVERITY, Outcome
 from raidproof.record.run import CrashTestRecord
-from raidproof.record.sensitivity import Defect, Noticed
+from raidproof.record.sensitivity import Noticed, missing_flushes
 
 BEGIN = "exploration of crash states: "
 """Beginning of a reason that is the reason of an exploration."""
@@ -52,7 +52,7 @@ def noticed_by(cycle: CrashTestRecord | None, cell: CellRecord | None = None) ->
     """
     if cycle is None:
         return None
-    found = next((one for one in cycle.sensitivity if one.defect is Defect.FLUSH_OF_A_MEMBER), None)
+    found = missing_flushes(cycle.sensitivity)
     if found is None or not found.instances:
         return None
     shown = [found.in_this_cut, *(one.noticed for one in explorations_of(cycle, cell))]

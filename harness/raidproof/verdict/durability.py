@@ -4,14 +4,15 @@ Data are found in the write log by the headers of the ledger's blocks. Changes o
 says nothing about them.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
+from zlib import crc32
 
 from raidproof.disk.writelog import Flag, Kind, Record
-from raidproof.guest.ledger_format import BLOCK, TREES
+from raidproof.guest.ledger_format import BLOCK, METADATA, TREES
 from raidproof.verdict.blame import OF_BLOCKS, Block
 from raidproof.workload.history import History, Operation, WorkerSpec
 from raidproof.workload.ledger_blocks import blocks_in
@@ -41,6 +42,18 @@ class Flush(NamedTuple):
     completed_ns: int
 
 
+class Write(NamedTuple):
+    """A write request of a member."""
+
+    issued_ns: int
+    done_ns: int
+    """Time of the reply."""
+    member: int
+    fua: bool
+    digest: int
+    """Checksum of the data, which is equal for equal data."""
+
+
 class Requests(NamedTuple):
     """The requests of a write log up to the first power cut."""
 
@@ -52,6 +65,8 @@ class Requests(NamedTuple):
     """The instant of the power cut, or of the last request."""
     lied: bool = False
     """Whether a disk acknowledged a flush or FUA write that it did not execute, or executed in part."""
+    writes: Sequence[Write] = ()
+    """All writes in the order of their begin."""
 
 
 class Needed(NamedTuple):
@@ -69,6 +84,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
     """
     copies: dict[Version, dict[int, Copy]] = defaultdict(dict)
     flushes: dict[int, list[Flush]] = defaultdict(list)
+    writes: list[Write] = []
     end_ns, lied = 0, False
     for record in log:
         if record.kind in _ENDS:
@@ -82,6 +98,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
             flushes[record.member].append(Flush(record.issued_ns, record.completed_ns))
         elif record.kind is Kind.WRITE and not flags & _ZEROES:
             fua = flags & (_FUA | _LIED) == _FUA
+            writes.append(Write(record.issued_ns, record.completed_ns, record.member, fua, crc32(record.data)))
             for file, offset, generation in blocks_in(record.data):
                 copies[(file, offset), generation].setdefault(
                     record.member, Copy(record.member, record.completed_ns, fua)
@@ -91,6 +108,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
         {member: sorted(found) for member, found in flushes.items()},
         end_ns,
         lied,
+        sorted(writes),
     )
 
 
@@ -107,6 +125,25 @@ def needed_of(requests: Requests, history: History, workers: Iterable[WorkerSpec
             if copies:
                 found[one].append(Needed(one.promised_ns, copies))
     return dict(found)
+
+
+def needed_of_names(requests: Requests, solo: Iterable[Operation]) -> list[Needed]:
+    """Return the writes that acknowledged solo operations needed which change names; ``solo``: all solo operations.
+
+    No other worker is at work, so all writes between the begin of the operation and its reply count as the
+    operation's, parity included. Equal data on several members are copies of each other.
+    """
+    begun = [one.issued_ns for one in requests.writes]
+    found = []
+    for one in solo:
+        if one.kind not in METADATA or one.promised_ns is None or one.promised_ns >= requests.end_ns:
+            continue
+        same: dict[int, list[Copy]] = defaultdict(list)
+        for write in requests.writes[bisect_left(begun, one.issued_ns) : bisect_right(begun, one.promised_ns)]:
+            if write.done_ns <= one.promised_ns:
+                same[write.digest].append(Copy(write.member, write.done_ns, write.fua))
+        found += [Needed(one.promised_ns, copies) for copies in same.values()]
+    return found
 
 
 class Durability:

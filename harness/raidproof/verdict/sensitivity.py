@@ -1,22 +1,26 @@
 """The sensitivity of a crash test: which defects of the stack a crash state of its write log would have shown.
 
-A defect is applied to the write log one instance at a time: one flush is left out, or one FUA write is executed
-without FUA. The instance shows if the data of an acknowledged operation were then still volatile after the server's
-reply: a power cut in this time loses them, if the disks lose everything volatile. If the next flush of the member
-comes before the reply, no crash state shows the instance.
+A defect is applied to the write log one instance at a time: one flush is left out or takes effect late, one FUA write
+is executed without FUA, one commit record overtakes its flush. The instance shows if the data of an acknowledged
+operation were then still volatile after the server's reply: a power cut in this time loses them, if the disks lose
+everything volatile. If the next flush of the member comes before the reply, no crash state shows the instance.
 
-Only data are found in the write log (`durability`), so this says nothing about changes of names.
+The write log shows which requests have data of the ledger (`durability`). For changes of names, all requests between
+the begin of a solo operation and its reply count.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import chain
 from typing import NamedTuple
 
 from raidproof.core.log import logger
 from raidproof.disk.writelog import LogError
-from raidproof.record.sensitivity import Defect, Sensitivity
-from raidproof.verdict.durability import Durability, Flush, Instance, Needed, Requests
+from raidproof.record.sensitivity import Defect, Sensitivity, Subject
+from raidproof.verdict.durability import Copy, Durability, Flush, Instance, Needed, Requests, needed_of_names
 from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.solo import solo_operations
+from raidproof.workload.history import Operation
 
 
 def rounds_of(flushes: Mapping[int, Sequence[Flush]]) -> dict[Instance, frozenset[Instance]]:
@@ -41,6 +45,63 @@ def rounds_of(flushes: Mapping[int, Sequence[Flush]]) -> dict[Instance, frozense
     return {one: together for found in rounds for together in [frozenset(found)] for one in found}
 
 
+EARLY_NS = 1_500_000
+"""Nanoseconds from the acknowledgement of a flush to its effect, with `Defect.EARLY_FLUSH`."""
+Round = frozenset[Instance]
+"""The flushes of different members that ran at the same time."""
+
+
+class Preflush(NamedTuple):
+    """The time of a round of flushes that must precede the write of a commit record."""
+
+    begun_ns: int
+    ended_ns: int
+    fua: bool
+    """Whether the commit record was written with FUA."""
+
+
+def before_commits(
+    requests: Requests, rounds: Mapping[Instance, Round], solo: Iterable[Operation] = ()
+) -> Mapping[Round, Preflush]:
+    """Return the rounds of flushes that directly precede the write of a commit record.
+
+    A commit record is written with FUA. Disks without FUA get a further flush instead: then the first write after a
+    flush of the same solo operation counts as a commit record. No other write begins in between. ``solo``: the solo
+    operations.
+    """
+    times = {
+        one: (
+            min(requests.flushes[member][number].issued_ns for member, number in one),
+            max(requests.flushes[member][number].completed_ns for member, number in one),
+        )
+        for one in {*rounds.values()}
+    }
+    by_end = sorted(times, key=lambda one: times[one][1])
+    ends = [times[one][1] for one in by_end]
+    issued, plain = (
+        [one.issued_ns for one in requests.writes],
+        [one.issued_ns for one in requests.writes if not one.fua],
+    )
+    spans = sorted((one.issued_ns, one.promised_ns) for one in solo if one.promised_ns is not None)
+    begun = [one for one, _ in spans]
+    found: dict[Round, Preflush] = {}
+    for write in requests.writes:
+        place = bisect_right(ends, write.issued_ns) - 1
+        if place < 0:
+            continue
+        together = by_end[place]
+        begun_ns, ended_ns = times[together]
+        # Of writes with FUA, several may follow one flush, such as those of data and parity.
+        others = plain if write.fua else issued
+        if bisect_left(others, write.issued_ns) > bisect_left(others, ended_ns):
+            continue
+        number = bisect_right(begun, begun_ns) - 1
+        of_one = number >= 0 and write.issued_ns <= spans[number][1]
+        if write.fua or (of_one and together not in found):
+            found[together] = Preflush(begun_ns, ended_ns, write.fua)
+    return found
+
+
 class Absence(NamedTuple):
     """The time in which data of an acknowledged operation would have been volatile without an instance of a defect."""
 
@@ -49,15 +110,18 @@ class Absence(NamedTuple):
     promised_ns: int
     """The reply to the operation."""
     until_ns: float
+    lost_with_all: bool = True
+    """Whether the data are lost if the disks lose everything volatile; else only if they keep a part of it."""
 
     def shows_at(self, cut_ns: float) -> bool:
         """Return whether a power cut would lose the data, if the disks lose everything volatile."""
-        return self.promised_ns < cut_ns < self.until_ns
+        return self.lost_with_all and self.promised_ns < cut_ns < self.until_ns
 
 
-def absences(requests: Requests, needed: Iterable[Needed]) -> Iterator[Absence]:
-    """Yield all times in which data would have been volatile without an instance of a defect."""
+def absences(requests: Requests, needed: Iterable[Needed], solo: Iterable[Operation] = ()) -> Iterator[Absence]:
+    """Yield all times in which data would have been volatile with an instance of a defect; ``solo``: as below."""
     durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
+    commits = before_commits(requests, rounds, solo)
     for promised_ns, copies in needed:
         for copy in copies:
             if copy.fua:
@@ -67,8 +131,28 @@ def absences(requests: Requests, needed: Iterable[Needed]) -> Iterator[Absence]:
             flush = durability.flush_of(copy)
             if flush is None or durability.flushed_ns(copy) > promised_ns:
                 continue  # no flush made the data durable before the reply
-            for defect, instance in ((Defect.FLUSH_OF_A_MEMBER, frozenset({flush})), (Defect.FLUSH, rounds[flush])):
-                yield Absence(defect, instance, promised_ns, durability.durable_ns(copies, instance))
+            alone, together = frozenset({flush}), rounds[flush]
+            without = durability.durable_ns(copies, alone)
+            of_all = durability.durable_ns(copies, together)
+            yield Absence(Defect.FLUSH_OF_A_MEMBER, alone, promised_ns, without)
+            yield Absence(Defect.FLUSH, together, promised_ns, of_all)
+            late_ns = durability.flushed_ns(copy) + EARLY_NS
+            yield Absence(Defect.EARLY_FLUSH, alone, promised_ns, min(without, late_ns))
+            if together in commits:
+                yield Absence(Defect.NO_PREFLUSH, together, promised_ns, of_all)
+
+
+def overtaken(requests: Requests, solo: Iterable[Operation] = ()) -> Iterator[Absence]:
+    """Yield the times in which a commit record could be durable before older requests, had it overtaken its flush.
+
+    No time if the flush covered no request: then the order makes no difference.
+    """
+    durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
+    plain = (Copy(one.member, one.done_ns, fua=False) for one in requests.writes if not one.fua)
+    covering = {durability.flush_of(one) for one in plain}
+    for together, (begun_ns, ended_ns, fua) in before_commits(requests, rounds, solo).items():
+        until_ns = ended_ns if together & covering else begun_ns
+        yield Absence(Defect.COMMIT_FIRST, together, begun_ns, until_ns, lost_with_all=fua)
 
 
 def missed_at(requests: Requests, needed: Iterable[Needed], cuts_ns: Iterable[int]) -> Mapping[int, Set[Hashable]]:
@@ -93,16 +177,24 @@ class _Shown(NamedTuple):
 
 
 def sensitivity(
-    requests: Requests, needed: Iterable[Needed], cut_ns: int | None, checked_ns: Iterable[int] | None = None
+    requests: Requests,
+    needed: Iterable[Needed],
+    cut_ns: int | None,
+    checked_ns: Iterable[int] | None = None,
+    subject: Subject = Subject.DATA,
+    solo: Sequence[Operation] = (),
 ) -> list[Sensitivity]:
-    """Return the sensitivity to each defect.
+    """Return the sensitivity to each defect; to `Defect.COMMIT_FIRST` only with the subject DATA.
 
     ``cut_ns``: the injected power cut, None without one. ``checked_ns``: the instants of the checked crash states in
-    which nothing volatile survived; None if no crash state was to be checked.
+    which nothing volatile survived; None if no crash state was to be checked. ``solo``: see `before_commits`.
     """
-    shown: dict[Defect, dict[Hashable, _Shown]] = {one: {} for one in Defect}
+    of_data = subject is Subject.DATA
+    shown: dict[Defect, dict[Hashable, _Shown]] = {
+        one: {} for one in Defect if of_data or one is not Defect.COMMIT_FIRST
+    }
     checked = sorted(checked_ns or ())
-    for one in absences(requests, needed):
+    for one in chain(absences(requests, needed, solo), overtaken(requests, solo) if of_data else ()):
         before = shown[one.defect].get(one.instance, _Shown())
         place = bisect_right(checked, one.promised_ns)
         shown[one.defect][one.instance] = _Shown(
@@ -113,6 +205,7 @@ def sensitivity(
     return [
         Sensitivity(
             defect=defect,
+            subject=subject,
             instances=len(found),
             in_some_state=sum(one.some for one in found.values()),
             in_this_cut=None if cut_ns is None else sum(one.this for one in found.values()),
@@ -133,4 +226,7 @@ def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
     if data is None:
         return []
     cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
-    return sensitivity(data.requests, data.blocks, cut_ns)
+    solo = solo_operations(evidence.history, evidence.record.observed.solo)
+    names = needed_of_names(data.requests, solo)
+    found = sensitivity(data.requests, data.blocks, cut_ns, solo=solo)
+    return found + (sensitivity(data.requests, names, cut_ns, subject=Subject.NAMES, solo=solo) if names else [])
