@@ -69,7 +69,7 @@ def test_it_is_mounted_as_by_the_clients_of_the_run(server: Server) -> None:
 
 @pytest.mark.parametrize(("vers", "source"), [("4.2", "10.77.0.10:/"), ("3", "10.77.0.10:/srv/raidproof")])
 def test_a_root_of_the_name_space_is_mounted_as_such(server: Server, vers: str, source: str) -> None:
-    changed = {"export": ExportSpec(fsid=0), "mount": MountSpec(vers=vers)}
+    changed = {"export": ExportSpec(fsid="0"), "mount": MountSpec(vers=vers)}
     config = nfsd_config(stack_of().model_copy(update=changed), server, SERVICE, ROOT)
     assert config["mount"][-1][-2] == source
 

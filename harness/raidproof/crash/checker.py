@@ -35,7 +35,7 @@ from raidproof.storage.filesystem.state import FilesystemCheck
 from raidproof.storage.member import Assembly
 from raidproof.storage.mount import Mount
 from raidproof.storage.mount import mount_command as nfs_mount_command
-from raidproof.storage.server.server import StateService
+from raidproof.storage.server.server import StateService, open_command
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.kernel_log import errors_in, findings
 
@@ -207,7 +207,7 @@ def nfsd_config(stack: StackSpec, machine: layer.Machine, service: StateService,
     """Return the part of the agent's config for a scan through the NFS server; ``root`` is the ledger's folder."""
     mount = mount_of(stack, machine)
     # A state's file system covers the directory whose mode the activation of the server changed.
-    opened = [["chmod", "1777", DIRECTORY]] if stack.export.root_squash else []
+    opened = [open_command(DIRECTORY)] if stack.export.squashes_root else []
     return {
         "mount": [*opened, nfs_mount_command(mount.spec, mount.source, mount.directory)],
         "unmount": ["umount", mount.directory],

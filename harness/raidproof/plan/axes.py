@@ -240,6 +240,13 @@ _ABOVE = (
         write_plain,
         ON_SYNC,
     ),
+    Axis(
+        "root_squash",
+        "export.root_squash",
+        "whether the server maps root of a client to the anonymous user (exports(5))",
+        read_switch,
+    ),
+    Axis("fsid", "export.fsid", "identity of the file system in file handles: a number, root, or a UUID (exports(5))"),
     _number("threads", "export.threads", "number of threads of the server"),
     _size("max_block_size", "export.max_block_size", "size of the largest READ or WRITE that the server accepts"),
     _seconds(

@@ -138,7 +138,7 @@ class StackSpec(Spec):
 
         An NFSv4 client mounts an export with fsid 0 as ``/``, the root of the server's name space (exports(5)).
         """
-        root = self.export.fsid == 0 and self.mount.vers != "3"
+        root = self.export.fsid == "0" and self.mount.vers != "3"
         return f"{address}:{'/' if root else path}"
 
     def refuse_disks(self, sizes: Mapping[str, int]) -> None:

@@ -51,7 +51,7 @@ def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason
 
 
 def test_commands() -> None:
-    spec = ExportSpec(sync=False, wdelay=False, subtree_check=True, root_squash=True, fsid=0, grace_s=20, threads=4)
+    spec = ExportSpec(sync=False, wdelay=False, subtree_check=True, root_squash=True, fsid="0", grace_s=20, threads=4)
     assert export_command(spec) == [
         *("exportfs", "-o", "rw,async,no_wdelay,subtree_check,root_squash,fsid=0", "10.77.0.0/24:/srv/raidproof")
     ]
@@ -200,6 +200,30 @@ def test_what_did_not_take_effect_is_named(old: str, new: str, field: str) -> No
     assert old in NFSD
     with pytest.raises(NotEffective, match=field):
         Export(SPEC, NfsServer(NFSD.replace(old, new))).activate()
+
+
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [
+        ({"root_squash": True}, "root_squash"),
+        ({"all_squash": True}, "all_squash"),
+        ({"anonuid": 99}, "anonuid=99"),
+        ({"anongid": 100}, "anongid=100"),
+        ({"subtree_check": True}, "subtree_check"),
+        ({"insecure": True}, "insecure"),
+        ({"fsid": "7"}, "fsid=7"),
+        ({"fsid": "f9a21ff2-5d4c-4b1e-9a2f-000000000001"}, "fsid=f9a21ff2"),
+        ({"export_options": "mountpoint"}, "mountpoint"),
+        ({"export_options": "crossmnt"}, "crossmnt"),
+    ],
+)
+def test_a_requested_option_without_effect_is_an_error(asked: dict[str, Any], option: str) -> None:
+    spec = ExportSpec.model_validate({"lease_s": 10, "grace_s": 10, **asked})
+    with pytest.raises(NotEffective, match="options: requested") as caught:
+        Export(spec, NfsServer()).activate()
+    requested, _, effective = str(caught.value).partition("effective")
+    assert option in requested
+    assert f"'{option}" not in effective
 
 
 class WithIoModes(NfsServer):

@@ -16,7 +16,15 @@ from raidproof.core.units import KIB
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.guest import nfs_attributes, server_process
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.server.server import Outage, Server, ServerLine, ServerSpec, ServerState, StateService
+from raidproof.storage.server.server import (
+    Outage,
+    Server,
+    ServerLine,
+    ServerSpec,
+    ServerState,
+    StateService,
+    open_command,
+)
 
 PROGRAM = "ganesha.nfsd"
 CONFIG = "/run/raidproof/ganesha.conf"
@@ -271,8 +279,8 @@ class Ganesha(Server):
                 f"{self.machine.name} has no program {PROGRAM}",
                 remedy="add the packages nfs-ganesha and nfs-ganesha-vfs to the recipe of the image",
             )
-        if self.spec.root_squash:
-            self.machine.succeed(["chmod", "1777", self.path])
+        if self.spec.squashes_root:
+            self.machine.succeed(open_command(self.path))
         self.machine.succeed(["mkdir", "--parents", str(Path(CONFIG).parent), RECORDS])
         self.machine.put(configuration(self.spec, self.path, str(self.spec.network)), CONFIG)
         self._start()

@@ -1,11 +1,11 @@
 """The NFS server of the Linux kernel, nfsd: requested export, commands, and effective state."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import Machine, Value, found_in, read_files, require_effective, try_all, whole_number
@@ -13,7 +13,17 @@ from raidproof.core.units import MIB, Size
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.guest import nfsd_threads
 from raidproof.storage.filesystem import DIRECTORY
-from raidproof.storage.server.server import NFS_PORT, Outage, Server, ServerLine, ServerSpec, ServerState, StateService
+from raidproof.storage.server.export_options import ANONYMOUS, in_effect, read_others
+from raidproof.storage.server.server import (
+    NFS_PORT,
+    Outage,
+    Server,
+    ServerLine,
+    ServerSpec,
+    ServerState,
+    StateService,
+    open_command,
+)
 
 _NFSD = "/proc/fs/nfsd"
 _LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
@@ -58,6 +68,12 @@ class ExportSpec(ServerSpec):
     axes: ClassVar[Mapping[str, str]] = {
         "io_cache_read": "how nfsd reads files: buffered, dontcache, direct; a kernel from 6.18 on with debugfs",
         "io_cache_write": "how nfsd writes files: buffered, dontcache, direct; a kernel from 6.18 on with debugfs",
+        "subtree_check": "whether nfsd checks that each file is in the exported directory (exports(5))",
+        "all_squash": "whether nfsd maps all users to the anonymous user (exports(5))",
+        "anonuid": "number of the anonymous user (exports(5))",
+        "anongid": "number of the anonymous group (exports(5))",
+        "insecure": "whether clients may send requests from ports from 1024 on (exports(5))",
+        "export_options": 'other options of exports(5), as they stand, for example "crossmnt,mountpoint"',
     }
     scans: ClassVar[bool] = True
 
@@ -66,6 +82,16 @@ class ExportSpec(ServerSpec):
     """Whether nfsd waits briefly for another write before it commits one to disk (exports(5))."""
     subtree_check: bool = False
     """Whether nfsd checks that each file is in the exported directory (exports(5))."""
+    all_squash: bool = False
+    """Whether nfsd maps all users of clients to the anonymous user (exports(5))."""
+    anonuid: int | None = Field(default=None, ge=0, lt=2**32)
+    """Number of the anonymous user (exports(5)); None keeps the default, 65534."""
+    anongid: int | None = Field(default=None, ge=0, lt=2**32)
+    """Number of the anonymous group (exports(5)); None keeps the default, 65534."""
+    insecure: bool = False
+    """Whether clients may send requests from ports from 1024 on, which need no privilege (exports(5))."""
+    export_options: Annotated[tuple[str, ...], BeforeValidator(read_others)] = ()
+    """Options of exports(5) that have no field of their own, as a list or as text: ``"crossmnt,mountpoint"``."""
     threads: int = Field(default=8, ge=1, le=1024)
     """Number of nfsd threads."""
     max_block_size: Size = MIB
@@ -93,7 +119,17 @@ class ExportSpec(ServerSpec):
             "subtree_check" if self.subtree_check else "no_subtree_check",
             "root_squash" if self.root_squash else "no_root_squash",
             *([f"fsid={self.fsid}"] if self.fsid is not None else []),
+            *(["all_squash"] if self.all_squash else []),
+            *([f"anonuid={self.anonuid}"] if self.anonuid is not None else []),
+            *([f"anongid={self.anongid}"] if self.anongid is not None else []),
+            *(["insecure"] if self.insecure else []),
+            *self.export_options,
         )
+
+    def owner_of(self, uid: int) -> int:
+        """Return the user as whom nfsd carries out the requests of a user of a client."""
+        anonymous = ANONYMOUS if self.anonuid is None else self.anonuid
+        return anonymous if self.all_squash or (self.root_squash and uid == 0) else uid
 
     def lines(self, path: str, network: str) -> tuple[ServerLine, ...]:
         """Return the lines of /etc/exports, /etc/nfs.conf and of the kernel setting for delegations."""
@@ -135,12 +171,11 @@ def export_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
 
 
 def exports_line(spec: ExportSpec, path: str, network: str) -> str:
-    """Return the line of /etc/exports with the options of `export_command`, except those about root.
+    """Return the line of /etc/exports with the options of `export_command`, except no_root_squash.
 
-    The harness exports with no_root_squash, as its programs are root on the clients. That option gives clients the
-    rights of root and has no effect on speed or durability, so the line leaves the choice to its reader.
+    That option gives clients the rights of root and has no effect on speed or durability, so the line leaves it out.
     """
-    options = [option for option in spec.options() if option not in {"root_squash", "no_root_squash"}]
+    options = [option for option in spec.options() if option != "no_root_squash"]
     return f"{path} {network}({','.join(options)})"
 
 
@@ -234,17 +269,6 @@ def _options(table: str, path: str, network: str) -> tuple[str, ...] | None:
     return tuple(entry.group(1).split(",")) if entry else None
 
 
-def _effective_options(state: ExportState) -> set[str]:
-    """Return the options in effect: the kernel's, or those of the export table until a client accesses the export."""
-    return _in_full(state.kernel_options or state.options)
-
-
-def _in_full(options: Iterable[str]) -> set[str]:
-    """Return the options with ``subtree_check``, which the kernel does not list, if ``no_subtree_check`` is absent."""
-    listed = set(options)
-    return listed if "no_subtree_check" in listed else {*listed, "subtree_check"}
-
-
 def ignores_kill(status: str) -> bool:
     """Return whether a kernel thread ignores SIGKILL, from the text of its /proc/PID/status.
 
@@ -273,8 +297,8 @@ class Export(Server):
         self._set_io_modes()
         # Before rpc.nfsd: without nfsdcld, nfsd waits for it, gives up, and stores no client records.
         self.machine.succeed(["nfsdcld"])
-        if self.spec.root_squash:
-            self.machine.succeed(["chmod", "1777", self.path])
+        if self.spec.squashes_root:
+            self.machine.succeed(open_command(self.path))
         self.machine.succeed(export_command(self.spec, self.path))
         # Also before rpc.nfsd: without rpc.mountd, nfsd cannot look up exports and drops requests, and a waiting
         # client repeats a request only after a minute (timeo, nfs(5)).
@@ -389,10 +413,10 @@ class Export(Server):
     def applied(self) -> tuple[str, ...]:
         """Return the export options now in effect, including defaults; empty if the directory is not exported."""
         content = read_files(self.machine, (_ETAB, f"{_NFSD}/exports"))
+        tables = (content.get(_ETAB, ""), content.get(f"{_NFSD}/exports", ""))
+        etab, kernel = (_options(table, self.path, str(self.spec.network)) for table in tables)
         # The kernel lists an export only while clients access it; the options in its list have precedence.
-        tables = (content.get(f"{_NFSD}/exports", ""), content.get(_ETAB, ""))
-        found = (_options(table, self.path, str(self.spec.network)) for table in tables)
-        return next((tuple(sorted(_in_full(options))) for options in found if options), ())
+        return tuple(sorted(in_effect(etab or (), kernel))) if etab or kernel else ()
 
     def require_effective(self) -> ExportState:
         """Verify that the effective state of nfsd and its export is as requested, and return it.
@@ -412,7 +436,7 @@ class Export(Server):
             "io_cache_write": self.spec.io_cache_write,
         }
         found: dict[str, Value] = {
-            "options": tuple(sorted(set(self.spec.options()) & _effective_options(state))),
+            "options": tuple(sorted(set(self.spec.options()) & in_effect(state.options, state.kernel_options))),
             "threads": state.threads,
             "lease_s": state.lease_s,
             "grace_s": state.grace_s,

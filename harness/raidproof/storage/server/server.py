@@ -6,7 +6,7 @@ from ipaddress import IPv4Network
 from types import ModuleType
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.layer import Machine, Spec, State, power_of_two
@@ -14,6 +14,7 @@ from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.topology import SUBNET
 from raidproof.core.units import KIB, MIB, Size, format_size
 from raidproof.storage.filesystem import DIRECTORY
+from raidproof.storage.server.export_options import ANONYMOUS, read_fsid
 
 USUAL_LEASE_S = 90
 """The kernel's default for the lease and for the grace period, in seconds."""
@@ -54,6 +55,11 @@ class ServerLine(NamedTuple):
 
     file: str
     text: str
+
+
+def open_command(path: str) -> list[str]:
+    """Return the command by which each user may create files in an exported directory, also the anonymous user."""
+    return ["chmod", "1777", path]
 
 
 class Outage(NamedTuple):
@@ -193,8 +199,11 @@ class ServerSpec(Spec):
     """Whether the server replies only after its disks have the data; a reply before that violates the protocol."""
     root_squash: bool = False
     """Whether the server maps requests from root to the anonymous user (exports(5))."""
-    fsid: int | None = Field(default=None, ge=0, lt=2**32)
-    """The number of the file system in file handles (exports(5)); 0 makes the export the root for NFSv4 clients."""
+    fsid: Annotated[str | None, BeforeValidator(read_fsid)] = None
+    """The identity of the file system in file handles: a number or a UUID (exports(5)).
+
+    0, which is also ``root``, makes the export the root for NFSv4 clients.
+    """
     network: IPv4Network = IPv4Network(f"{SUBNET}.0/24")
     """Network of the clients that may mount the export."""
     port: int = Field(default=NFS_PORT, ge=1, le=65535)
@@ -252,6 +261,15 @@ class ServerSpec(Spec):
     def grace_to_set_s(self) -> int:
         """The requested length of the grace period in seconds, or the server's default."""
         return self.usual_grace_s if self.grace_s is None else self.grace_s
+
+    def owner_of(self, uid: int) -> int:
+        """Return the user as whom the server carries out the requests of a user of a client, by number."""
+        return ANONYMOUS if self.root_squash and uid == 0 else uid
+
+    @property
+    def squashes_root(self) -> bool:
+        """Whether requests from root on a client have not the rights of root on the server."""
+        return self.owner_of(0) != 0
 
     @property
     def stable_writes(self) -> bool:
