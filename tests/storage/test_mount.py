@@ -1,4 +1,7 @@
+import re
 from collections.abc import Sequence
+from errno import EIO, ETIMEDOUT
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import NotEffective, RequestError, RigError
 from raidproof.core.units import KIB, MIB
-from raidproof.storage.mount import Mount, MountSpec, mount_command, parse_mountstats
+from raidproof.storage.mount import Mount, MountSpec, mount_command, parse_mounts, parse_mountstats, why_refused
 from tests.guest_files import FilesByCommands
 
 DATA = Path(__file__).parents[1] / "data" / "nfs"
@@ -43,6 +46,23 @@ def stats(version: str) -> str:
         ({"actimeo": -1}, "actimeo"),
         ({"timeo_s": 0.25}, "tenths of a second"),
         ({"wsise": "4KiB"}, "did you mean 'wsize'"),
+        ({"timeo_s": "1.44s"}, "tenths of a second"),
+        ({"noac": True, "acregmax": 3}, "contradicts acregmax = 3"),
+        ({"actimeo": 5, "acdirmax": 3}, "request either actimeo, or single times"),
+        ({"acregmin": 61}, "acregmin = 61 s is more than acregmax = 60 s"),
+        ({"acdirmax": 5}, "acdirmin = 30 s is more than acdirmax = 5 s"),
+        ({"lock": False}, "nolock: NFSv4 clients ignore it"),
+        ({"local_lock": "all"}, "local_lock: NFSv4 clients ignore it"),
+        ({"vers": "3", "lock": False, "local_lock": "flock"}, "contradicts local_lock = flock"),
+        ({"vers": "4.0", "max_connect": 2}, "no trunking"),
+        ({"lookupcache": "some"}, "lookupcache: unknown value 'some'"),
+        ({"other_options": "noatime,soft"}, "mount option soft has a setting of its own: recovery"),
+        ({"other_options": "nolock"}, "has a setting of its own: lock"),
+        ({"other_options": "timeo=14"}, "has a setting of its own: timeo_s"),
+        ({"other_options": ["fsc"]}, "no client of a lab has cachefilesd"),
+        ({"other_options": "trunkdiscovery"}, "its effect cannot be read back"),
+        ({"other_options": "sec=krb5"}, "no Kerberos"),
+        ({"other_options": "intr"}, "the kernel ignores it"),
     ],
 )
 def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason: str) -> None:
@@ -123,21 +143,163 @@ def test_what_is_mounted_elsewhere_is_not_taken_for_ours() -> None:
         parse_mountstats(stats("4.2"), "/tmp")
 
 
+RUN = [line.split("\t") for line in (DATA / "mount-options-linux-6.12.txt").read_text().splitlines()]
+"""What was requested in a run, the options in mountstats, and those in /proc/mounts."""
+SWITCHES = {"nocto": "cto", "nolock": "lock", "nosharecache": "sharecache"}
+IGNORED_BY_V4 = "vers=4.2,hard,write=lazy,nolock,local_lock=all"
+NOT_LISTED = ("vers=4.1,nofsc", "vers=4.1,namlen=100,bsize=4096")
+"""What the kernel accepted, and lists nowhere, or changed."""
+
+
+def spec_of(requested: str) -> MountSpec:
+    """Return the request with these mount options."""
+    fields: dict[str, Any] = {}
+    for option in requested.split(","):
+        name, _, value = option.partition("=")
+        match name:
+            case "soft" | "softerr" | "hard":
+                fields["recovery"] = name
+            case "timeo":
+                fields["timeo_s"] = int(value) / 10
+            case "noac" | "softreval":
+                fields[name] = True
+            case _ if name in SWITCHES:
+                fields[SWITCHES[name]] = False
+            case _ if name in MountSpec.model_fields:
+                fields[name] = value
+            case _:
+                fields["other_options"] = (*fields.get("other_options", ()), option)
+    return MountSpec.model_validate(fields)
+
+
+def client_with(vers: str, listed: str, mounts: str) -> "Client":
+    """Return a client on which the kernel listed these options."""
+    text = re.sub(r"^\topts:\t.*$", f"\topts:\t{listed}", stats(vers), flags=re.MULTILINE)
+    text = "\n".join(line for line in text.splitlines() if "\txprt:" not in line) + "\n"
+    return Client(text, f"{SOURCE} /mnt/raidproof nfs4 {mounts} 0 0\n")
+
+
+@pytest.mark.parametrize(("requested", "listed", "mounts"), RUN, ids=[one[0] for one in RUN])
+def test_requested_options_are_found_in_what_the_kernel_listed(requested: str, listed: str, mounts: str) -> None:
+    words = [option for option in requested.split(",") if why_refused(option) is None]
+    if requested == IGNORED_BY_V4:
+        with pytest.raises(RequestError, match="NFSv4 clients ignore it"):
+            spec_of(requested)
+        assert "local_lock=none" in listed
+        assert "nolock" not in listed
+        return
+    spec = spec_of(",".join(words))
+    mount = Mount(spec, client_with(spec.vers, listed, mounts), SOURCE)
+    if requested in NOT_LISTED:
+        with pytest.raises(NotEffective, match="other_options"):
+            mount.activate()
+    else:
+        mount.activate()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(
+            "soft",
+            "softerr",
+            "timeo=14",
+            "retrans=3",
+            "acregmin=2",
+            "acregmax=61",
+            "acdirmin=4",
+            "acdirmax=61",
+            "noac",
+        ),
+        *("nocto", "nosharecache", "lookupcache=none", "softreval", "write=eager", "max_connect=3", "nordirplus"),
+        *("nosuid", "noatime", "bsize=4096", "actimeo=7"),
+    ],
+)
+def test_a_requested_option_without_effect_is_an_error(option: str) -> None:
+    (usual,) = [one for one in RUN if one[0] == "vers=4.1,trunkdiscovery"]
+    with pytest.raises(NotEffective):
+        Mount(spec_of(f"vers=4.1,{option}"), client_with(*["4.1", *usual[1:]]), SOURCE).activate()
+
+
+@pytest.mark.parametrize("option", ["nolock", "local_lock=flock", "local_lock=all"])
+def test_an_option_for_locks_without_effect_is_an_error(option: str) -> None:
+    with pytest.raises(NotEffective, match="lock"):
+        Mount(spec_of(f"vers=3,{option}"), Client(stats("3")), SOURCE).activate()
+
+
+def test_what_is_not_mounted_has_no_options() -> None:
+    with pytest.raises(RigError, match="lists nothing"):
+        parse_mounts("proc /proc proc rw 0 0\n")
+    assert parse_mounts("a /mnt/raidproof nfs ro 0 0\nb /mnt/raidproof nfs rw,noatime 0 0\n") == ("rw", "noatime")
+
+
+NUMBERS = st.none() | st.integers(0, 100)
+TIMES = st.fixed_dictionaries({"acregmin": NUMBERS, "acregmax": NUMBERS, "acdirmin": NUMBERS, "acdirmax": NUMBERS})
+SPECS: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    vers=st.sampled_from(["3", "4.0", "4.1", "4.2"]),
+    recovery=st.sampled_from(["hard", "soft", "softerr"]),
+    cto=st.booleans(),
+    lock=st.booleans(),
+    local_lock=st.sampled_from([None, "none", "flock", "posix", "all"]),
+    sharecache=st.booleans(),
+    softreval=st.booleans(),
+    noac=st.booleans(),
+    actimeo=NUMBERS,
+    times=TIMES,
+    lookupcache=st.sampled_from([None, "all", "pos", "positive", "none"]),
+    write=st.sampled_from([None, "lazy", "eager", "wait"]),
+    max_connect=st.none() | st.integers(1, 16),
+)
+
+
+@given(SPECS)
+def test_options_say_what_was_requested(asked: dict[str, Any]) -> None:
+    try:
+        spec = MountSpec.model_validate(
+            {**{key: value for key, value in asked.items() if key != "times"}, **asked["times"]}
+        )
+    except RequestError:
+        return
+    assert MountSpec.model_validate(spec.model_dump(mode="json")) == spec
+    again = spec_of(",".join(option for option in spec.options() if not option.startswith("retry")))
+    assert again == spec
+
+
+def test_effects_are_those_of_nfs_5() -> None:
+    usual = MountSpec().effects
+    assert (usual.errors, usual.local_locks, usual.old_data_s, usual.old_attributes_s) == (frozenset(), False, 0, 60)
+    assert MountSpec(recovery="softerr").effects.errors == {EIO, ETIMEDOUT}
+    assert MountSpec(cto=False).effects.old_data_s == 60
+    assert MountSpec(cto=False, actimeo=7).effects.old_data_s == 7
+    assert MountSpec(cto=False, acregmin=1, acregmax=9).effects.old_data_s == 9
+    assert MountSpec(cto=False, noac=True).effects == MountSpec(noac=True).effects
+    assert MountSpec(actimeo=600).effects.old_data_s == 0
+    assert MountSpec(actimeo=600).effects.old_attributes_s == 600
+    assert MountSpec(noac=True).effects.old_attributes_s == 0
+    assert MountSpec(softreval=True).effects.old_attributes_s == inf
+    assert [MountSpec(vers="3", local_lock=one).effects.local_locks for one in ("none", "flock", "posix", "all")] == [
+        *(False, False, True, True)
+    ]
+    assert MountSpec(vers="3", lock=False).effects.local_locks
+
+
 class Client(FilesByCommands):
     """A fake machine with the mounts of the real output."""
 
     name = "client1"
     address = "10.77.0.21"
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, mounts: str = "") -> None:
         self.text = text
+        self.mounts = mounts
         self.ran: list[str] = []
 
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
     ) -> Completed:
         self.ran.append(argv[0])
-        return Completed(tuple(argv), 0, self.text, "", self.name)
+        return Completed(tuple(argv), 0, self.mounts if "/proc/self/mounts" in argv else self.text, "", self.name)
 
     def succeed(self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S) -> str:
         return self.run(argv).stdout

@@ -116,6 +116,17 @@ def test_only_nfsv4_has_delegations(cycle: CrashTestRecord, vers: str, possible:
 
 
 @pytest.mark.parametrize(
+    ("asked", "local"),
+    [({}, False), ({"lock": False}, True), ({"local_lock": "posix"}, True), ({"local_lock": "flock"}, False)],
+)
+def test_local_locks_are_those_of_the_requested_mount(
+    cycle: CrashTestRecord, asked: dict[str, Any], local: bool
+) -> None:
+    cycle.asked["mount"] = {"vers": "3", **asked}
+    assert conditions_of(CrashTestEvidence(cycle, Path())).local_locks is local
+
+
+@pytest.mark.parametrize(
     ("asked", "shows"),
     [({"type": "xfs"}, False), ({"type": "ext4", "data": "writeback"}, True), ({"type": "of another version"}, True)],
 )

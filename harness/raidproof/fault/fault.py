@@ -6,7 +6,6 @@ A fault is a class in this folder or in another Python distribution (entry point
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from errno import EIO, ETIMEDOUT
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -67,10 +66,9 @@ class FaultEffects(BaseModel):
 def unreachable(stack: StackSpec, **others: Any) -> FaultEffects:
     """Return the effects of a fault during which clients do not reach the server; ``others``: its further effects.
 
-    Clients may log hung tasks. A soft mount returns errors, and a hard mount none (nfs(5)).
+    Clients may log hung tasks, and get the errors that the options of their mounts permit.
     """
-    errors = frozenset() if stack.mount.recovery == "hard" else frozenset({EIO, ETIMEDOUT})
-    return FaultEffects(server_away=True, errors=errors, **others)
+    return FaultEffects(server_away=True, errors=stack.mount.effects.errors, **others)
 
 
 @dataclass(frozen=True)

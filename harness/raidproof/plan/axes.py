@@ -12,6 +12,7 @@ from raidproof.core.units import format_duration, format_rate, parse_duration, p
 from raidproof.plan.table import (
     Value,
     read_number,
+    read_seconds,
     read_size,
     read_switch,
     read_sync,
@@ -124,6 +125,8 @@ ON_SYNC = Where(
     lambda its: its.get("export", True) is True, "export is async: wdelay has no effect with async (exports(5))"
 )
 
+ON_V3 = Where(lambda its: its.get("vers") == "3", "vers is not 3: NFSv4 has its own locks")
+
 
 def read_raid_level(value: Any) -> str:
     """Return the name of a RAID level, written as ``5`` or ``"raid5"``.
@@ -144,6 +147,15 @@ def _number(name: str, field: str, text: str, where: Where | None = None) -> Axi
 
 def _seconds(name: str, field: str, text: str) -> Axis:
     return Axis(name, field, text, read_whole_seconds, write_seconds)
+
+
+def read_timeo(value: Any) -> str:
+    """Return a duration in seconds, with fractions, as text: ``1.4s``.
+
+    Raises:
+        RequestError: the value is not a duration.
+    """
+    return write_seconds(f"{read_seconds(value):g}")
 
 
 def read_rate(value: Any) -> int:
@@ -271,6 +283,62 @@ _ABOVE = (
     _size("rsize", "mount.rsize", "size of the largest READ that a client sends (nfs(5))"),
     _size("wsize", "mount.wsize", "size of the largest WRITE that a client sends (nfs(5))"),
     _number("nconnect", "mount.nconnect", "number of TCP connections of each client (nfs(5))"),
+    Axis(
+        "recovery",
+        "mount.recovery",
+        "what a client does if the server does not answer: hard, soft, softerr (nfs(5))",
+        word_of("hard", "soft", "softerr"),
+    ),
+    Axis("timeo", "mount.timeo_s", "time after which a client repeats a request, for example 60s", read_timeo),
+    _number("retrans", "mount.retrans", "number of retries of a client before further recovery (nfs(5))"),
+    _seconds("actimeo", "mount.actimeo", "time for which a client caches attributes of files and directories"),
+    _seconds("acregmin", "mount.acregmin", "least time for which a client caches attributes of a file"),
+    _seconds("acregmax", "mount.acregmax", "greatest time for which a client caches attributes of a file"),
+    _seconds("acdirmin", "mount.acdirmin", "least time for which a client caches attributes of a directory"),
+    _seconds("acdirmax", "mount.acdirmax", "greatest time for which a client caches attributes of a directory"),
+    Axis("noac", "mount.noac", "whether a client caches no attributes, and sends each write at once", read_switch),
+    Axis("cto", "mount.cto", "whether an open revalidates the client's cache; false: nocto (nfs(5))", read_switch),
+    Axis(
+        "lookupcache",
+        "mount.lookupcache",
+        "which results of lookups a client caches: all, positive, none (nfs(5))",
+        word_of("all", "positive", "none"),
+    ),
+    Axis(
+        "lock",
+        "mount.lock",
+        "whether the server manages locks; false: nolock, of NFSv3 (nfs(5))",
+        read_switch,
+        where=ON_V3,
+    ),
+    Axis(
+        "local_lock",
+        "mount.local_lock",
+        "which locks exclude only processes of one client: none, flock, posix, all; of NFSv3 (nfs(5))",
+        word_of("none", "flock", "posix", "all"),
+        where=ON_V3,
+    ),
+    Axis(
+        "sharecache", "mount.sharecache", "whether mounts of an export on a client share caches (nfs(5))", read_switch
+    ),
+    Axis(
+        "softreval",
+        "mount.softreval",
+        "whether a client uses its caches while the server is away (nfs(5))",
+        read_switch,
+    ),
+    Axis(
+        "write",
+        "mount.write",
+        "when a client sends the data of write(): lazy, eager, wait (nfs(5))",
+        word_of("lazy", "eager", "wait"),
+    ),
+    _number("max_connect", "mount.max_connect", "greatest number of connections to addresses of a server (nfs(5))"),
+    Axis(
+        "mount_options_client",
+        "mount.other_options",
+        'other mount options of the clients, as they stand, for example "noatime,nordirplus"',
+    ),
     Axis(
         "scheduler",
         "tuning.scheduler",

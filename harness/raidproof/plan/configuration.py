@@ -144,7 +144,7 @@ def configuration_of(hardware: Hardware, cell: Cell, profiles: Mapping[str, Prof
         wsize=mount.wsize or min(NEGOTIATED, export.max_block_size),
         sends_at_once=bool(mount.sync or mount.noac),
         interruptible=False,
-        nolock=False,
+        nolock=mount.local_locks,
     )
 
 

@@ -14,7 +14,7 @@ from raidproof.core.units import DURATION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from raidproof.disk.profile import profile_names
 from raidproof.image import image
 from raidproof.image.kernel.catalogue import CATALOGUE
-from raidproof.plan.axes import Axis, axes, read_duration, read_raid_level, read_rate
+from raidproof.plan.axes import Axis, axes, read_duration, read_raid_level, read_rate, read_timeo
 from raidproof.plan.plan import Plan
 from raidproof.plan.table import (
     SECONDS_SCHEMA,
@@ -95,6 +95,7 @@ READERS: dict[Any, dict[str, Any]] = {
     read_whole_seconds: SECONDS_SCHEMA,
     read_rate: RATE_SCHEMA,
     read_duration: DURATION_SCHEMA,
+    read_timeo: SECONDS_SCHEMA,
     read_text: {"type": ["string", "number"]},
 }
 """The schema of the values that the parser of an axis accepts."""

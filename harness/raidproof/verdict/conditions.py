@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord
+from raidproof.storage.mount import SESSIONS
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import Lost, corrupted_by, read_lies
 from raidproof.verdict.evidence import ON_SERVER, CrashTestEvidence, Stage
 
-SESSIONS = ("4.1", "4.2")
-"""NFS versions with sessions (RFC 8881)."""
 LEASE_S = 90.0
 """Default lease time of nfsd, in seconds."""
 
@@ -48,6 +47,8 @@ class Conditions:
     """Greatest age, in seconds, of dirty data in the server's memory; None: not known, or without limit."""
     lease_lost: bool = False
     """Whether a client's lease expired while it held locks: an operation under a lock may fail with EIO."""
+    local_locks: bool = False
+    """Whether the options of the mounts permit that clients get locks that other clients hold."""
     unreadable_blocks: bool = False
     """Whether the fault made sectors unreadable, so that md must list bad blocks."""
     content_changed: bool = False
@@ -112,6 +113,7 @@ def conditions_of(evidence: CrashTestEvidence) -> Conditions:
         exactly_once=exactly_once(cycle),
         write_back_s=longest_s(cycle),
         lease_lost=any(one.lease_lost for one in cycle.all_effects),
+        local_locks=evidence.mount.effects.local_locks,
         unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
         content_changed=any(one.content_changed for one in cycle.all_effects),
         fsync_caveat="" if filesystem is None else filesystem.fsync_caveat,

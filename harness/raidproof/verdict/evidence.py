@@ -20,6 +20,7 @@ from raidproof.monitor.capture import Exchange, read_exchanges
 from raidproof.record.exploration import Observation
 from raidproof.record.run import CrashTestRecord, ScanResult
 from raidproof.storage.filesystem import FILESYSTEMS, AnyFilesystem, FilesystemSpec
+from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.balance import Balance
 from raidproof.verdict.durability import Needed, Requests, needed_of, requests_of
@@ -212,6 +213,14 @@ class CrashTestEvidence:
     def server(self) -> ServerSpec:
         """The requested NFS server and export."""
         return _SERVER.validate_python(self.record.asked["export"])
+
+    @cached_property
+    def mount(self) -> MountSpec:
+        """The requested mount; with default options if another version of the harness stored the record."""
+        try:
+            return MountSpec.model_validate(self.record.asked.get("mount", {}))
+        except RequestError:
+            return MountSpec()
 
     @cached_property
     def filesystem(self) -> FilesystemSpec | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from raidproof.core.blame import Culprit
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.checks.locks import judge_locks
+from raidproof.verdict.checks.locks import excused, judge_locks
 from raidproof.workload.history import LEAST_DELAY_NS, Ended, Operation
 from raidproof.workload.ledger import LedgerSpec
 
@@ -115,3 +115,12 @@ def test_a_sound_server_never_fails(turns: list[tuple[int, int, bool]]) -> None:
             steps.append(step(worker, "release", at + 60))
             holder = None
     assert judged(steps).outcome is not Outcome.FAIL
+
+
+def test_local_locks_excuse_a_lock_that_is_granted_twice() -> None:
+    verdict = judged([*HOLDS, step(1, "claim", 10)])
+    assert verdict.outcome is Outcome.FAIL
+    other = excused(verdict)
+    assert (other.outcome, other.blame) == (Outcome.PASS, None)
+    assert "make locks local" in other.reason
+    assert verdict.reason in other.reason
