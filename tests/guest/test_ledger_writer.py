@@ -8,12 +8,15 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from raidproof.guest.ledger_format import ACKNOWLEDGE, BLOCK, FRAME, GROUPS, KINDS, write_whole
-from raidproof.guest.ledger_writer import Blocks, Directory, Trees, mark_rpcs, take_turns
+from raidproof.guest.ledger_format import ACKNOWLEDGE, BLOCK, FRAME, GROUPS, KINDS, acting_as, write_whole
+from raidproof.guest.ledger_reader import names
+from raidproof.guest.ledger_writer import Blocks, Directory, Trees, identify, take_turns
 
 
 @pytest.mark.parametrize("position", [None, 100])
@@ -78,7 +81,7 @@ def test_a_worker_is_done_after_any_other_error(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may take any group")
 def test_a_workers_thread_and_no_other_makes_its_requests_in_a_group_of_its_own(tmp_path: Path) -> None:
     def work() -> None:
-        mark_rpcs(7)
+        identify(7, 0)
         (tmp_path / "worker").touch()
 
     (tmp_path / "before").touch()
@@ -88,6 +91,56 @@ def test_a_workers_thread_and_no_other_makes_its_requests_in_a_group_of_its_own(
     (tmp_path / "after").touch()
     before, worker, after = ((tmp_path / name).stat().st_gid for name in ("before", "worker", "after"))
     assert before == after != worker == GROUPS + 7
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """Yield a directory in which each user may create files; other users cannot reach tmp_path."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o1777)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as any user")
+def test_a_workers_thread_acts_as_an_ordinary_user(shared: Path) -> None:
+    (shared / "of-root").touch(mode=0o600)
+    refused: list[int | None] = []
+
+    def attempt(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except PermissionError as error:
+            refused.append(error.errno)
+
+    def work() -> None:
+        identify(7, 1001)
+        (shared / "worker").touch()
+        attempt((shared / "of-root").read_bytes)
+        attempt(lambda: os.chown(shared / "worker", 12345, 23456))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    (shared / "after").touch()
+    owners = [((shared / name).stat().st_uid, (shared / name).stat().st_gid) for name in ("worker", "after")]
+    assert owners == [(1001, GROUPS + 7), (0, os.getegid())]
+    assert refused == [errno.EACCES, errno.EPERM]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may act as any user")
+def test_files_of_a_user_are_read_as_this_user(shared: Path) -> None:
+    with acting_as(1001):
+        (shared / "d0").mkdir()
+        (shared / "d0" / "a").touch(mode=0o600)
+    assert (shared / "d0").stat().st_uid == 1001
+    with acting_as(1002):
+        assert names(str(shared), rounds=[["utimes"]])["d0/a"] == [0, 0, 0, "EACCES"]
+        # The user 1002 stands for root whom a server maps.
+        assert names(str(shared), rounds=[["utimes"]], owner=1001)["d0/a"][5:] == [None, None]
+    # As root without NFS, also a file that nobody else may read.
+    (shared / "d0" / "a").chmod(0)
+    assert names(str(shared), rounds=[["utimes"]], owner=1001)["d0/a"][5:] == [None, None]
+    assert names(str(shared), rounds=[["utimes"]])["d0/a"][5] == f"1001:{os.getegid()}"
 
 
 FAILS = """

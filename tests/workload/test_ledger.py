@@ -26,6 +26,7 @@ from raidproof.guest.ledger_pieces import MARKS
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.record.run import BlockClass, ScanResult
+from raidproof.storage.server import ExportSpec
 from raidproof.verdict.ledger import scan_result
 from raidproof.workload.history import Ended, History, PieceSpec, Recorder, WorkerSpec
 from raidproof.workload.ledger import KINDS, LEAST, AckListener, Found, Ledger, LedgerSpec
@@ -351,9 +352,39 @@ def test_a_quiet_ledger_has_one_client() -> None:
 def test_what_settings_do_not_permit_is_left_out_with_the_reason() -> None:
     reasons = LedgerSpec().fitting("4.2", "xfs", "knfsd", root_squash=True)[1]
     assert {*reasons} == {"chown"}
+    assert {*LedgerSpec(users=2).fitting("4.2", "xfs", "knfsd")[1]} == {"chown"}
     fitting, reasons = LedgerSpec().fitting("4.2", "ext4", "knfsd", shows_old_data=True)
     assert {*reasons} == {"clone", "shrink", "grow"}
     assert {"shrink", "grow"}.isdisjoint(kind for one in fitting.workers(["client1"]) for kind in one.kinds)
+
+
+@pytest.mark.parametrize(
+    ("users", "squash", "expected"),
+    [
+        (None, False, {0}),
+        (None, True, {1001, 1002, 1003}),
+        (0, True, {0}),
+        (1, False, {1001}),
+        (2, True, {1001, 1002}),
+    ],
+)
+def test_workers_are_ordinary_users_if_the_export_squashes_root(
+    users: int | None, squash: bool, expected: set[int]
+) -> None:
+    export = ExportSpec(root_squash=squash)
+    fitting, _ = LedgerSpec(users=users).fitting("4.2", "xfs", "knfsd", root_squash=squash)
+    workers = fitting.workers(["client1", "client2"], owner_of=export.owner_of)
+    assert {one.uid for one in workers} == expected
+    assert all(one.owner == (one.uid or (65534 if squash else 0)) for one in workers)
+    # Who share a file have one user, on all clients.
+    for kind in ("shared", "o_append", "locks"):
+        assert len({one.uid for one in workers if one.path == kind}) == 1
+
+
+def test_files_of_all_users_may_have_one_owner() -> None:
+    export = ExportSpec(all_squash=True, anonuid=99)
+    fitting, _ = LedgerSpec().fitting("4.2", "xfs", "knfsd", root_squash=export.squashes_root)
+    assert {one.owner for one in fitting.workers(["client1"], owner_of=export.owner_of)} == {99}
 
 
 def test_the_number_of_operations_limits_each_worker() -> None:

@@ -10,6 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 BLOCK = 4096
@@ -193,6 +194,36 @@ def position_of(worker: dict[str, Any], index: int) -> int:
     if worker.get("files"):
         index %= worker.get("span", 1)
     return int(index * worker.get("step", 1) * BLOCK + worker.get("shift", 0))
+
+
+def act_as(uid: int, gid: int = -1) -> None:
+    """Let this thread access files as a user, and, unless ``gid`` is -1, with a group (setfsuid(2), setfsgid(2)).
+
+    NFS requests then have this user and group. Other threads are not affected; the user has no capabilities of root.
+
+    Raises:
+        OSError: the kernel refused.
+        ImportError: this Python has no ctypes.
+    """
+    libc = import_module("ctypes").CDLL(None)
+    for call, number in ((libc.setfsgid, gid), (libc.setfsuid, uid)):
+        call(number)
+        # The call has no error: a second one with an invalid number returns the number in effect.
+        if number != -1 and call(-1) != number:
+            raise OSError(errno.EPERM, "the kernel refuses to act as user %d, group %d" % (uid, gid))
+
+
+@contextmanager
+def acting_as(uid: int) -> Iterator[None]:
+    """Let this thread, which is root, access files as a user during the body; nothing changes if the user is root."""
+    if not uid:
+        yield
+        return
+    act_as(uid)
+    try:
+        yield
+    finally:
+        act_as(0)
 
 
 @contextmanager

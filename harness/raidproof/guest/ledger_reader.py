@@ -128,7 +128,8 @@ class LedgerReader:
         for worker, parts in self._workers:
             path = os.path.join(root, worker["path"])
             if worker["kind"] in ledger.TREES:
-                found[worker["path"]] = names(path, worker["file"], seed, worker.get("rounds", ()))
+                owner = worker.get("owner", 0)
+                found[worker["path"]] = names(path, worker["file"], seed, worker.get("rounds", ()), owner)
             elif worker["kind"] == ledger.APPLICATION:
                 found[worker["path"]] = application.check(self._config, worker, path)
             elif worker["kind"] == "o_append":
@@ -350,10 +351,26 @@ def listed(path: str) -> list[str] | None:
         return None
 
 
-def regular(path: str, file: int, seed: int, attributes: bool, owners: bool) -> list[Any]:
+def regular_of(owner: int, path: str, file: int, seed: int, attributes: bool, owners: bool) -> list[Any]:
+    """Return what `regular` returns; read as ``owner``, the owner of new files, if root may not read the file.
+
+    By NFS root may not read the files of ordinary users, if the server maps root (root_squash). Without NFS root may
+    read all: also a file without a mode, which an NFSv3 client creates, and gives its mode afterwards.
+    """
+    try:
+        return regular(path, file, seed, attributes, owners, owner)
+    except PermissionError:
+        if not owner:
+            raise
+    with ledger.acting_as(owner):
+        return regular(path, file, seed, attributes, owners, owner)
+
+
+def regular(path: str, file: int, seed: int, attributes: bool, owners: bool, owner: int = 0) -> list[Any]:
     """Return mode, size, link count and `content` of a file of a worker that changes directories.
 
-    ``attributes``: also the extended attribute; ``owners``: and the owner and the modification time, see `changed`.
+    ``attributes``: also the extended attribute; ``owners``: and the owner and the modification time, see `changed`;
+    ``owner``: the owner of new files.
 
     The content is None if the file is not a regular one: then its directory is damaged.
     """
@@ -362,17 +379,18 @@ def regular(path: str, file: int, seed: int, attributes: bool, owners: bool) -> 
         found = content(fd, status.st_size, file, seed) if stat.S_ISREG(status.st_mode) else None
     entry = [status.st_mode, status.st_size, status.st_nlink, found]
     entry += [attribute(path) if attributes else None] if attributes or owners else []
-    return entry + (changed(status) if owners else [])
+    return entry + (changed(status, owner) if owners else [])
 
 
-def changed(status: os.stat_result) -> list[str | int | None]:
+def changed(status: os.stat_result, owner: int = 0) -> list[str | int | None]:
     """Return owner and modification time of a file, each None if no operation has set it.
 
-    The owner of a new file is root, its group is that of the worker's RPCs (`ledger_format.GROUPS`).
+    ``owner``: the owner of a new file. Its group is that of the worker's RPCs (`ledger_format.GROUPS`), or another one
+    if the server maps users.
     """
-    owner = None if status.st_uid == 0 else "%d:%d" % (status.st_uid, status.st_gid)
+    found = None if status.st_uid == owner else "%d:%d" % (status.st_uid, status.st_gid)
     seconds = int(status.st_mtime)
-    return [owner, seconds if seconds < FIRST_WRITE_S else None]
+    return [found, seconds if seconds < FIRST_WRITE_S else None]
 
 
 def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
@@ -405,16 +423,17 @@ def attribute(path: str) -> str | None:
         raise
 
 
-def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str, list[Any]]:
+def names(path: str, file: int = 0, seed: int = 0, rounds: Any = (), owner: int = 0) -> dict[str, list[Any]]:
     """Return mode, size, link count, content and extended attribute of every name below a directory.
 
     The content is the target of a symbolic link, or the result of `content` for a regular file. The attribute is
-    included only if a round sets attributes, owner and modification time only if a round changes owners.
+    included only if a round sets attributes, owner and modification time only if a round changes owners or times.
+    ``owner``: the owner of new files.
     """
     found: dict[str, list[Any]] = {}
     start = len(os.path.join(path, ""))
     attributes = any("setxattr" in steps for steps in rounds)
-    owners = any("chown" in steps for steps in rounds)
+    owners = any(kind in steps for steps in rounds for kind in ("chown", "utimes"))
 
     def unreadable(error: OSError) -> None:
         if error.errno == errno.ENOENT:
@@ -437,7 +456,7 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = ()) -> dict[str
             try:
                 # The directory has the types of its files: a file is opened without a look at its name before.
                 if one.is_file(follow_symlinks=False):
-                    entry = regular(full, file, seed, attributes, owners)
+                    entry = regular_of(owner, full, file, seed, attributes, owners)
                 else:
                     status = os.lstat(full)
                     entry = [status.st_mode, status.st_size, status.st_nlink, None]

@@ -291,11 +291,11 @@ CLASSES: dict[str, type[Worker]] = {
 }  # fmt: skip
 
 
-def mark_rpcs(number: int) -> None:
-    """Set the group id in the AUTH_SYS credentials of this thread's RPCs to that of a worker (setfsgid(2))."""
-    # setfsgid affects one thread, os.setegid all threads. A minimal Python without ctypes cannot mark RPCs.
-    with suppress(ImportError):
-        import_module("ctypes").CDLL(None).setfsgid(ledger.GROUPS + number)
+def identify(number: int, uid: int) -> None:
+    """Set the user of this thread's RPCs, and the group in their AUTH_SYS credentials to that of a worker."""
+    # A minimal Python without ctypes can neither mark RPCs nor act as a user.
+    with suppress(*() if uid else (ImportError,)):
+        ledger.act_as(uid, ledger.GROUPS + number)
 
 
 def end_at_errors(arguments: threading.ExceptHookArgs) -> None:
@@ -368,7 +368,7 @@ def take_turns(workers: list[Worker]) -> None:
     while going:
         for number, (worker, run) in list(going.items()):
             if number != marked and worker.marks_rpcs:
-                mark_rpcs(number)
+                identify(number, worker.worker.get("uid", 0))
                 marked = number
             worker.take_turn()
             if next(run, True):

@@ -247,7 +247,8 @@ class CrashTest:
     def _ledger(self) -> Ledger:
         """Return the ledger of the crash test, and record its settings."""
         root = f"{self._mount_point}/{LEDGER_DIRECTORY}"
-        self.lab.clients[0].succeed(["mkdir", root])
+        # Each user may create files there.
+        self.lab.clients[0].succeed(["mkdir", "--mode=1777", root])
         # Set the cache mode only now: if disks lied from the start, a cut would destroy the array itself.
         self.lab.disks.set_mode(self.spec.cache_mode, self.spec.cache_mode_of)
         # The seed depends on the name, so that blocks of an earlier crash test are not mistaken for current ones.
@@ -257,14 +258,21 @@ class CrashTest:
             stack.mount.vers,
             stack.filesystem.type,
             stack.export.type,
-            root_squash=stack.export.root_squash,
+            root_squash=stack.export.squashes_root,
             shows_old_data=stack.filesystem.shows_old_data,
         )
         self.record.workload["left_out"] = left_out
         ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})
         self.record.files.history = self.files.entry("history")
         server = ServerPlace(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
-        ledger = Ledger(ledger_spec, self.lab.clients, self.lab, root, self.files.path("history"), server)
+        ledger = Ledger(
+            ledger_spec, self.lab.clients, self.lab, root, self.files.path("history"), server, stack.export.owner_of
+        )
+        if self.spec.second_reader and any(worker.owner for worker in ledger.workers):
+            raise RequestError(
+                "libnfs reads as root, who may not read the files of ordinary users; "
+                "export with no_root_squash, or leave out second_reader"
+            )
         if ledger.application:
             self.record.files.application = self.files.write("application.json", json.dumps(ledger.application))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]

@@ -109,6 +109,10 @@ class WorkerSpec(BaseModel):
     """Whether the worker runs on the server and uses its file system directly, without NFS."""
     operations: int | None = None
     """Number of operations after which the worker ends; None: the worker continues until it is stopped."""
+    uid: int = 0
+    """The user of the client as whom the worker works, by number; 0: root."""
+    owner: int = 0
+    """The user who owns the worker's files on the server: ``uid``, or the user to whom the server maps it."""
     variant: str = ""
     """The kind in `LedgerSpec.kinds` that requested the worker if it differs from ``kind``: ``shared``, say."""
 

@@ -50,6 +50,10 @@ ENOUGH_DEADLINE_S = 30.0
 """Seconds beyond the requested time that clients may work until `LEAST` operations of each kind have ended."""
 SCAN_DEADLINE_S = 120.0
 """Time limit in seconds for reading back all files of the ledger on one machine."""
+USERS = 3
+"""Number of ordinary users as whom the workers work if the export squashes root."""
+FIRST_UID = 1001
+"""Number of the first of these users; the others have the next numbers."""
 LEAST = 4
 """Number of operations of each kind, and of each client's kind of worker, that must end before a cut: 3 are needed."""
 LEAST_SIZES = 12
@@ -162,6 +166,10 @@ class LedgerSpec(BaseModel):
     """The user's own application, for workers of kind ``application``; None: no such worker."""
     quiet_s: float = 0.0
     """Pause in seconds after each operation; if not 0, only the first client works, one operation at a time."""
+    users: int | None = Field(default=None, ge=0, le=1000)
+    """Number of ordinary users as whom the workers of a client work, in turn; 0: all work as root.
+
+    None: `USERS` if the export maps root to another user (``root_squash``), else 0. An application works as root."""
     operations: int | None = Field(default=None, ge=1)
     """Number of operations after which each worker ends, those that fail included; None: no limit."""
 
@@ -185,7 +193,7 @@ class LedgerSpec(BaseModel):
     ) -> tuple["LedgerSpec", dict[str, str]]:
         """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why.
 
-        ``root_squash``: whether the server maps root, as which the workers run, to an anonymous user (exports(5)).
+        ``root_squash``: whether the server maps root to an anonymous user (exports(5)).
         ``shows_old_data``: whether the file system may show old data after a crash, also behind a truncated end.
         """
         reasons: dict[str, str] = {}
@@ -197,14 +205,17 @@ class LedgerSpec(BaseModel):
         if shows_old_data:
             why = "with its settings the file system may show old data in the rest of a truncated block"
             reasons |= {"shrink": why, "grow": why}
+        users = self.users if self.users is not None else USERS if root_squash else 0
         if root_squash:
             reasons["chown"] = "the export maps root to a user who may not change owners (root_squash)"
+        elif users:
+            reasons["chown"] = "the workers work as users who may not change owners"
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         if "clone" not in SERVERS[server].operations:
             reasons["clone"] = f"the NFS server {server} does not support CLONE"
         reasons = {kind: why for kind, why in reasons.items() if kind in self.doing()}
-        return self.model_copy(update={"omit": (*self.omit, *reasons)}), reasons
+        return self.model_copy(update={"omit": (*self.omit, *reasons), "users": users}), reasons
 
     def doing(self) -> set[str]:
         """Return the kinds of worker and of operation that the settings contain, without those in ``omit``."""
@@ -212,8 +223,12 @@ class LedgerSpec(BaseModel):
         pieces = (piece.kind for piece in PIECES if SIZES in self.kinds)
         return {*self.kinds, *rounds, *pieces} - {*self.omit}
 
-    def workers(self, clients: Sequence[str], server: str = "server") -> list[WorkerSpec]:
+    def workers(
+        self, clients: Sequence[str], server: str = "server", owner_of: Callable[[int], int] = int
+    ) -> list[WorkerSpec]:
         """Return the workers of all machines, with numbers, paths and rounds; ``server``: name of the server.
+
+        ``owner_of``: returns the owner of the files that a user of a client creates (`ServerSpec.owner_of`).
 
         Raises:
             RequestError: ``kinds`` or ``omit`` contains an unknown kind.
@@ -233,7 +248,8 @@ class LedgerSpec(BaseModel):
         for place, client in enumerate(clients[:1] if self.quiet_s else clients):
             for turn, kind in enumerate(self.kinds):
                 if kind not in self.omit and (kind != APPLICATION or not place or self._on_all):
-                    workers.append(self._worker(len(workers), client, place, turn, kind))
+                    one = self._worker(len(workers), client, place, turn, kind)
+                    workers.append(one.model_copy(update={"owner": owner_of(one.uid)}))
         ranges = {"blocks": max(2, len(clients))}
         return [one.model_copy(update=ranges) if one.kind == LOCKS else one for one in workers]
 
@@ -245,6 +261,9 @@ class LedgerSpec(BaseModel):
     def _worker(self, number: int, client: str, place: int, turn: int, kind: str) -> WorkerSpec:
         worker = WorkerSpec(number=number, client=client, kind=kind, path=f"{client}-{turn}-{kind}", file=number)
         more: dict[str, Any] = {"blocks": self.blocks, "operations": self.operations}
+        if self.users and kind != APPLICATION:
+            # The workers of all clients that share a file have the same user.
+            more |= {"uid": FIRST_UID + turn % self.users}
         if kind == "shared":
             more |= {"kind": "fsync", "path": kind, "file": SHARED_FILE, "first": place * self.blocks}
         elif kind == "o_append":
@@ -292,7 +311,8 @@ class Ledger:
     """One run of the ledger on the clients of a lab.
 
     ``root``: directory of all workers' files on the mounts. ``path``: the history file on the host. ``server``: the
-    place of an application that runs on the server; None if no worker runs there.
+    place of an application that runs on the server; None if no worker runs there. ``owner_of``: see
+    `LedgerSpec.workers`.
     """
 
     def __init__(
@@ -303,9 +323,11 @@ class Ledger:
         root: str,
         path: Path,
         server: ServerPlace | None = None,
+        owner_of: Callable[[int], int] = int,
     ) -> None:
         self.spec = spec
-        self.workers = spec.workers([client.name for client in clients], server.machine.name if server else "server")
+        where = server.machine.name if server else "server"
+        self.workers = spec.workers([client.name for client in clients], where, owner_of)
         named = {client.name: client for client in (*clients, *([server.machine] if server else ()))}
         working = {worker.client for worker in self.workers}
         # The clients without a worker belong to a run of the ledger, too; the server only with a worker.
