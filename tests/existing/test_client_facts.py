@@ -1,10 +1,31 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raidproof.existing.client_facts import ClientFacts, client_facts
 from raidproof.existing.given import Given
 from raidproof.existing.reports import reports_of
+from raidproof.plan.axes import axis_of, read_value
+from raidproof.storage.mount import MountSpec
+
+OPTIONS = [
+    *(
+        "soft",
+        "softerr",
+        "hard",
+        "timeo=14",
+        "retrans=5",
+        "noac",
+        "actimeo=7",
+        "acregmin=100",
+        "acregmax=200",
+        "nocto",
+    ),
+    *("nolock", "local_lock=all", "local_lock=flock", "lookupcache=pos", "nosharecache", "softreval", "write=wait"),
+    *("max_connect=4", "noatime", "nosuid", "fsc", "sec=krb5", "sync", "acdirmax=8", "max_connect=99", "quux"),
+]
 
 
 def facts(*lines: str) -> ClientFacts:
@@ -52,10 +73,12 @@ def test_the_mount_of_the_export_is_chosen() -> None:
 
 def test_what_a_plan_cannot_express_is_named_and_known_to_the_rules() -> None:
     found = facts("s:/srv/data /d nfs soft,udp,intr,nolock,noac,wsize=4096,vers=3", "s:/srv/data /e nfs vers=3")
-    assert [one.what for one in found.left_out] == [
-        *(f"mount option {option}" for option in ("soft", "udp", "intr", "nolock", "noac")),
-        "other options in fstab:2",
+    assert [(one.what, one.why.partition(" ")[0]) for one in found.left_out] == [
+        *(("mount option udp", "distributions"), ("mount option intr", "the")),
+        ("other options in fstab:2", "this"),
     ]
+    taken = {name: fact.value for name, fact in found.settings.items()}
+    assert taken == {"vers": "3", "wsize": 4096, "mount": True, "recovery": "soft", "lock": False, "noac": True}
     assert found.configuration == {
         "vers": "3",
         "udp": True,
@@ -65,6 +88,55 @@ def test_what_a_plan_cannot_express_is_named_and_known_to_the_rules() -> None:
         "interruptible": True,
         "nolock": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "left_out"),
+    [
+        ("soft,hard,timeo=600,retrans=2", {}, []),
+        ("softerr,timeo=14,retrans=5", {"recovery": "softerr", "timeo": "1.4s", "retrans": 5}, []),
+        ("timeo=14,timeo=600", {}, []),
+        ("acregmin=100,acregmax=200", {"acregmin": 100, "acregmax": 200}, []),
+        ("acdirmax=8,acdirmin=4", {"acdirmin": 4, "acdirmax": 8}, []),
+        ("acregmin=100", {}, ["acregmin = 100 s is more than acregmax = 60 s; request both"]),
+        ("actimeo=600,nocto,nosharecache", {"actimeo": 600, "cto": False, "sharecache": False}, []),
+        ("lookupcache=pos,write=eager", {"lookupcache": "positive", "write": "eager"}, []),
+        ("softreval,max_connect=4", {"softreval": True, "max_connect": 4}, []),
+        ("noatime,nosuid,nordirplus", {"mount_options_client": "noatime,nosuid,nordirplus"}, []),
+        ("nolock", {}, ["nolock: NFSv4 clients ignore it, as locks are a part of NFSv4; request vers = 3"]),
+        ("timeo=0", {}, ["timeo_s: Input should be greater than 0"]),
+        ("fsc", {}, ["no client of a lab has cachefilesd, so that there is no cache on its disk"]),
+        ("sec=krb5p", {}, ["raidproof sets up no Kerberos, so that all mounts have sec=sys"]),
+        ("proto=rdma", {}, ["the lab's machines have no RDMA device"]),
+        ("noresvport", {}, ["a plan has no setting for it"]),
+        ("write=never", {}, ["write: value: unknown value 'never'; did you mean 'eager'? valid: eager, lazy, wait"]),
+    ],
+)
+def test_options_are_settings_or_have_a_reason(options: str, settings: dict[str, Any], left_out: list[str]) -> None:
+    found = facts(f"s:/srv/data /d nfs {options},vers=4.2 0 0")
+    taken = {name: fact.value for name, fact in found.settings.items() if name not in {"vers", "mount"}}
+    assert taken == settings
+    assert [one.why for one in found.left_out] == left_out
+    assert all(fact.was_read for fact in found.settings.values())
+
+
+@given(st.lists(st.sampled_from(OPTIONS), max_size=8), st.sampled_from(["3", "4.0", "4.1", "4.2"]))
+def test_each_option_is_in_a_possible_mount_or_has_a_reason(options: list[str], vers: str) -> None:
+    """A plan's mount is possible, whatever the options: an impossible one has a reason."""
+    found = facts(f"s:/srv/data /d nfs {','.join([*options, f'vers={vers}'])} 0 0")
+    fields = {
+        axis_of(name).field.removeprefix("mount."): read_value(name, fact.value)
+        for name, fact in found.settings.items()
+        if name != "mount"
+    }
+    spec = MountSpec.model_validate({**fields, "sync": "sync" in options or "noac" in options or None})
+    named = {one.what.removeprefix("mount option ") for one in found.left_out}
+    last = next((one for one in reversed(options) if one in {"hard", "soft", "softerr"}), "hard")
+    assert spec.recovery == last
+    for option in set(options) - {"hard", "soft", "softerr"}:
+        name = option.partition("=")[0]
+        written = {one for one in spec.options() if one.partition("=")[0] == name}
+        assert written or option in named, (option, spec.options(), named)
 
 
 def test_without_a_mount_nothing_is_known() -> None:

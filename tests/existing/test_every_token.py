@@ -163,7 +163,13 @@ def test_exports(options: list[str], other: list[str], host: str) -> None:
     synced = [one for one in options if one in {"sync", "async"}]
     assert settings["export"].value is (not synced or synced[-1] == "sync")
     in_plan = {"sync", "async", "wdelay", "no_wdelay", "root_squash"}
-    assert [one for one in options if one not in in_plan and f"export option {one}" not in said] == []
+    others = str(settings["export_options"].value).split(",") if "export_options" in settings else []
+    for one in set(options) - in_plan:
+        name, _, value = one.partition("=")
+        setting = settings.get(name)
+        as_setting = setting is not None and str(setting.value) == (value or "True")
+        assert as_setting or {"mp": "mountpoint"}.get(one, one) in others or f"export option {one}" in said, one
+    assert settings["root_squash"].value is True
     assert f"options for second: {','.join(other) or 'none'}" in said
     assert "second" in said
     assert host == "*" or host in said

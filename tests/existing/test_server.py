@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from raidproof.existing.fact import default, read
 from raidproof.existing.given import Given
 from raidproof.existing.reports import Kind, Text, reports_of
 from raidproof.existing.server import ExistingServer, server_of
@@ -15,6 +16,7 @@ MDSTAT = (
 BASE: dict[Kind, str] = {"mdstat": MDSTAT, "fstab": "/dev/md0 /srv xfs defaults\n", "exports": "/srv *(rw)\n"}
 
 
+USUAL = "exports:1 (not written: the default of exports(5))"
 KINDS: dict[str, Kind] = {
     "nfs_conf": "nfs-conf",
     "sysfs": "sysfs",
@@ -33,11 +35,54 @@ def left_out(**texts: str) -> list[str]:
     return [str(one) for one in server(**texts).left_out]
 
 
-@pytest.mark.parametrize("option", ["", "root_squash,", "all_squash,"])
-def test_squashing_has_one_reason_however_it_is_written(option: str) -> None:
-    (said,) = left_out(exports=f"/srv *({option}rw)\n")
-    squash = "all_squash" if "all" in option else "root_squash"
-    assert said.startswith(f"export option {squash} (exports:1): plans export with no_root_squash")
+@pytest.mark.parametrize(
+    ("options", "squash", "all_squash"),
+    [
+        ("", True, None),
+        ("root_squash,", True, None),
+        ("all_squash,", True, True),
+        ("no_root_squash,", False, None),
+        ("all_squash,no_all_squash,no_root_squash,", False, None),
+        ("no_root_squash,root_squash,", True, None),
+    ],
+)
+def test_squashing_is_re_created_however_it_is_written(options: str, squash: bool, all_squash: bool | None) -> None:
+    exports = f"/srv *({options}rw)\n"
+    assert left_out(exports=exports) == []
+    settings = server(exports=exports).settings
+    assert settings["root_squash"].value is squash
+    assert settings["root_squash"].source == ("exports:1" if "root" in options else USUAL)
+    assert settings.get("all_squash") == (None if all_squash is None else read(True, "exports:1"))
+
+
+def test_without_exports_the_plan_has_the_default_of_exports_5() -> None:
+    given = {kind: text for kind, text in BASE.items() if kind != "exports"}
+    found = server_of(reports_of([Text(kind, Given(kind, text)) for kind, text in given.items()]), "/srv")
+    assert found.settings["root_squash"] == default(True, "no --exports was given; exports(5)")
+
+
+def test_options_of_the_export_are_re_created_or_have_a_reason() -> None:
+    text = (
+        "anonuid=1025,anonuid=7,anongid=-2,insecure,fsid=root,mp=/srv,crossmnt,no_auth_nlm,nohide,no_acl,fsid=0,pnfs"
+    )
+    exports = f"/srv *(rw,{text},subtree_check,synoacl,mountpoint=/x)\n"
+    settings = {name: fact.value for name, fact in server(exports=exports).settings.items()}
+    assert {name: settings.get(name) for name in ("anonuid", "anongid", "insecure", "subtree_check", "fsid")} == {
+        "anonuid": 7,
+        "anongid": None,
+        "insecure": True,
+        "subtree_check": True,
+        "fsid": "0",
+    }
+    assert settings["export_options"] == "mountpoint,crossmnt,insecure_locks,nohide"
+    whys = [one.partition(" (exports:1): ") for one in left_out(exports=exports)]
+    assert [(what.removeprefix("export option "), why[:20]) for what, _, why in whys] == [
+        ("anongid=-2", "not a number from 0 "),
+        ("no_acl", "the kernel ignores i"),
+        ("pnfs", "with a layout, the w"),
+        ("synoacl", "a plan has no settin"),
+        ("mountpoint=/x", "the lab exports anot"),
+    ]
 
 
 def test_a_write_cache_that_the_profile_does_not_have_is_named() -> None:

@@ -26,7 +26,10 @@ PAIRS = {
     "subtree_check": ("subtree_check", True),
     "no_root_squash": ("root_squash", False),
     "root_squash": ("root_squash", True),
-    "all_squash": ("root_squash", True),
+    "no_all_squash": ("all_squash", False),
+    "all_squash": ("all_squash", True),
+    "secure": ("insecure", False),
+    "insecure": ("insecure", True),
 }
 """Options that set a field of `Client`: the name of the field and its value."""
 
@@ -54,9 +57,16 @@ class Client(BaseModel):
     wdelay: bool = True
     subtree_check: bool = False
     root_squash: bool = True
+    all_squash: bool = False
+    insecure: bool = False
     fsid: str | None = None
     split_from: str | None = None
     """The host that a space separates from these options, which therefore hold for every host."""
+
+    def value(self, name: str) -> str | None:
+        """Return the value of the last option with this name; None without one."""
+        found = [option.partition("=")[2] for option in self.options if option.startswith(f"{name}=")]
+        return found[-1] if found else None
 
     def names(self, *options: str) -> bool:
         """Return whether one of the options is written in the file."""
@@ -196,10 +206,8 @@ def _client(host: str, options: tuple[str, ...], split_from: str | None) -> Clie
         if option in PAIRS:
             name, value = PAIRS[option]
             fields[name] = value
-    fsids = [option.partition("=")[2] for option in options if option.startswith("fsid=")]
-    return Client(
-        host=host, options=options, fsid=fsids[-1] if fsids else None, split_from=split_from or None, **fields
-    )
+    found = Client(host=host, options=options, split_from=split_from or None, **fields)
+    return found.model_copy(update={"fsid": found.value("fsid")})
 
 
 def chosen(exports: tuple[Exported, ...], path: str) -> Exported:

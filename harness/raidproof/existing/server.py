@@ -10,7 +10,8 @@ from raidproof.existing.array_facts import ArrayFacts, array_facts
 from raidproof.existing.below import Below, below
 from raidproof.existing.client_facts import ClientFacts, client_facts
 from raidproof.existing.drives import Drive, drives_of
-from raidproof.existing.exports import EVERYBODY, Client, Exported, chosen
+from raidproof.existing.export_facts import export_facts
+from raidproof.existing.exports import Client, Exported, chosen
 from raidproof.existing.fact import Fact, LeftOut, default, read
 from raidproof.existing.filesystem_facts import FilesystemFacts, filesystem_facts
 from raidproof.existing.reports import Reports
@@ -29,30 +30,6 @@ _CACHES: Mapping[str, str] = {
     "volatile": "a volatile write cache",
     "protected": "a protected write cache",
 }
-_SILENT_OPTIONS = frozenset(
-    [
-        "rw",
-        "sync",
-        "async",
-        "wdelay",
-        "no_wdelay",
-        "no_subtree_check",
-        "no_root_squash",
-        "root_squash",
-        "all_squash",
-        "hide",
-        "nocrossmnt",
-        "secure",
-        "no_all_squash",
-        "secure_locks",
-        "acl",
-        "no_pnfs",
-        "anonuid=65534",
-        "anongid=65534",
-        "sec=sys",
-    ]
-)
-"""Export options that the plan has, that are defaults or without an effect on writes, or that are named apart."""
 
 
 class ExistingServer(BaseModel):
@@ -113,11 +90,12 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
     drives = drives_of(layers.array, reports)
     array = array_facts(layers.array, reports)
     stored = filesystem_facts(layers, reports, array, filesystem)
+    export = export_facts(exported, client)
     mounted = client_facts(reports, where)
     settings = {
         **array.settings,
         **stored.settings,
-        **_export_settings(exported, client),
+        **export.settings,
         **_server_settings(reports),
         **mounted.settings,
     }
@@ -129,7 +107,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
         left_out=(
             *array.left_out,
             *stored.left_out,
-            *_export_left_out(exported, client),
+            *export.left_out,
             *_earlier_left_out(reports, exported),
             *mounted.left_out,
             *_between_left_out(reports, layers),
@@ -172,42 +150,6 @@ def _usual_path(reports: Reports) -> str:
         if entry.device.startswith("/dev/md"):
             return entry.directory
     return "/srv"
-
-
-def _export_settings(exported: Exported | None, client: Client | None) -> dict[str, Fact[Value]]:
-    if exported is None or client is None:
-        why = "no --exports was given; exports(5)"
-        return {"export": default(True, f"sync: {why}"), "wdelay": default(True, why)}
-    usual = f"{exported.source} (not written: the default of exports(5))"
-    named = client.names("sync", "async")
-    settings: dict[str, Fact[Value]] = {"export": read(client.sync, exported.source if named else usual)}
-    if client.sync:
-        written = client.names("wdelay", "no_wdelay")
-        settings["wdelay"] = read(client.wdelay, exported.source if written else usual)
-    return settings
-
-
-def _export_left_out(exported: Exported | None, client: Client | None) -> tuple[LeftOut, ...]:
-    if exported is None or client is None:
-        return ()
-    found = [
-        LeftOut(what=f"export option {option}", source=exported.source, why="a plan has no setting for it")
-        for option in dict.fromkeys(client.options)
-        if option not in _SILENT_OPTIONS
-    ]
-    if client.root_squash:
-        squash = "all_squash" if client.names("all_squash") else "root_squash"
-        why = "plans export with no_root_squash, as their workloads run as root"
-        found.append(LeftOut(what=f"export option {squash}", source=exported.source, why=why))
-    others = [one for one in exported.clients if one is not client]
-    for one in others:
-        if one.options != client.options:
-            what = f"options for {one.host}: {','.join(one.options) or 'none'}"
-            found.append(LeftOut(what=what, source=exported.source, why=f"the options for {client.host} are taken"))
-    if hosts := [one.host for one in (client, *others) if one.host != EVERYBODY]:
-        why = "the lab exports to its own clients"
-        found.append(LeftOut(what=f"clients {', '.join(hosts)}", source=exported.source, why=why))
-    return tuple(found)
 
 
 def _earlier_left_out(reports: Reports, exported: Exported | None) -> tuple[LeftOut, ...]:

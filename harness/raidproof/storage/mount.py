@@ -19,14 +19,14 @@ MOUNT_DEADLINE_S = 120.0
 VERSIONS = ("3", "4.0", "4.1", "4.2")
 SESSIONS = ("4.1", "4.2")
 """NFS versions with sessions (RFC 8881)."""
-# Values of proto (nfs(5)) that are refused, with the reason.
-_NO_PROTOCOL = {
+NO_PROTOCOL: Mapping[str, str] = {
     "udp": "distributions build the NFS client without UDP (CONFIG_NFS_DISABLE_UDP_SUPPORT); NFSv4 never had UDP",
     "udp6": "distributions build the NFS client without UDP (CONFIG_NFS_DISABLE_UDP_SUPPORT); NFSv4 never had UDP",
     "tcp6": "the lab's network is IPv4",
     "rdma": "the lab's machines have no RDMA device",
     "rdma6": "the lab's machines have no RDMA device",
 }
+"""Values of the mount option proto (nfs(5)) that are refused, with the reason."""
 ATTRIBUTE_TIMES = {"acregmin": 3, "acregmax": 60, "acdirmin": 30, "acdirmax": 60}
 """The options for the cache of attributes, with the kernel's defaults in seconds (nfs(5))."""
 _LOOKUPS = {"pos": "positive"}
@@ -72,7 +72,7 @@ def _read_version(value: Any) -> Any:
 
 
 def _read_protocol(value: Any) -> Any:
-    if (reason := _NO_PROTOCOL.get(str(value).lower())) is not None:
+    if (reason := NO_PROTOCOL.get(str(value).lower())) is not None:
         raise RequestError(f"proto {value}: {reason}; use tcp")
     return value
 

@@ -46,6 +46,8 @@ REFUSED = {
     "replicas": "clients would be referred to another server",
 }
 """Options that cannot be requested, with the reason."""
+OTHERS = frozenset({"crossmnt", "nohide", "mountpoint", "insecure_locks", "nordirplus", "security_label"})
+"""Options without a field that take effect; another one may be of another system's exportfs."""
 _HARMLESS = frozenset({"sec=sys", "xprtsec=none"})
 
 
@@ -74,7 +76,7 @@ def read_others(value: Any) -> Any:
             raise RequestError(f"export option {option} has a setting of its own: {field}")
         if (reason := why_refused(option)) is not None:
             raise RequestError(f"export option {option}: {reason}")
-    return tuple(_in_etab(option) for option in map(str, value))
+    return tuple(in_etab(option) for option in map(str, value))
 
 
 def read_fsid(value: Any) -> Any:
@@ -116,7 +118,8 @@ def _in_full(listed: set[str]) -> set[str]:
     return listed | {unlisted for unlisted, instead in _UNLISTED.items() if instead not in names}
 
 
-def _in_etab(option: str) -> str:
+def in_etab(option: str) -> str:
+    """Return an option by the name that etab has for it."""
     name, equals, value = option.partition("=")
     return f"{_SAME.get(name, name)}{equals}{value}"
 
