@@ -33,10 +33,39 @@ SPECS = {
         export=ExportSpec(sync=False, threads=16, lease_s=20, grace_s=10),
         mount=MountSpec(vers="4.1", sync=True),
     ),
+    "raid5-xfs-options": stack_of(
+        "5",
+        filesystem=XfsSpec(),
+        export=ExportSpec(
+            root_squash=True,
+            all_squash=True,
+            anonuid=1025,
+            anongid=100,
+            subtree_check=True,
+            insecure=True,
+            fsid="f9a21ff2-5d4c-4b1e-9a2f-000000000001",
+            export_options=("crossmnt", "insecure_locks"),
+        ),
+        mount=MountSpec(
+            vers="3",
+            recovery="soft",
+            retrans=3,
+            acregmin=5,
+            acregmax=50,
+            cto=False,
+            lock=False,
+            lookupcache="positive",
+            softreval=True,
+            other_options=("noatime", "nordirplus"),
+        ),
+    ),
 }
+NOT_COMPARED = {"rsize", "wsize", "sync", "async", "nconnect", "local_lock"}
+"""Mount options that a client reports although they were not requested, or by another option; see `compared`."""
 WARNED = {
     "raid5-xfs": {"write-hole"},
     "raid10-ext4-async": {"async-export", "misaligned", "mount-sync", "short-grace"},
+    "raid5-xfs-options": {"soft-mount", "nolock", "subtree-check"},
 }
 
 
@@ -76,7 +105,9 @@ def compared(spec: StackSpec) -> dict[str, object]:
         "noatime": "noatime" in filesystem.mount_options,
         "export": (export.sync, export.wdelay if export.sync else None, export.threads),
         "periods": (export.lease_s or 10, export.grace_s or 10),
+        "export options": sorted(export.options()),
         "mount": (mount.vers, bool(mount.sync), mount.wsize or 1024 * KIB),
+        "mount options": sorted(one for one in mount.options() if one.partition("=")[0] not in NOT_COMPARED),
     }
 
 
