@@ -335,6 +335,11 @@ def test_files_of_the_ledger_have_nothing_beside_their_blocks() -> None:
         (lambda folder: os.link(folder / "p" / "f0", folder / "p" / "f0again"), "p/f0: 2 names"),
         (lambda folder: os.utime(folder / "p" / "f0", (9, 9)), "p/f0: modification time 9"),
         (lambda folder: os.setxattr(folder / "p" / "f0", "user.new", b"1"), "p/f0: attributes user.new"),
+        pytest.param(
+            lambda folder: os.chown(folder / "p" / "f0", 1001, 0),
+            "p/f0: owner 1001",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root may change owners"),
+        ),
         (lambda folder: (folder / "foreign").touch(), "foreign: a name that no client created"),
     ],
 )

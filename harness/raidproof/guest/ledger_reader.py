@@ -114,7 +114,7 @@ class LedgerReader:
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
         self._workers = [(worker, parts_of(worker, config["seed"])) for worker in config["workers"]]
-        self._rest = Rest([part for _, parts in self._workers for part in parts])
+        self._rest = Rest([(part, worker.get("owner", 0)) for worker, parts in self._workers for part in parts])
         self._keys: dict[str, str] = {}
         """The key of the first worker of each file."""
         for worker, parts in self._workers:
@@ -168,10 +168,12 @@ def key_of(worker: dict[str, Any]) -> str:
 class Rest:
     """What the files of the ledger have beside the blocks of all workers: no client has written it."""
 
-    def __init__(self, parts: "list[Any]") -> None:
+    def __init__(self, parts: "list[tuple[Any, int]]") -> None:
+        """``parts``: each part of a file, with the owner of the file."""
         covered: dict[str, list[tuple[int, int]]] = {}
-        for part in parts:
+        for part, _ in parts:
             covered.setdefault(part.path, []).extend(part.ranges)
+        self._owners = {part.path: owner for part, owner in parts}
         self._files = {path: sorted(ranges) for path, ranges in covered.items()}
 
     def read(self, root: str) -> dict[str, tuple[list[str], list[str]]]:
@@ -183,7 +185,7 @@ class Rest:
             except OSError:
                 continue  # the entry of its blocks says so
             try:
-                rest = rest_of(fd, ranges)
+                rest = rest_of(fd, ranges, self._owners[path])
             finally:
                 os.close(fd)
             if any(rest):
@@ -191,11 +193,16 @@ class Rest:
         return found
 
 
-def rest_of(fd: int, ranges: list[tuple[int, int]]) -> tuple[list[str], list[str]]:
-    """Return what is strange in a file, and where it has old data; ``ranges``: what workers write, ascending."""
+def rest_of(fd: int, ranges: list[tuple[int, int]], owner: int) -> tuple[list[str], list[str]]:
+    """Return what is strange in a file of ``owner``, and where it has old data.
+
+    ``ranges``: what workers write, ascending.
+    """
     status, strange, old = os.fstat(fd), [], []
     if stat.S_IMODE(status.st_mode) & ~0o644:
         strange.append("mode %o" % stat.S_IMODE(status.st_mode))
+    if status.st_uid != owner and not os.geteuid():  # only root can make files of the other users
+        strange.append("owner %d" % status.st_uid)
     if status.st_nlink != 1:
         strange.append("%d names" % status.st_nlink)
     if status.st_mtime < FIRST_WRITE_S:
