@@ -198,18 +198,8 @@ def rest_of(fd: int, ranges: list[tuple[int, int]], owner: int) -> tuple[list[st
 
     ``ranges``: what workers write, ascending.
     """
-    status, strange, old = os.fstat(fd), [], []
-    if stat.S_IMODE(status.st_mode) & ~0o644:
-        strange.append("mode %o" % stat.S_IMODE(status.st_mode))
-    if status.st_uid != owner and not os.geteuid():  # only root can make files of the other users
-        strange.append("owner %d" % status.st_uid)
-    if status.st_nlink != 1:
-        strange.append("%d names" % status.st_nlink)
-    if status.st_mtime < FIRST_WRITE_S:
-        strange.append("modification time %d" % status.st_mtime)
-    if attributes := xattrs_of(fd):
-        strange.append("attributes %s" % ", ".join(attributes))
-    end = ranges[-1][1]
+    status, end = os.fstat(fd), ranges[-1][1]
+    strange, old = attributes_of(fd, status, owner), []
     if status.st_size > end:
         strange.append("%d bytes behind its end" % (status.st_size - end))
     begins = [0, *(one[1] for one in ranges)]
@@ -224,6 +214,22 @@ def rest_of(fd: int, ranges: list[tuple[int, int]], owner: int) -> tuple[list[st
         elif content:
             strange.append("content behind byte %d that no client wrote" % at)
     return strange, old
+
+
+def attributes_of(fd: int, status: os.stat_result, owner: int) -> list[str]:
+    """Return the attributes of a file that its worker cannot have given it."""
+    strange = []
+    if stat.S_IMODE(status.st_mode) & ~0o644:
+        strange.append("mode %o" % stat.S_IMODE(status.st_mode))
+    if status.st_uid != owner and not os.geteuid():  # only root can make files of the other users
+        strange.append("owner %d" % status.st_uid)
+    if status.st_nlink != 1:
+        strange.append("%d names" % status.st_nlink)
+    if status.st_mtime < FIRST_WRITE_S:
+        strange.append("modification time %d" % status.st_mtime)
+    if xattrs := xattrs_of(fd):
+        strange.append("attributes %s" % ", ".join(xattrs))
+    return strange
 
 
 def xattrs_of(fd: int) -> list[str]:
