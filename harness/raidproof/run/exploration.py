@@ -77,15 +77,9 @@ def explore_cycle(
     seconds, timed = spent_before(source, stem)
     with ExitStack() as undo:
         undo.callback(journal.close)
-        here = partial(
-            LocalCheckers,
-            source.recording,
-            source.boots(folder),
-            checkers=options.checkers,
-            smallest=options.smallest,
-            cold=options.cold,
+        exploration = Exploration(
+            choices, source.oracle, journal, checkers_of or _here(source, folder, options), cold=options.cold
         )
-        exploration = Exploration(choices, source.oracle, journal, checkers_of or here, cold=options.cold)
         stats = exploration.stats
         second = SecondCuts(source, exploration, options, replay_of)
         # The time that a killed attempt spent on its states is unknown.
@@ -118,12 +112,25 @@ def explore_cycle(
             if record.stopped_by is StoppedBy.USER:
                 say(f"{stats.judged:,} states were judged and are kept, {stats.broken:,} of them broken: {page}")
                 say("the same command with --resume continues the exploration")
+    del exploration, second, stats, choices
+    release()
     # The crash page shows all members, and what md makes of them.
     if options.crash_page and source.lost_member is None and (record.broken or not options.only_directed):
         try_write_page(source, stem)
-    del exploration, second, stats, choices
-    release()
+        release()
     return record, page
+
+
+def _here(source: Source, folder: Path, options: Options) -> CheckersOf:
+    """Return the function that makes the checkers of this host; ``folder``: the folder of their logs."""
+    return partial(
+        LocalCheckers,
+        source.recording,
+        source.boots(folder),
+        checkers=options.checkers,
+        smallest=options.smallest,
+        cold=options.cold,
+    )
 
 
 def explored(store: RunStore, cycle: str, states: int, seed: int, *, scrub: bool = False) -> Explored:
