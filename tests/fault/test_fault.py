@@ -12,6 +12,7 @@ import pytest
 from raidproof.core.errors import RequestError
 from raidproof.core.topology import server_and_clients
 from raidproof.disk.cache import CutPolicy
+from raidproof.disk.disk_fault import drop_flushes
 from raidproof.fault import FAULTS, CleanReboot, Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunStore
@@ -169,7 +170,14 @@ print(type(fault).__module__, fault.seed, fault.effects(stack_of()).kernel_messa
 
 
 SOFT = stack_of(mount=MountSpec(recovery="soft"))
-ARGUMENTS = {"serial": "disk1", "offset": 0, "other": "disk2", "holding": b"x"}
+ARGUMENTS = {
+    "serial": "disk1",
+    "offset": 0,
+    "other": "disk2",
+    "holding": b"x",
+    "serials": ("disk1",),
+    "disk_fault": drop_flushes(),
+}
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS))
