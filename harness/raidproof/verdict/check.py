@@ -8,10 +8,11 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from raidproof.core.registry import Registry
-from raidproof.record.outcome import Verdict
+from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.damage import Wrong
 from raidproof.verdict.evidence import CrashStateEvidence, Evidence, Scan, Stage
+from raidproof.workload.history import Operation
 
 E_contra = TypeVar("E_contra", bound=Evidence, contravariant=True)
 CHECKS: Registry[type["Check[Any]"]] = Registry("check", "raidproof.verdict.checks", "raidproof.checks")
@@ -90,3 +91,18 @@ def judged(evidence: Evidence, conditions: Conditions, *, explaining: bool) -> l
         if check.explains is explaining
         for verdict in check.judge(evidence, conditions)
     ]
+
+
+def judge_wrong_steps(
+    checker: str, wrong: Sequence[Operation], reason: str, conditions: Conditions, fault_at_ns: int | None
+) -> Verdict:
+    """Return the verdict on steps of workers that met other data or names than there should be.
+
+    On an async export the fault may have lost what clients wrote: then it is a measured loss, unless a step was wrong
+    before the fault at ``fault_at_ns``.
+    """
+    early = [one for one in wrong if fault_at_ns is None or (one.ended_ns or 0) < fault_at_ns]
+    if conditions.excused and not early:
+        said = f"measured loss: {reason}"
+        return Verdict(checker=checker, outcome=Outcome.PASS, reason=said, blame=conditions.blame)
+    return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=conditions.blame)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from raidproof.guest.ledger_format import NAME_MISSING, NAME_TWICE, NAME_UNKNOWN
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.check import Check
+from raidproof.verdict.check import Check, judge_wrong_steps
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.contract import LEAST_JUDGED
 from raidproof.verdict.evidence import CrashTestEvidence
@@ -42,7 +42,11 @@ def judge_listings(steps: Iterable[Operation], conditions: Conditions, fault_at_
     if not parts:
         return []
     if wrong := [step for step in parts if step.error in WRONG]:
-        return [_wrong(wrong, conditions, fault_at_ns)]
+        first = wrong[0]
+        reason = (
+            f"{len(wrong):,} listings were wrong; the first one, of {first.generation:,} names, {WRONG[first.error]}"
+        )
+        return [judge_wrong_steps(LISTINGS, wrong, reason, conditions, fault_at_ns)]
     read = [step for step in parts if step.ended is Ended.OK]
     listings = {(step.worker, step.place) for step in read}
     largest = max((step.generation for step in read), default=0)
@@ -55,15 +59,3 @@ def judge_listings(steps: Iterable[Operation], conditions: Conditions, fault_at_
         reason = f"{reason}; at least {LEAST_JUDGED} parts are needed"
         return [Verdict(checker=LISTINGS, outcome=Outcome.INCONCLUSIVE, reason=reason)]
     return [Verdict(checker=LISTINGS, outcome=Outcome.PASS, reason=reason)]
-
-
-def _wrong(wrong: list[Operation], conditions: Conditions, fault_at_ns: int | None) -> Verdict:
-    """Return the verdict on wrong listings: on an async export, the fault may have lost changes of names."""
-    early = [one for one in wrong if fault_at_ns is None or (one.ended_ns or 0) < fault_at_ns]
-    first = wrong[0]
-    reason = f"{len(wrong):,} listings were wrong; the first one, of {first.generation:,} names, {WRONG[first.error]}"
-    if conditions.excused and not early:
-        return Verdict(
-            checker=LISTINGS, outcome=Outcome.PASS, reason=f"measured loss: {reason}", blame=conditions.blame
-        )
-    return Verdict(checker=LISTINGS, outcome=Outcome.FAIL, reason=reason, blame=conditions.blame)

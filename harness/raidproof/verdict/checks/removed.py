@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from errno import EBADMSG
 
 from raidproof.record.outcome import Outcome, Verdict
-from raidproof.verdict.check import Check
+from raidproof.verdict.check import Check, judge_wrong_steps
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.contract import LEAST_JUDGED
 from raidproof.verdict.evidence import CrashTestEvidence
@@ -47,7 +47,8 @@ def judge_removed(steps: Iterable[Operation], conditions: Conditions, fault_at_n
     if not seen:
         return []
     if wrong:
-        return [_wrong(wrong, conditions, fault_at_ns)]
+        reason = f"{len(wrong):,} reads of open files without a name had other content than was written"
+        return [judge_wrong_steps(OPEN, wrong, reason, conditions, fault_at_ns)]
     reason = f"{uses:,} reads had the content that was written"
     if fault_at_ns is not None:
         reason = f"{reason}, {across:,} of them after the fault from files that were opened before it"
@@ -55,12 +56,3 @@ def judge_removed(steps: Iterable[Operation], conditions: Conditions, fault_at_n
         reason = f"{reason}; at least {LEAST_JUDGED} are needed"
         return [Verdict(checker=OPEN, outcome=Outcome.INCONCLUSIVE, reason=reason)]
     return [Verdict(checker=OPEN, outcome=Outcome.PASS, reason=reason)]
-
-
-def _wrong(wrong: list[Operation], conditions: Conditions, fault_at_ns: int | None) -> Verdict:
-    """Return the verdict on reads of other content: on an async export, the fault may have lost what was written."""
-    early = [one for one in wrong if fault_at_ns is None or (one.ended_ns or 0) < fault_at_ns]
-    reason = f"{len(wrong):,} reads of open files without a name had other content than was written"
-    if conditions.excused and not early:
-        return Verdict(checker=OPEN, outcome=Outcome.PASS, reason=f"measured loss: {reason}", blame=conditions.blame)
-    return Verdict(checker=OPEN, outcome=Outcome.FAIL, reason=reason, blame=conditions.blame)
