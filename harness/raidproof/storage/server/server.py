@@ -209,9 +209,9 @@ class ServerSpec(Spec):
     port: int = Field(default=NFS_PORT, ge=1, le=65535)
     """TCP port on which the server listens for NFS requests."""
     lease_s: int | None = None
-    """Lease time of NFSv4 clients in seconds; None keeps the server's default."""
+    """Lease time of NFSv4 clients in seconds; None sets the default of the server's program (`usual_lease_s`)."""
     grace_s: int | None = None
-    """Length of the grace period in seconds; None keeps the server's default."""
+    """Length of the grace period in seconds; None sets the default of the server's program (`usual_grace_s`)."""
     delegations: bool = True
     """Whether the server may grant delegations to NFSv4 clients. Under a write delegation `close` promises nothing."""
     max_block_size: Size = MIB
