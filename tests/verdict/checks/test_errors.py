@@ -1,0 +1,24 @@
+"""The verdict on the errors that clients got: the faults, and a lost lease, explain some of them."""
+
+from dataclasses import replace
+from errno import EIO
+
+import pytest
+
+from raidproof.record.outcome import Outcome
+from raidproof.verdict.checks.errors import judge_errors
+from raidproof.verdict.conditions import Conditions
+from raidproof.workload.history import Ended, History, Operation
+
+CUT = 100
+SYNC = Conditions(export_sync=True, fault_begun_ns=CUT)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [("lock", Outcome.PASS), ("unlock", Outcome.PASS), ("set-up", Outcome.FAIL)]
+)
+def test_who_lost_a_lock_with_its_lease_may_fail_to_take_or_to_release_it(kind: str, outcome: Outcome) -> None:
+    step = Operation(0, 0, kind, 0, 0, CUT + 1, CUT + 2, Ended.FAILED, EIO)
+    history = History([], {}, [step])
+    assert judge_errors(history, SYNC, CUT).outcome is Outcome.FAIL
+    assert judge_errors(history, replace(SYNC, lease_lost=True), CUT).outcome is outcome
