@@ -11,5 +11,5 @@ KNOWN = frozenset({"md-early-commit-block", "xfs-torn-recovery"})
 
 
 def others(record: ExplorationRecord) -> list[FailureRecord]:
-    """Return the failures of an exploration that agree with none of these findings."""
-    return [one for one in record.failures if one.finding not in KNOWN]
+    """Return the failures of an exploration that these findings do not explain."""
+    return record.failures_beyond(KNOWN)

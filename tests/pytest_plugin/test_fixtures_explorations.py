@@ -50,3 +50,25 @@ def test_another_blame_is_a_failure() -> None:
 def test_an_error_of_the_rig_is_an_error() -> None:
     with pytest.raises(RigError):
         explored(one(), outcome=Outcome.ERROR).must_find("metadata")
+
+
+@pytest.mark.parametrize(
+    ("judged", "states", "finding", "allowed"),
+    [
+        (1000, 1, "md-early-commit-block", True),
+        (1000, 50, "md-early-commit-block", True),
+        (1000, 51, "md-early-commit-block", False),
+        (20, 2, "md-early-commit-block", True),
+        (20, 3, "md-early-commit-block", False),
+        (1000, 1, "another-finding", False),
+        (1000, 1, None, False),
+    ],
+)
+def test_a_known_finding_explains_few_states(judged: int, states: int, finding: str | None, allowed: bool) -> None:
+    found = explored(one(states=states, finding=finding))
+    found.record.judged = judged
+    if allowed:
+        assert found.must_keep_every_promise(but={"md-early-commit-block"}) is found
+    else:
+        with pytest.raises(ProductError):
+            found.must_keep_every_promise(but={"md-early-commit-block"})

@@ -376,7 +376,7 @@ class Explored:
         """Assert that no checked crash state lacks an acknowledged operation.
 
         ``but``: names of findings (`raidproof findings`) that the tested kernel is known to have: failures that agree
-        with one of them are allowed.
+        with one of them are allowed, in at most 5 % of the judged states.
 
         Raises:
             ProductError: a crash state lacks an acknowledged operation, even if the export's options allow the loss.
@@ -394,8 +394,8 @@ class Explored:
         return self
 
     def unknown(self, findings: Collection[str]) -> list[FailureRecord]:
-        """Return the failures that agree with none of the named findings."""
-        return [one for one in self.record.failures if one.finding not in findings]
+        """Return the failures that the named findings do not explain: `ExplorationRecord.failures_beyond`."""
+        return self.record.failures_beyond(findings)
 
     def must_find(self, kind: str, blame: Culprit | Cause | None = None) -> FailureRecord:
         """Assert that a failure was found and reproduced, and return the failure.

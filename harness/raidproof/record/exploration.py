@@ -1,7 +1,7 @@
 """The record schema of an exploration of one recorded crash test, and of the check of one crash state."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from statistics import median
@@ -354,6 +354,10 @@ class ExplorationDryRun(Strict):
     """What to choose instead if there are too many states for one exploration; None if there are not."""
 
 
+MOST_KNOWN, FEW_KNOWN = 0.05, 2
+"""Greatest share of the judged states, and number of states, that a known finding explains."""
+
+
 class ExplorationRecord(Strict):
     """An exploration of the crash states of one recorded crash test."""
 
@@ -474,6 +478,15 @@ class ExplorationRecord(Strict):
     def blind(self) -> list[str]:
         """The kinds of operation that no counterfactual state showed as missing: their loss would not be noticed."""
         return [kind for kind, of in self.counterfactual.items() if of.states and not of.reported]
+
+    def failures_beyond(self, findings: Collection[str]) -> list[FailureRecord]:
+        """Return the failures that agree with none of the named findings, or that too many states show.
+
+        A finding explains `MOST_KNOWN` of the judged states, and always `FEW_KNOWN` of them.
+        """
+        judged = self.judged + (0 if self.second_cuts is None else self.second_cuts.judged)
+        most = max(FEW_KNOWN, MOST_KNOWN * judged)
+        return [one for one in self.failures if one.finding not in findings or one.states > most]
 
     @property
     def loses(self) -> bool:
