@@ -100,11 +100,6 @@ def test_the_file_of_members(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def engine() -> Engine:
-    return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
-
-
-@pytest.fixture
 def client(engine: Engine, tmp_path: Path) -> Iterator[EngineClient]:
     ControlServer(engine, tmp_path / "control").start()
     with EngineClient(tmp_path / "control") as client:

@@ -34,20 +34,9 @@ from raidproof.disk.engine import Engine, clear_disk_faults, corrupt, set_disk_f
 from raidproof.disk.messages import MemberSpec
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import Flag, Kind, WriteLog
+from tests.disk.engines import SIZE, read
 
-SIZE = 1 << 20
 A, B = b"a" * 4096, b"b" * 4096
-
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
-
-
-def read(port: Connection, offset: int = 0, length: int = 4096) -> bytes:
-    buffer = bytearray(length)
-    port.read(memoryview(buffer), offset)
-    return bytes(buffer)
 
 
 def struck(engine: Engine, kind: DiskFaultKind, member: int = 0) -> int:

@@ -1,7 +1,6 @@
 """The engine: one lock and one instant of the cut for all members, and no acknowledgement of later requests."""
 
 import errno
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,42 +14,9 @@ from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec, Power
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import Flag, Kind, WriteLog
+from tests.disk.engines import DEADLINE_S, SIZE, Caller, read
 
 BLOCK = b"x" * 4096
-SIZE = 1 << 20
-DEADLINE_S = 20.0
-
-
-@pytest.fixture
-def engine() -> Engine:
-    return Engine([MemberSpec("d0", SIZE), MemberSpec("d1", SIZE)])
-
-
-def read(port: Connection, offset: int = 0, length: int = 4096) -> bytes:
-    buffer = bytearray(length)
-    port.read(memoryview(buffer), offset)
-    return bytes(buffer)
-
-
-class Caller(threading.Thread):
-    """Executes a request in a separate thread and stores the result."""
-
-    def __init__(self, request: Callable[[], object]) -> None:
-        super().__init__(daemon=True)
-        self._request = request
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._request()
-        except OSError as error:
-            self.error = error
-
-    def finish(self) -> BaseException | None:
-        self.join(DEADLINE_S)
-        assert not self.is_alive(), "the request still hangs"
-        return self.error
 
 
 def requests(port: Connection) -> list[Callable[[], object]]:

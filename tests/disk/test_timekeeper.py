@@ -1,6 +1,5 @@
 """Disks with latency: requests wait on the real clock, or on a clock that the test advances."""
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from raidproof.disk.messages import MemberSpec
 from raidproof.disk.profile import DriveCache, Profile, Rotational, load_profile
 from raidproof.disk.timing.hardware import ControllerSpec
 from raidproof.disk.writelog import Flag, Kind, WriteLog
+from tests.disk.engines import DEADLINE_S, Caller
 
 BLOCK = b"x" * 4096
 SIZE = 1 << 24
-DEADLINE_S = 20.0
 
 SLOW = Profile(
     name="slow",
@@ -39,27 +38,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ns
-
-
-class Caller(threading.Thread):
-    """Executes a request in a separate thread and stores the result."""
-
-    def __init__(self, request: Callable[[], object]) -> None:
-        super().__init__(daemon=True)
-        self._request = request
-        self.error: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._request()
-        except OSError as error:
-            self.error = error
-
-    def finish(self) -> BaseException | None:
-        self.join(DEADLINE_S)
-        assert not self.is_alive(), "the request still hangs"
-        return self.error
 
 
 def timed(profile: Profile = SLOW, clock: Callable[[], int] | None = None, count: int = 1) -> Engine:
