@@ -7,7 +7,7 @@ import pytest
 
 from raidproof.core.command import CommandFailed
 from raidproof.core.errors import NotEffective
-from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
 from raidproof.lab.lab import Lab
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
@@ -23,6 +23,12 @@ USER = 1234
 """A user of a client who is not root."""
 OLD_S = 8
 """Seconds for which the clients use the attributes that they have read."""
+TICKS_S = 0.1
+"""Seconds in which the clock advances by which the server's kernel stamps files: its tick takes 10 ms.
+
+Two writes within one tick leave the same times, by which an NFSv3 client that has read the file between them takes its
+old data as current.
+"""
 UNPRIVILEGED = MountSpec(other_options=("noresvport",))
 """A mount that sends its requests from a port from 1024 on."""
 
@@ -86,7 +92,8 @@ class OneFile:
         self.reads: list[Seen] = []
 
     def write(self) -> int:
-        """Write and close the next version, and return its number."""
+        """Write and close the next version, later than in the tick of the last one, and return its number."""
+        pause(TICKS_S)
         number, begun_ns = len(self.versions), now_ns()
         self.writer.put(f"{number}\n", self.path)
         self.versions.append(Version(number, begun_ns, now_ns()))

@@ -13,8 +13,6 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.selftest import SELFTEST, SelftestAnswer, SelftestRecord
 from raidproof.run.selftest import DEFECTS
 
-pytestmark = pytest.mark.long
-
 
 @pytest.mark.plants
 def test_each_planted_defect_of_the_disks_is_found(tmp_path: Path) -> None:
