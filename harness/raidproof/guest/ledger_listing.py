@@ -18,11 +18,11 @@ else:
     Worker = import_module("raidproof.guest.ledger_worker" if __package__ else "ledger_worker").Worker
 
 PAUSE_S = 0.03  # pause in seconds between two parts: a fault strikes most often in the middle of a listing
-FIRST_NAMES = 48  # names that are created before the first listing
+FIRST_NAMES = 12  # names that are created before the first listing: few, for a crash test waits for listings
 CHANGES = 4  # names that are created between two listings; one follows each part
 MOST_NAMES = 400  # names from which on each creation follows the removal of the oldest name
 LENGTH = 200  # bytes of a name: a part has few of them
-PART = 4096  # size in bytes of the buffer of one getdents64(2)
+PART = 1024  # size in bytes of the buffer of one getdents64(2): four names
 ENTRY = struct.Struct("=QqHB")  # struct linux_dirent64 before the name: inode, offset, length, type
 
 
