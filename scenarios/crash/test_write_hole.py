@@ -4,7 +4,6 @@ While a member is missing, a crash between the two writes changes the block that
 although no client was writing this block. A partial parity log or a journal closes the hole.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -14,16 +13,7 @@ from raidproof.core.units import KIB
 from raidproof.crash.disk_states import DiskStates
 from raidproof.disk.cache import CacheMode
 from raidproof.fault.array import Degraded
-from raidproof.pytest_plugin.fixtures import (
-    DISK_SIZE,
-    MEMBERS,
-    CrashTestResult,
-    CrashTestRunner,
-    Explore,
-    name_of,
-    stack_of,
-)
-from raidproof.run.run import Run
+from raidproof.pytest_plugin.fixtures import MEMBERS, CrashTestResult, CrashTestRunner, Explore, stack_of
 from raidproof.storage.array import ARRAYS, MdSpec
 from raidproof.storage.array.striping import Striping
 from raidproof.storage.array.superblock import superblock_of
@@ -31,7 +21,6 @@ from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.known_findings import KNOWN
 from scenarios.crash.ppl import gaps
-from scenarios.crash.small_lab import small_lab
 
 MISSING = "disk1"
 MINUTES = 5.0
@@ -40,23 +29,6 @@ STATES_WITH_HOLE = 40
 """Number of crash states to check if the write hole is open; about one in five breaks a promise."""
 SCRUBBED_STATES = 20
 """Number of crash states with all members; in some of them the array is also scrubbed, which takes seconds."""
-
-
-@pytest.fixture(scope="module")
-def own(current_run: Run) -> Iterator[Run]:
-    """Yield a separate run with one client; an array with a journal has three of the disks."""
-    with small_lab(current_run, "write-hole", DISK_SIZE) as one:
-        yield one
-
-
-@pytest.fixture
-def cycle(own: Run, request: pytest.FixtureRequest) -> CrashTestRunner:
-    return CrashTestRunner(own, name_of(request.node.name))
-
-
-@pytest.fixture
-def explore(own: Run) -> Explore:
-    return Explore(own)
 
 
 def stack_with(policy: str, chunk_size: int = 4 * KIB, member_layer: str = "disk") -> StackSpec:
