@@ -354,3 +354,15 @@ def test_a_request_reaches_a_worker_only_while_it_is_connected(tmp_path: Path) -
         stop(ledger)
         assert receiver.wait_until(lambda: receiver.open_connections == 0, 10)
         assert not receiver.request(0, PAUSE)
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_two_operations_in_a_row_are_of_two_workers_if_there_are_two() -> None:
+    mine = LedgerSpec(kinds=("fsync", "metadata", "metadata", "names"), omit=()).workers(["client1"])
+    workers = Workers()
+    workers.specs = {one.number: one for one in mine}
+    SoloOperations(cast("Receiver", workers), mine, lambda: 0).run(0.0, 60.0)
+    same = sum(before == after for before, after in pairwise(workers.alone))
+    # At the end only one worker may have a kind that is lacking.
+    assert same <= len(workers.alone) // 4
+    assert same < sum(workers.alone.count(one.number) for one in mine if one.kind == "metadata") // 2

@@ -6,7 +6,7 @@ other operation causes a flush.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from typing import NamedTuple
 
@@ -82,13 +82,11 @@ class SoloOperations:
         if not self._receiver.wait_until(self._all_pause, PAUSE_DEADLINE_S):
             return
         deadline, last = Deadline.after(seconds), Deadline.after(seconds + extra_s)
-        done = dict.fromkeys(self._kinds, 0)
+        done, worker = dict.fromkeys(self._kinds, 0), -1
         for turn in count():
             working = [one for one in done if one in self._receiver.pausing]
             if extra_s and not last.passed and (lacking := self._lacking(working)):
-                # The worker that has done most: several workers at the beginning of their rounds repeat each other.
-                able = [one for one in working if lacking[0] in shares_of(self._workers[one])]
-                worker = max(able, key=lambda one: (done[one], -one))
+                worker = self._next_of(lacking, working, done, worker)
             elif not deadline.passed and working:
                 # Every second operation changes names; a worker with more kinds of operation is due more often.
                 kind = [one for one in working if (one in self._trees) == bool(turn % 2)] or working
@@ -111,6 +109,18 @@ class SoloOperations:
         """Return what has fewer than `LEAST` solo operations, and what these workers carry out; the rarest first."""
         shares = {share: None for number in workers for share in shares_of(self._workers[number])}
         return sorted((one for one in shares if self._ended[one] < LEAST), key=lambda one: self._ended[one])
+
+    def _next_of(self, lacking: Sequence[Share], working: Sequence[int], done: Mapping[int, int], last: int) -> int:
+        """Return the worker whose operation comes next, so that less is lacking; ``last``: the one before.
+
+        Two operations in a row are of two workers if possible. Otherwise a state that lacks the first one could look
+        as if the second one, of the same directory, had begun.
+        """
+        for share in lacking:
+            if able := [one for one in working if one != last and share in shares_of(self._workers[one])]:
+                # The worker that has done most: several workers at the beginning of their rounds repeat each other.
+                return max(able, key=lambda one: (done[one], -one))
+        return last
 
     def end(self) -> None:
         """Let all workers continue."""
