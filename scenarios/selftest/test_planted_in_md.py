@@ -13,7 +13,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
 from raidproof.storage.filesystem import Ext4Spec
-from scenarios.crash.known_findings import KNOWN
+from scenarios.crash.known_findings import KNOWN, others
 from scenarios.selftest.defective_server import LEFT_OUT, defective_run, left_out, select
 from scenarios.selftest.defects import Before, Places, TamperedCut
 from scenarios.selftest.md_defects import MD_DEFECTS, defective_md
@@ -71,7 +71,7 @@ def test_a_defect_of_md_is_found(own: tuple[str, Run]) -> None:
     if record.outcome is not Outcome.FAIL:
         explored = Explore(run)(record, STATES, cold=False)
         assert explored.record.outcome is Outcome.FAIL, explored.record.reason
-        found = {one.promise: one.blame for one in explored.unknown(KNOWN) if one.confirmed}
+        found = {one.promise: one.blame for one in others(explored.record) if one.confirmed}
     seen = {checker: blame for checker, blame in found.items() if re.match(MD_DEFECTS[name].found_as, checker)}
     assert seen, f"{found}\n{all_said(record)}"
     assert all(str(blame).startswith("the stack") for blame in seen.values()), seen

@@ -384,7 +384,7 @@ class Explored:
             Inconclusive: no crash state was checked, or a failure was not reproduced.
         """
         __tracebackhide__ = True
-        if self.record.outcome is Outcome.FAIL and not self.unknown(but):
+        if self.record.outcome is Outcome.FAIL and not self.record.failures_beyond(but):
             return self
         if self.record.outcome is not Outcome.PASS:
             raise self._error(ERRORS[self.record.outcome])
@@ -392,10 +392,6 @@ class Explored:
         if self.record.loss is not None or self.record.failures:
             raise self._error(ProductError)
         return self
-
-    def unknown(self, findings: Collection[str]) -> list[FailureRecord]:
-        """Return the failures that the named findings do not explain: `ExplorationRecord.failures_beyond`."""
-        return self.record.failures_beyond(findings)
 
     def must_find(self, kind: str, blame: Culprit | Cause | None = None) -> FailureRecord:
         """Assert that a failure was found and reproduced, and return the failure.
