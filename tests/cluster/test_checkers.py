@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from time import sleep
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from dask import config
@@ -13,6 +15,7 @@ from dask import config
 from raidproof.cluster import checkers as module
 from raidproof.cluster import workers as of_workers
 from raidproof.cluster.seats import Explained, Seats
+from raidproof.cluster.tasks import TaskResult
 from raidproof.core.errors import RigError
 from raidproof.crash.exploration import Exploration
 from raidproof.crash.journal import lines_of
@@ -97,6 +100,19 @@ def clean(made_up: MadeUp) -> None:
     setattr(made_up, "boots", always_clean)  # noqa: B010
 
 
+def unsound_later(made_up: MadeUp) -> None:
+    """Let a worker's checkers fail after some checks."""
+    made: list[int] = []
+
+    def before(number: int) -> None:
+        made.append(number)
+        # Two checks are the first proof.
+        if len(made) > 12:
+            raise RigError("the disk is full")
+
+    made_up.before_check = before
+
+
 def test_a_worker_that_finds_no_loss_is_left_out(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:
     lying.planted["1"] = clean
     there = explored(lying, three)
@@ -107,19 +123,29 @@ def test_a_worker_that_finds_no_loss_is_left_out(lying: MadeUpRun, three: Any, t
     assert "1" not in {line.worker for line in lines_of(there.journal.path)}
 
 
+def test_a_result_that_arrives_after_its_worker_was_left_out_does_not_count(
+    lying: MadeUpRun, three: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lying.planted["2"] = unsound_later
+    leave_out, late = module.ClusterCheckers._leave_out, list[bool]()
+
+    def with_late_result(of: module.ClusterCheckers, done: TaskResult, task: module.Task | None) -> None:
+        leave_out(of, done, task)
+        future = Mock()
+        of._tasks[future] = of._waiting.pop()
+        of._take(future, replace(done, result=b""))
+        late.append(done.session in of._unproved)
+
+    monkeypatch.setattr(module.ClusterCheckers, "_leave_out", with_late_result)
+    there = explored(lying, three)
+    assert late
+    assert not any(late)
+    assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
+    assert "it is gone" not in {one.left_out for one in there.checkers.workers}
+
+
 def test_a_worker_that_becomes_unsound_loses_its_results(lying: MadeUpRun, three: Any, tmp_path: Path) -> None:
-    def later(made_up: MadeUp) -> None:
-        made: list[int] = []
-
-        def before(number: int) -> None:
-            made.append(number)
-            # Two checks are the first proof.
-            if len(made) > 12:
-                raise RigError("the disk is full")
-
-        made_up.before_check = before
-
-    lying.planted["2"] = later
+    lying.planted["2"] = unsound_later
     there = explored(lying, three)
     assert verdicts(there) == verdicts(without_cluster(lying, tmp_path / "here"))
     assert {one.name for one in there.checkers.workers if one.left_out} == {"2"}

@@ -277,9 +277,12 @@ class ClusterCheckers:
         if isinstance(done, NoResult):
             self._take_error(future.key, done, task, proof)
             return
-        self._workers.record_of(done)
+        worker = self._workers.record_of(done)
         if isinstance(done.result, Refusal):
             self._leave_out(done, task)
+        elif proof is None and worker.left_out is not None:
+            # The result was on its way when its worker was left out: no proof can follow it.
+            self._waiting += [task] if task is not None else []
         elif proof is not None and done.session != proof.session:
             self._workers.records[proof.session].left_out = "it ended its machines: the scheduler did not answer"
             self._throw_away(proof)

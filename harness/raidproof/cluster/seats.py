@@ -48,6 +48,8 @@ class Seat:
     stats: ExplorationStats
     used: threading.Lock = field(default_factory=threading.Lock)
     """Held by the thread that uses the seat."""
+    sound: bool = False
+    """Whether the seat has proved itself once."""
     proved: bool = False
     """Whether the seat has proved itself since its last check."""
 
@@ -80,15 +82,15 @@ class Seats:
 
     @contextmanager
     def borrowed(self) -> Iterator[Seat]:
-        """Return an idle seat as a context manager; if there is none, a new seat, which proves itself first.
+        """Return an idle seat as a context manager, or a new one; a seat that has never proved itself does it first.
 
         Raises:
             Unsound: the proof failed, or the worker is ending.
             RigError: the checker does not boot, or failed.
         """
-        seat, new = self._take(self.prepare())
+        seat = self._take(self.prepare())
         try:
-            if new:
+            if not seat.sound:
                 self._prove(seat)
             seat.proved = False
             yield seat
@@ -96,21 +98,21 @@ class Seats:
             seat.used.release()
             self._start_idle_timer()
 
-    def _take(self, source: Source) -> tuple[Seat, bool]:
-        """Return a seat whose lock this thread holds, and whether the seat is new."""
+    def _take(self, source: Source) -> Seat:
+        """Return a seat whose lock this thread holds."""
         with self._lock:
             if self.ended:
                 raise Unsound("the worker is ending")
             for seat in self._made:
                 if seat.used.acquire(blocking=False):
-                    return seat, False
+                    return seat
             logs = self._undo.enter_context(scratch_folder("checker"))
             stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
             worker = CheckerWorker(len(self._made) + 1, source.boots(logs))
             self._undo.enter_context(worker)
             self._made.append(seat := Seat(worker, cursor, stats))
             seat.used.acquire()
-            return seat, True
+            return seat
 
     def _start_idle_timer(self) -> None:
         with self._lock:
@@ -124,7 +126,7 @@ class Seats:
     def _prove(self, seat: Seat) -> None:
         assert self._points is not None  # noqa: S101  `prepare` sets it
         prove(seat.worker, seat.cursor, seat.stats, self._points)
-        seat.proved = True
+        seat.sound = seat.proved = True
 
     def prove_all(self) -> None:
         """Prove each seat that has checked states since its last proof, all at once; wait for seats that are in use.
