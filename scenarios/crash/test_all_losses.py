@@ -21,7 +21,7 @@ from raidproof.run.source import Source, source_of
 from raidproof.storage.filesystem import Ext4Spec
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import LedgerSpec
-from scenarios.crash.known_findings import others
+from scenarios.crash.known_findings import KNOWN
 from scenarios.crash.lost_requests import count
 from scenarios.crash.quiet import QUIET_S
 from scenarios.crash.small_lab import small_lab
@@ -36,6 +36,9 @@ FLAWED = "disk1"
 EARLY_US = 1500
 """Microseconds by which the drive acknowledges a flush too early."""
 MINUTES = 2.0
+MOST_KNOWN = 0.25
+"""Greatest share of the states that a known finding explains. The early commit block of md showed in 9 of 159, 10 of
+165 and 15 of 180 such states: few requests are lost in each of them, so one early commit block is in many."""
 FAULTS = {
     "dropped": drop_flushes(),
     "newest": newest_unflushed(LOST),
@@ -79,7 +82,7 @@ def test_no_state_with_two_lost_requests_breaks_a_promise(own: Run, operations: 
     mirror = stack_of("1", members=2, filesystem=Ext4Spec())
     source = recorded(own, f"sound-{operations}", mirror, operations)
     explored, _ = explore_cycle(source, Options(Budget(None, None), all_losses=LOST, cold=False, crash_page=False))
-    assert not others(explored), explored.reason
+    assert not explored.failures_beyond(KNOWN, MOST_KNOWN), explored.reason
     assert explored.all_losses is not None
     assert explored.all_losses.complete
     assert explored.all_losses.total == count(source.recording, LOST, source.first)[1]

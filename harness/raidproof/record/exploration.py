@@ -354,7 +354,7 @@ class ExplorationDryRun(Strict):
     """What to choose instead if there are too many states for one exploration; None if there are not."""
 
 
-MOST_KNOWN, FEW_KNOWN = 0.05, 2
+MOST_KNOWN, FEW_KNOWN = 0.05, 4
 """Greatest share of the judged states, and number of states, that a known finding explains."""
 
 
@@ -479,13 +479,13 @@ class ExplorationRecord(Strict):
         """The kinds of operation that no counterfactual state showed as missing: their loss would not be noticed."""
         return [kind for kind, of in self.counterfactual.items() if of.states and not of.reported]
 
-    def failures_beyond(self, findings: Collection[str]) -> list[FailureRecord]:
+    def failures_beyond(self, findings: Collection[str], most_share: float = MOST_KNOWN) -> list[FailureRecord]:
         """Return the failures that agree with none of the named findings, or that too many states show.
 
-        A finding explains `MOST_KNOWN` of the judged states, and always `FEW_KNOWN` of them.
+        A finding explains ``most_share`` of the judged states, and always `FEW_KNOWN` of them.
         """
         judged = self.judged + (0 if self.second_cuts is None else self.second_cuts.judged)
-        most = max(FEW_KNOWN, MOST_KNOWN * judged)
+        most = max(FEW_KNOWN, most_share * judged)
         return [one for one in self.failures if one.finding not in findings or one.states > most]
 
     @property
