@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -195,10 +196,28 @@ def test_ci_and_all_run_each_part_once() -> None:
     parts = Parts.read((HOME / "tox.ini").read_text())
     assert set(parts.labels["all"]) == {*parts.usual, "rest"}
     script = (HOME / ".ci" / "run").read_text()
+    assert "set -euo pipefail" in script
     assert [line for line in script.splitlines() if line.startswith("./raidproof test")] == [
-        "./raidproof test || status=$?",
-        "./raidproof test rest || status=$?",
+        './raidproof test 2>&1 | tee "$output" || status=$?',
+        './raidproof test rest 2>&1 | tee --append "$output" || status=$?',
     ]
+
+
+def test_ci_prints_the_failed_tests_and_their_reasons_last(tmp_path: Path) -> None:
+    script = tmp_path / ".ci" / "run"
+    script.parent.mkdir()
+    shutil.copy(HOME / ".ci" / "run", script)
+    program = tmp_path / "raidproof"
+    program.write_text(
+        "#!/bin/sh\n"
+        "echo '___ test_of_something ___'; echo 'E   assert 1 == 2'; echo 'FAILED tests/test_it.py - assert 1 == 2'\n"
+        'test "$2" = rest\n'
+    )
+    program.chmod(0o755)
+    ended = subprocess.run([script], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    last = ended.stdout.split("The checks failed.")[1]
+    assert "___ test_of_something ___\nE   assert 1 == 2\nFAILED tests/test_it.py" in last
 
 
 def test_generated_examples_are_the_same_at_each_run() -> None:

@@ -113,6 +113,8 @@ def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:
     """Run the agent in a folder, in this process."""
     # Nobody waits for a lock that another client has.
     monkeypatch.setattr("raidproof.guest.ledger_holders.LOCK_S", 0)
+    # No fault has to strike in the middle of a listing.
+    monkeypatch.setattr("raidproof.guest.ledger_listing.PAUSE_S", 0)
     # Nothing is read of standard input, by which the harness ends it.
     monkeypatch.setattr("raidproof.guest.ledger_writer.select.select", lambda *_: ([], [], []))
     root = folder / "root"
