@@ -116,6 +116,8 @@ class MemberInfo(NamedTuple):
     """Whether regions that were never written read as `sparse_image.OLD_DATA` when the log was opened."""
 
 
+_WINDOW = 1 << 16
+"""Number of bytes that are read at a time in search of the next records."""
 _FLAGS = tuple(map(Flag, range(256)))
 _ZEROES = int(Flag.ZEROES)
 _BLANK = bytes(4096)
@@ -400,9 +402,13 @@ class WriteLog:
             LogError: a record is invalid: the file is damaged. A truncated file raises no error.
         """
         at, count = self._start, 0
+        begin, window = 0, b""
         while at + _RECORD.size <= self._size:
-            head = self.read(at, _RECORD.size)
-            kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack(head)
+            if at + _RECORD.size > begin + len(window):
+                begin, window = at, self.read(at, min(_WINDOW, self._size - at))
+            kind, flags, member, size, offset, length, issued_ns, completed_ns = _RECORD.unpack_from(
+                window, at - begin
+            )
             if kind not in _KINDS or not (member < len(self.members) or member == ALL_MEMBERS):
                 raise LogError(f"{self.path}: the write log is damaged at byte {at}, after {count} records")
             end = at + _RECORD.size + size

@@ -97,9 +97,9 @@ def requests_of(log: Iterable[Record]) -> Requests:
         if record.kind is Kind.FLUSH and not flags & _LIED:
             flushes[record.member].append(Flush(record.issued_ns, record.completed_ns))
         elif record.kind is Kind.WRITE and not flags & _ZEROES:
-            fua = flags & (_FUA | _LIED) == _FUA
-            writes.append(Write(record.issued_ns, record.completed_ns, record.member, fua, crc32(record.data)))
-            for file, offset, generation in blocks_in(record.data):
+            fua, data = flags & (_FUA | _LIED) == _FUA, record.data
+            writes.append(Write(record.issued_ns, record.completed_ns, record.member, fua, crc32(data)))
+            for file, offset, generation in blocks_in(data):
                 copies[(file, offset), generation].setdefault(
                     record.member, Copy(record.member, record.completed_ns, fua)
                 )
@@ -168,10 +168,15 @@ class Durability:
                 best = number
         return None if best is None else (copy.member, best)
 
+    def completed_ns(self, flush: Instance) -> int:
+        """Return when a flush took effect."""
+        member, number = flush
+        return self._flushes[member][number].completed_ns
+
     def flushed_ns(self, copy: Copy, without: frozenset[Instance] = frozenset()) -> float:
         """Return when a flush makes a copy durable, ``without`` some flushes; infinite if none does."""
         flush = self.flush_of(copy, without)
-        return inf if flush is None else self._flushes[flush[0]][flush[1]].completed_ns
+        return inf if flush is None else self.completed_ns(flush)
 
     def durable_ns(self, copies: Iterable[Copy], without: frozenset[Instance] = frozenset()) -> float:
         """Return when the first of several copies is durable. A FUA write is durable at its reply."""

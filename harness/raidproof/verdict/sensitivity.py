@@ -118,10 +118,19 @@ class Absence(NamedTuple):
         return self.lost_with_all and self.promised_ns < cut_ns < self.until_ns
 
 
-def absences(requests: Requests, needed: Iterable[Needed], solo: Iterable[Operation] = ()) -> Iterator[Absence]:
-    """Yield all times in which data would have been volatile with an instance of a defect; ``solo``: as below."""
-    durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
-    commits = before_commits(requests, rounds, solo)
+class Order:
+    """The order of the flushes and writes of a write log; see `before_commits` for ``solo``."""
+
+    def __init__(self, requests: Requests, solo: Iterable[Operation] = ()) -> None:
+        self.requests = requests
+        self.durability = Durability(requests.flushes)
+        self.rounds = rounds_of(requests.flushes)
+        self.commits = before_commits(requests, self.rounds, solo)
+
+
+def absences(order: Order, needed: Iterable[Needed]) -> Iterator[Absence]:
+    """Yield all times in which data would have been volatile with an instance of a defect."""
+    durability = order.durability
     for promised_ns, copies in needed:
         for copy in copies:
             if copy.fua:
@@ -129,28 +138,26 @@ def absences(requests: Requests, needed: Iterable[Needed], solo: Iterable[Operat
                 yield Absence(Defect.FUA, (copy.member, copy.done_ns), promised_ns, durability.durable_ns(plain))
                 continue
             flush = durability.flush_of(copy)
-            if flush is None or durability.flushed_ns(copy) > promised_ns:
+            if flush is None or (flushed_ns := durability.completed_ns(flush)) > promised_ns:
                 continue  # no flush made the data durable before the reply
-            alone, together = frozenset({flush}), rounds[flush]
+            alone, together = frozenset({flush}), order.rounds[flush]
             without = durability.durable_ns(copies, alone)
             of_all = durability.durable_ns(copies, together)
             yield Absence(Defect.FLUSH_OF_A_MEMBER, alone, promised_ns, without)
             yield Absence(Defect.FLUSH, together, promised_ns, of_all)
-            late_ns = durability.flushed_ns(copy) + EARLY_NS
-            yield Absence(Defect.EARLY_FLUSH, alone, promised_ns, min(without, late_ns))
-            if together in commits:
+            yield Absence(Defect.EARLY_FLUSH, alone, promised_ns, min(without, flushed_ns + EARLY_NS))
+            if together in order.commits:
                 yield Absence(Defect.NO_PREFLUSH, together, promised_ns, of_all)
 
 
-def overtaken(requests: Requests, solo: Iterable[Operation] = ()) -> Iterator[Absence]:
+def overtaken(order: Order) -> Iterator[Absence]:
     """Yield the times in which a commit record could be durable before older requests, had it overtaken its flush.
 
     No time if the flush covered no request: then the order makes no difference.
     """
-    durability, rounds = Durability(requests.flushes), rounds_of(requests.flushes)
-    plain = (Copy(one.member, one.done_ns, fua=False) for one in requests.writes if not one.fua)
-    covering = {durability.flush_of(one) for one in plain}
-    for together, (begun_ns, ended_ns, fua) in before_commits(requests, rounds, solo).items():
+    plain = (Copy(one.member, one.done_ns, fua=False) for one in order.requests.writes if not one.fua)
+    covering = {order.durability.flush_of(one) for one in plain}
+    for together, (begun_ns, ended_ns, fua) in order.commits.items():
         until_ns = ended_ns if together & covering else begun_ns
         yield Absence(Defect.COMMIT_FIRST, together, begun_ns, until_ns, lost_with_all=fua)
 
@@ -159,7 +166,7 @@ def missed_at(requests: Requests, needed: Iterable[Needed], cuts_ns: Iterable[in
     """Return for the instant of each power cut (ns) the flushes of a member whose absence it would show."""
     found: dict[int, set[Hashable]] = {cut_ns: set() for cut_ns in sorted(cuts_ns)}
     instants = list(found)
-    for one in absences(requests, needed):
+    for one in absences(Order(requests), needed):
         if one.defect is Defect.FLUSH_OF_A_MEMBER:
             for cut_ns in instants[bisect_right(instants, one.promised_ns) : bisect_left(instants, one.until_ns)]:
                 found[cut_ns].add(one.instance)
@@ -189,16 +196,22 @@ def sensitivity(
     ``cut_ns``: the injected power cut, None without one. ``checked_ns``: the instants of the checked crash states in
     which nothing volatile survived; None if no crash state was to be checked. ``solo``: see `before_commits`.
     """
+    return _sensitivity(Order(requests, solo), needed, cut_ns, checked_ns, subject)
+
+
+def _sensitivity(
+    order: Order, needed: Iterable[Needed], cut_ns: int | None, checked_ns: Iterable[int] | None, subject: Subject
+) -> list[Sensitivity]:
     of_data = subject is Subject.DATA
     shown: dict[Defect, dict[Hashable, _Shown]] = {
         one: {} for one in Defect if of_data or one is not Defect.COMMIT_FIRST
     }
     checked = sorted(checked_ns or ())
-    for one in chain(absences(requests, needed, solo), overtaken(requests, solo) if of_data else ()):
+    for one in chain(absences(order, needed), overtaken(order) if of_data else ()):
         before = shown[one.defect].get(one.instance, _Shown())
         place = bisect_right(checked, one.promised_ns)
         shown[one.defect][one.instance] = _Shown(
-            before.some or one.promised_ns < min(one.until_ns, requests.end_ns),
+            before.some or one.promised_ns < min(one.until_ns, order.requests.end_ns),
             before.this or (cut_ns is not None and one.shows_at(cut_ns)),
             before.checked or (place < len(checked) and one.shows_at(checked[place])),
         )
@@ -228,5 +241,6 @@ def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
     cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
     solo = solo_operations(evidence.history, evidence.record.observed.solo)
     names = needed_of_names(data.requests, solo)
-    found = sensitivity(data.requests, data.blocks, cut_ns, solo=solo)
-    return found + (sensitivity(data.requests, names, cut_ns, subject=Subject.NAMES, solo=solo) if names else [])
+    order = Order(data.requests, solo)
+    found = _sensitivity(order, data.blocks, cut_ns, None, Subject.DATA)
+    return found + (_sensitivity(order, names, cut_ns, None, Subject.NAMES) if names else [])
