@@ -29,7 +29,7 @@ from raidproof.record.failure import (
 )
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase, PhaseCount, RecoveryRecord
-from raidproof.record.sensitivity import Defect
+from raidproof.record.sensitivity import Defect, Subject
 from raidproof.report import exploration as words
 from raidproof.report.charts.drawing import script
 from raidproof.report.exploration import show_exploration
@@ -281,6 +281,10 @@ def test_the_control_of_the_check_is_stated() -> None:
     )
     page = parsed(render_exploration(ExplorationRecord.model_validate(record.model_dump())))
     assert words.control(record) in page.words
+    names = {**flush, "subject": Subject.NAMES, "instances": 7, "in_checked_states": 2}
+    assert words.control(exploration(counterfactual=whole, sensitivity=[flush, names])).endswith(
+        "1 missing flush of a member, and 2 of 7 that changes of names needed"
+    )
 
 
 BEFORE = "(0.00340 s) before the cut of the smallest state"

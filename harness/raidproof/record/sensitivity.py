@@ -64,9 +64,9 @@ class Noticed(Strict):
     """Number of flushes that made data of acknowledged operations durable; at least 1."""
 
 
-def missing_flushes(sensitivity: Iterable[Sensitivity]) -> Sensitivity | None:
-    """Return the sensitivity to a missing flush of one member that made data durable; None if not known."""
-    both = (Defect.FLUSH_OF_A_MEMBER, Subject.DATA)
+def missing_flushes(sensitivity: Iterable[Sensitivity], subject: Subject = Subject.DATA) -> Sensitivity | None:
+    """Return the sensitivity to a missing flush of one member that made data, or names, durable; None if not known."""
+    both = (Defect.FLUSH_OF_A_MEMBER, subject)
     return next((one for one in sensitivity if (one.defect, one.subject) == both), None)
 
 

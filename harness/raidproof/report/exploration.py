@@ -10,6 +10,7 @@ from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.exploration import ExplorationDryRun, ExplorationRecord, Possible, StageTime
 from raidproof.record.failure import FailureRecord, MissingRecord, OrderRecord, WriteRecord
 from raidproof.record.recovery import RecoveryRecord
+from raidproof.record.sensitivity import Subject, missing_flushes
 from raidproof.report import difference
 from raidproof.report.charts import Chart, Figures, states
 from raidproof.report.table import Cell, Field, Table, say, say_end
@@ -152,6 +153,9 @@ def control(record: ExplorationRecord) -> str:
     if record.noticed is not None:
         flushes = plural(record.noticed, "missing flush", "missing flushes")
         said += f". The states would have shown {flushes} of a member"
+        names = missing_flushes(record.sensitivity, Subject.NAMES)
+        if names is not None and names.instances:
+            said += f", and {names.in_checked_states:,} of {names.instances:,} that changes of names needed"
     return said
 
 

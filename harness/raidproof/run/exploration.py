@@ -44,7 +44,8 @@ from raidproof.run.second_cuts import SecondCuts, source_of_recovery
 from raidproof.run.source import Source, application_of, recorded, source_of
 from raidproof.verdict.exploration import conclude_exploration
 from raidproof.verdict.oracle import Judgement
-from raidproof.verdict.sensitivity import sensitivity
+from raidproof.verdict.sensitivity import of_data_and_names
+from raidproof.verdict.solo import solo_operations
 
 UNDATED = (
     "The time of an acknowledgement is that at which the client's report reaches the harness: a reply that the server "
@@ -316,7 +317,8 @@ def sensitivity_of_states(source: Source, judged: Iterable[Choice]) -> list[Sens
     if source.cycle.control is not None or source.lost_member is not None:
         return []
     checked_ns = {source.recording.instant_ns(one.cut) for one in judged if one.policy in NOTHING_SURVIVES}
-    return sensitivity(source.data.requests, source.data.blocks, None, checked_ns)
+    solo = solo_operations(source.oracle.history, source.cycle.observed.solo)
+    return of_data_and_names(source.data.requests, source.data.blocks, solo, None, checked_ns)
 
 
 class Replayed(NamedTuple):

@@ -240,7 +240,20 @@ def sensitivity_of(evidence: CrashTestEvidence) -> list[Sensitivity]:
         return []
     cut_ns = evidence.fault_at_ns if evidence.record.effects.caches is not None else None
     solo = solo_operations(evidence.history, evidence.record.observed.solo)
-    names = needed_of_names(data.requests, solo)
-    order = Order(data.requests, solo)
-    found = _sensitivity(order, data.blocks, cut_ns, None, Subject.DATA)
-    return found + (_sensitivity(order, names, cut_ns, None, Subject.NAMES) if names else [])
+    return of_data_and_names(data.requests, data.blocks, solo, cut_ns)
+
+
+def of_data_and_names(
+    requests: Requests,
+    blocks: Iterable[Needed],
+    solo: Sequence[Operation],
+    cut_ns: int | None,
+    checked_ns: Iterable[int] | None = None,
+) -> list[Sensitivity]:
+    """Return the sensitivity for data, and for changes of names if there are any; see `sensitivity`.
+
+    ``blocks``: the blocks that acknowledged operations wrote.
+    """
+    order, names = Order(requests, solo), needed_of_names(requests, solo)
+    found = _sensitivity(order, blocks, cut_ns, checked_ns, Subject.DATA)
+    return found + (_sensitivity(order, names, cut_ns, checked_ns, Subject.NAMES) if names else [])
