@@ -14,6 +14,7 @@ from raidproof.core.topology import server_and_clients
 from raidproof.disk.cache import CutPolicy
 from raidproof.disk.disk_fault import drop_flushes
 from raidproof.fault import FAULTS, CleanReboot, Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
+from raidproof.fault.fault import why_no_locks
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.observation import Files
@@ -23,6 +24,7 @@ from raidproof.run import run as module
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
 from raidproof.storage.mount import MountSpec
+from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.crash_test import judge_crash_test
 from tests.distribution import install, python
@@ -160,6 +162,7 @@ def as_recorded(_lab: object, _spec: CrashTestSpec, record: CrashTestRecord, _ru
 def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: Path) -> None:
     install(tmp_path, "toy", {"toy_faults": TOY.read_text()}, {"raidproof.faults": "toy_faults"})
     program = """
+from raidproof.fault.fault import why_no_locks
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.run.crash_test import CrashTestSpec, fault_of
 fault = fault_of(CrashTestSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5))
@@ -198,3 +201,23 @@ def test_what_faults_declare_is_what_the_judge_knew_of_them_by_name(name: str) -
     # These the record kept apart from the name.
     apart = {"caches", "errors", "explanation", "kernel_messages"}
     assert fault.effects(SOFT).model_dump(exclude=apart) == EFFECTS[name].model_dump(exclude=apart)
+
+
+@pytest.mark.parametrize(
+    ("mount", "grace_s", "effects", "why"),
+    [
+        (MountSpec(vers="4.2"), 90, FaultEffects(nfsd_restarted=True), None),
+        (MountSpec(vers="3"), 10, FaultEffects(server_memory_lost=True, nfsd_restarted=True), None),
+        (MountSpec(vers="3"), 10, None, None),
+        (MountSpec(vers="3", lock=False), 10, None, "nolock"),
+        (MountSpec(vers="3"), 10, FaultEffects(nfsd_restarted=True), "only of a reboot"),
+        (MountSpec(vers="3"), 10, FaultEffects(server_memory_lost=True, client_memory_lost=True), "only of a reboot"),
+        (MountSpec(vers="3"), 90, None, "grace period"),
+    ],
+)
+def test_clients_lock_files_only_if_they_keep_their_locks_by_design(
+    mount: MountSpec, grace_s: int, effects: FaultEffects | None, why: str | None
+) -> None:
+    stack = stack_of(mount=mount, export=ExportSpec(grace_s=grace_s))
+    found = why_no_locks(stack, effects)
+    assert found is None if why is None else why in str(found)

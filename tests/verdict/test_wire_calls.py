@@ -26,6 +26,8 @@ def test_calls_of_all_clients_are_added() -> None:
         ("mkdir", {"vers": "3"}, {"MKDIR"}),
         ("rmdir", {"vers": "3"}, {"RMDIR"}),
         ("link", {"vers": "3"}, {"LINK"}),
+        ("o_append", {"vers": "4.2"}, {"WRITE", "LOCK"}),
+        ("o_append", {"vers": "3"}, {"WRITE"}),
     ],
 )
 def test_an_operation_needs_calls(kind: str, mount: dict[str, object], needed: set[str]) -> None:

@@ -333,7 +333,7 @@ def test_work_ends_even_if_no_operation_succeeds(tmp_path: Path, monkeypatch: py
         ("4.2", "xfs", "ganesha", {"clone"}),
         ("4.2", "ext4", "knfsd", {"clone"}),
         ("4.1", "xfs", "knfsd", {"extents"}),
-        ("3", "xfs", "knfsd", {"extents", "locks", "o_append"}),
+        ("3", "xfs", "knfsd", {"extents"}),
     ],
 )
 def test_what_a_version_a_file_system_or_a_server_has_not_is_left_out_with_the_reason(
@@ -343,6 +343,11 @@ def test_what_a_version_a_file_system_or_a_server_has_not_is_left_out_with_the_r
     assert set(reasons) - {"clone"} == left_out - {"clone"}
     done = {kind for worker in fitting.workers(["client1"]) for kind in (worker.kind, *worker.kinds)}
     assert not done & (left_out | {"setxattr"})
+
+
+def test_workers_that_lock_files_are_left_out_if_clients_may_lose_locks() -> None:
+    reasons = LedgerSpec().fitting("3", "xfs", "knfsd", no_locks="the lease ends")[1]
+    assert {kind for kind, why in reasons.items() if why == "the lease ends"} == {"locks", "o_append"}
 
 
 def test_a_quiet_ledger_has_one_client() -> None:

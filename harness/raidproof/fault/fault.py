@@ -21,6 +21,8 @@ from raidproof.storage.stack import Stack, StackSpec
 
 FAULTS: Registry[type["Fault"]] = Registry("fault", "raidproof.fault", "raidproof.faults")
 """All fault classes, by the name of the fault."""
+MOST_GRACE_S = 15
+"""Greatest grace period in seconds with which clients of NFSv3 lock files in crash tests: they wait for its end."""
 
 
 class FaultEffects(BaseModel):
@@ -69,6 +71,22 @@ def unreachable(stack: StackSpec, **others: Any) -> FaultEffects:
     Clients may log hung tasks, and get the errors that the options of their mounts permit.
     """
     return FaultEffects(server_away=True, errors=stack.mount.effects.errors, **others)
+
+
+def why_no_locks(stack: StackSpec, effects: FaultEffects | None) -> str | None:
+    """Return why clients may lose locks by design, or would wait for them for too long; None if neither.
+
+    ``effects``: those of the main fault; None without one.
+    """
+    if stack.mount.vers != "3":
+        return None
+    if not stack.mount.lock:
+        return "with nolock, locks exclude only processes of one client"
+    if effects is not None and (not effects.server_memory_lost or effects.client_memory_lost):
+        return "clients of NFSv3 learn only of a reboot of the server that they have lost their locks"
+    if stack.export.grace_to_set_s > MOST_GRACE_S:
+        return f"locks of NFSv3 wait for lockd's grace period after a fault, which is longer than {MOST_GRACE_S} s"
+    return None
 
 
 @dataclass(frozen=True)

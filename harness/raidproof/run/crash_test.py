@@ -23,6 +23,7 @@ from raidproof.crash.unwritten import never_written
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
+from raidproof.fault.fault import why_no_locks
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_errors import ErrorWatch
@@ -258,6 +259,7 @@ class CrashTest:
             stack.mount.vers,
             stack.filesystem.type,
             stack.export.type,
+            no_locks=why_no_locks(stack, None if self.fault is None else self.record.effects),
             root_squash=stack.export.squashes_root,
             shows_old_data=stack.filesystem.shows_old_data,
         )
@@ -529,7 +531,7 @@ class CrashTest:
     def _check(self) -> None:
         self._say("checking file system and array")
         self.stack.deactivate_clients()
-        self.stack.export.deactivate()
+        self.stack.deactivate_export()
         self.stack.filesystem.deactivate()
         self.record.observed.filesystem = self.stack.filesystem.check()
         array = self.record.observed.array = self.members.end(self.stack.array.scrub())

@@ -199,7 +199,7 @@ def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
         # A workload in the server's directory does not depend on export and mount.
         return _state_on_server(new)
     if built == "export":
-        try_all((old.deactivate_clients, old.export.deactivate), "the previous export did not go offline")
+        try_all((old.deactivate_clients, old.deactivate_export), "the previous export did not go offline")
         new.export.activate()
         new.export.end_grace()
     elif built == "mount":

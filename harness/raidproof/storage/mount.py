@@ -225,6 +225,11 @@ class MountSpec(Spec):
         return not self.lock or self.local_lock in {"posix", "all"}
 
     @property
+    def has_locks_of_nlm(self) -> bool:
+        """Whether the server manages locks by NLM, the protocol of NFSv3 for locks, which needs rpc.statd."""
+        return self.vers == "3" and self.lock
+
+    @property
     def effects(self) -> MountEffects:
         """What the options permit beside the promises of a mount with default options."""
         attributes_s = max(self._seconds("acregmax"), self._seconds("acdirmax"))

@@ -17,6 +17,7 @@ from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemSp
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
+from raidproof.storage.server.status_monitor import StatusMonitor
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
 from raidproof.storage.volume import AnyVolume, Volume, VolumeState, without
 
@@ -206,6 +207,7 @@ class Stack:
         self.volume = Volume(spec.volume, server, self.array.device)
         self.filesystem = Filesystem(spec.filesystem, server, self.volume.device, spec.array.geometry)
         self.export = spec.export.server(server, self.filesystem.directory)
+        self.monitor = StatusMonitor(server) if spec.mount.has_locks_of_nlm else None
         source = spec.source(server.address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
         arrays = () if spec.array.only_filesystem else spec.array.device_paths
@@ -247,7 +249,12 @@ class Stack:
 
     def _export(self) -> None:
         self._connect(self._server)
-        self.export.activate()
+        if self.monitor is None:
+            self.export.activate()
+        else:
+            self.monitor.activate()
+            self.export.activate()
+            self.monitor.notify()
 
     def _connect(self, name: str) -> None:
         if link := self.links.get(name):
@@ -286,6 +293,8 @@ class Stack:
         Raises:
             NotEffective: an effective value is not as requested.
         """
+        if self.monitor is not None:
+            self.monitor.activate()
         _all_at_once([step.run for step in self.client_steps()], "clients could not mount the export")
         return self.state()
 
@@ -298,7 +307,7 @@ class Stack:
         try_all(
             (
                 self.deactivate_clients,
-                self.export.deactivate,
+                self.deactivate_export,
                 self.filesystem.deactivate,
                 self.tuning.deactivate,
                 self.volume.deactivate,
@@ -311,6 +320,16 @@ class Stack:
     def deactivate_clients(self) -> None:
         """Unmount the export on every client."""
         _all_at_once([mount.deactivate for mount in self.mounts.values()], "clients could not unmount the export")
+
+    def deactivate_export(self) -> None:
+        """Remove the export, and end its daemons. Every step runs, even if an earlier step fails.
+
+        Raises:
+            ExceptionGroup: the errors of the steps that failed.
+        """
+        # lockd ends with nfsd, and waits for rpc.statd then.
+        steps = [self.export.deactivate, *([] if self.monitor is None else [self.monitor.deactivate])]
+        try_all(steps, "the export could not be removed")
 
     def _disconnect(self) -> None:
         settings = [tuning.deactivate for tuning in self.client_tuning.values()]

@@ -51,6 +51,8 @@ _CALLS_3: Mapping[str, frozenset[str]] = MappingProxyType(
         **dict.fromkeys(("mkdir", "subdirectory"), frozenset({"MKDIR"})),
         **dict.fromkeys(("create", "recreate", "long_name"), frozenset({"CREATE"})),
         "mknod": frozenset({"MKNOD"}),
+        # A lock is a call of NLM, another protocol.
+        "o_append": WRITE,
         "rmdir": frozenset({"RMDIR"}),
     }
 )

@@ -189,19 +189,26 @@ class LedgerSpec(BaseModel):
         return cls(kinds=(APPLICATION,), application=application, seed=seed)
 
     def fitting(
-        self, vers: str, filesystem: str, server: str, *, root_squash: bool = False, shows_old_data: bool = False
+        self,
+        vers: str,
+        filesystem: str,
+        server: str,
+        *,
+        no_locks: str | None = None,
+        root_squash: bool = False,
+        shows_old_data: bool = False,
     ) -> tuple["LedgerSpec", dict[str, str]]:
         """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why.
 
+        ``no_locks``: why clients may lose locks, or wait for them for too long; None if neither.
         ``root_squash``: whether the server maps root to an anonymous user (exports(5)).
         ``shows_old_data``: whether the file system may show old data after a crash, also behind a truncated end.
         """
         reasons: dict[str, str] = {}
         if vers != "4.2":
             reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
-        if vers == "3":
-            why = "its lock must survive a restart of the server, and NFSv3 needs statd for this"
-            reasons |= {"o_append": why, LOCKS: why}
+        if no_locks is not None:
+            reasons |= {"o_append": no_locks, LOCKS: no_locks}
         if shows_old_data:
             why = "with its settings the file system may show old data in the rest of a truncated block"
             reasons |= {"shrink": why, "grow": why}
