@@ -95,7 +95,13 @@ def test_only_what_differs_is_built(deployer: StackDeployer) -> None:
     FakeStack.done.clear()
     deployer.deploy(stack(export=ExportSpec(sync=False)))
     # try_all goes in the order that it is given: clients first.
-    assert FakeStack.done == ["3 deactivate_clients", "3 deactivate_export", "4 export", "4 no grace", "4 activate_clients"]
+    assert FakeStack.done == [
+        "3 deactivate_clients",
+        "3 deactivate_export",
+        "4 export",
+        "4 no grace",
+        "4 activate_clients",
+    ]
     FakeStack.done.clear()
     deployer.deploy(stack(filesystem=Ext4Spec()))
     assert FakeStack.done == ["4 deactivate", "blank disks", "5 create", "5 activate"]
