@@ -68,7 +68,8 @@ def plans(pytestconfig: pytest.Config) -> "Iterator[Plans]":
     """The runs of plans that all scenarios share."""
     from raidproof.pytest_plugin.fixtures import Plans  # noqa: PLC0415
 
-    with _on_this_host(), suppress(KeyboardInterrupt), Plans(pytestconfig) as one:
+    all_plans = Plans(pytestconfig.option, lambda: pytestconfig.stash.get(CURRENT_RUN, None))
+    with _on_this_host(), suppress(KeyboardInterrupt), all_plans as one:
         pytestconfig.stash[PLANS] = one
         yield one
         if interrupted():

@@ -1,13 +1,12 @@
 """What the fixtures of scenarios return: a crash test, an exploration of its crash states, a measurement of a cell."""
 
+import argparse
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
-
-import pytest
 
 from raidproof.core.blame import Cause, Culprit, blamed_as, text_of
 from raidproof.core.errors import (
@@ -29,7 +28,6 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_log import moment, said_since
 from raidproof.monitor.bottleneck import Limit
 from raidproof.plan.cell import PlannedCell
-from raidproof.pytest_plugin.stash import CURRENT_RUN
 from raidproof.record import CrashTestRecord
 from raidproof.record.cell import CellRecord
 from raidproof.record.exploration import ExplorationRecord
@@ -291,8 +289,10 @@ class Measured:
 class Plans:
     """The runs of plans whose cells scenarios measure: one run for each plan, one lab at a time."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    def __init__(self, options: argparse.Namespace, shared: Callable[[], Run | None]) -> None:
+        """``options``: those of pytest's command line. ``shared``: returns the run that all scenarios share."""
+        self._options = options
+        self._shared = shared
         self._undo = ExitStack()
         self._executions: dict[Path, PlanRunner] = {}
 
@@ -304,7 +304,7 @@ class Plans:
     def execution_of(self, cell: PlannedCell) -> PlanRunner:
         """Return the runner of a cell's plan, and end all other labs, whose load would change the measured values."""
         if cell.path not in self._executions:
-            options, plan = self._config.option, cell.matrix.plan
+            options, plan = self._options, cell.matrix.plan
             topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
             current_run = Run(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
             current_run.record.plan = record_of(cell.matrix, cell.path)
@@ -312,7 +312,7 @@ class Plans:
             # Without cells: the record must contain only the cells that scenarios measure.
             self._executions[cell.path] = PlanRunner(replace(cell.matrix, cells=()), current_run)
         mine = self._executions[cell.path]
-        shared = self._config.stash.get(CURRENT_RUN, None)
+        shared = self._shared()
         for one in (*self.runs, *([shared] if shared else [])):
             if one is not mine.current_run:
                 one.discard_lab()
