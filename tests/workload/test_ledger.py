@@ -30,7 +30,7 @@ from raidproof.storage.server import ExportSpec
 from raidproof.verdict.ledger import scan_result
 from raidproof.workload.history import Ended, History, PieceSpec, Recorder, WorkerSpec
 from raidproof.workload.ledger import KINDS, LEAST, AckListener, Found, Ledger, LedgerSpec
-from raidproof.workload.ledger_receiver import SO_TIMESTAMPNS, Receiver, arrival_ns
+from raidproof.workload.ledger_receiver import SO_TIMESTAMPNS, Arrivals, Receiver
 from raidproof.workload.ledger_sizes import BYTES
 from tests.workload.local_clients import Client, Host
 
@@ -434,7 +434,50 @@ def test_what_arrived_before_the_receiver_woke_has_the_stamp_of_its_arrival(tmp_
 @pytest.mark.parametrize("ancillary", [[], [(socket.SOL_SOCKET, SO_TIMESTAMPNS, struct.pack("@qq", 1 << 40, 0))]])
 def test_without_a_credible_stamp_of_the_kernel_it_is_now(ancillary: list[tuple[int, int, bytes]]) -> None:
     before = now_ns()
-    assert before <= arrival_ns(ancillary) <= now_ns()
+    assert before <= Arrivals().date(ancillary) <= now_ns()
+
+
+class HostClocks:
+    """The clocks of a host whose real-time clock is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns, self.ahead_ns = 10**12, 10**18
+        monkeypatch.setattr("raidproof.workload.ledger_receiver.now_ns", lambda: self.now_ns)
+        monkeypatch.setattr("raidproof.workload.ledger_receiver.realtime_ahead_ns", lambda: self.ahead_ns)
+
+    def stamp(self) -> list[tuple[int, int, bytes]]:
+        """Return the kernel's stamp of data that arrive now."""
+        real = self.now_ns + self.ahead_ns
+        return [(socket.SOL_SOCKET, SO_TIMESTAMPNS, struct.pack("@qq", real // 10**9, real % 10**9))]
+
+
+@pytest.mark.parametrize("set_by_ns", [16_500_000, -16_500_000, 100_000])
+def test_data_that_arrived_before_the_clock_was_set_get_no_earlier_date(
+    monkeypatch: pytest.MonkeyPatch, set_by_ns: int
+) -> None:
+    clocks = HostClocks(monkeypatch)
+    arrivals, first = Arrivals(), clocks.now_ns
+    early = [clocks.stamp(), clocks.stamp()]
+    clocks.now_ns += 1_000_000
+    assert arrivals.date(early[0]) == first
+    clocks.ahead_ns += set_by_ns
+    # Two connections whose data arrived before the clock was set.
+    read = [clocks.now_ns, clocks.now_ns + 1000]
+    for at_ns in read:
+        clocks.now_ns = at_ns
+        assert first <= arrivals.date(early[1]) <= at_ns
+    clocks.now_ns += 1_000_000
+    late, arrived = clocks.stamp(), clocks.now_ns
+    clocks.now_ns += 1_000_000
+    assert arrivals.date(late) == arrived
+
+
+def test_clocks_that_differ_by_their_reading_are_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = HostClocks(monkeypatch)
+    arrivals, stamp, arrived = Arrivals(), clocks.stamp(), clocks.now_ns
+    clocks.now_ns += 1_000_000
+    clocks.ahead_ns += 300
+    assert arrivals.date(stamp) == arrived - 300
 
 
 def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp_path: Path) -> None:

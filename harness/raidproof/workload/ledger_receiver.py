@@ -17,6 +17,8 @@ SO_TIMESTAMPNS = 35
 """Socket option by which the kernel stamps received data (asm-generic/socket.h); Python's socket lacks it."""
 COUNTED = frozenset({"claim", "use removed", "list names"})
 """The kinds of step that count as operations of a worker that has only steps."""
+SET_NS = 50_000
+"""Change in ns of the distance of the clocks from which on the real-time clock was set. Both are slewed alike."""
 _TIMESPEC = struct.Struct("@qq")
 
 
@@ -62,6 +64,7 @@ class Receiver(threading.Thread):
         # Accepted connections inherit this option.
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._recorder = recorder
+        self._arrivals = Arrivals()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
 
@@ -88,7 +91,7 @@ class Receiver(threading.Thread):
         except OSError:
             data, ancillary = b"", []
         if data:
-            arrived_ns = arrival_ns(ancillary)
+            arrived_ns = self._arrivals.date(ancillary)
             self.last_ns = max(self.last_ns, arrived_ns)
             try:
                 data = self._framed(source.fileno(), data, arrived_ns)
@@ -172,13 +175,27 @@ class Receiver(threading.Thread):
         self._recorder.close()
 
 
-def arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-    """Return the kernel's stamp of received data (CLOCK_MONOTONIC, ns); the present time if there is no stamp."""
-    now, ahead_ns = now_ns(), realtime_ahead_ns()
-    for level, kind, data in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
-            seconds, ns = _TIMESPEC.unpack_from(data)
-            stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
-            # If the real-time clock was set since, the computed arrival could lie in the future.
-            return min(now, stamp)
-    return now
+class Arrivals:
+    """Dates received data by the kernel's stamps, which are of the real-time clock.
+
+    If that clock is set, data that arrived before, and are read afterwards, would get a wrong date: a host set its
+    clock by 16.5 ms. Such data get the time at which they are read.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_ns = realtime_ahead_ns()
+        self._reliable_ns = 0
+        """The instant from which on all data arrived after the real-time clock was set for the last time."""
+
+    def date(self, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
+        """Return when data arrived (CLOCK_MONOTONIC, ns); ``ancillary``: what recvmsg(2) returned with the data."""
+        now, ahead_ns = now_ns(), realtime_ahead_ns()
+        if abs(ahead_ns - self._ahead_ns) > SET_NS:
+            self._reliable_ns = now
+        self._ahead_ns = ahead_ns
+        for level, kind, data in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS) and len(data) >= _TIMESPEC.size:
+                seconds, ns = _TIMESPEC.unpack_from(data)
+                stamp: int = seconds * 1_000_000_000 + ns - ahead_ns
+                return stamp if self._reliable_ns <= stamp <= now else now
+        return now
