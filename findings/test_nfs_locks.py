@@ -5,7 +5,8 @@ import pytest
 from findings.answer import Record, conclude
 from raidproof.core.errors import DeadlineExceeded, Inconclusive
 from raidproof.core.waiting import Deadline, now_ns
-from raidproof.fault import ClientNetworkCut, PowerCut
+from raidproof.fault import ClientNetworkCut, NfsdRestart, PowerCut
+from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.workload.lock import LockHolder
 from scenarios.nfs.two_clients import LEASE_S, Clients, two_clients
@@ -55,6 +56,29 @@ def test_a_client_of_some_seconds_keeps_its_lock_after_a_power_cut(two_clients: 
         server = clients.server
     measured = f"after the power cut, the other client {'got' if lost else 'did not get'} the lock"
     conclude(record, server, measured, wrong=int(lost), seen=1, least=1)
+
+
+# NFSv4 is the control.
+@pytest.mark.parametrize("vers", ["3", "4.2"])
+def test_a_client_keeps_its_lock_after_a_restart_of_nfsd(two_clients: Clients, record: Record, vers: str) -> None:
+    with two_clients(stack={"mount": MountSpec(vers=vers)}) as clients:
+        clients.end_grace()
+        held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
+        clients.two.do("lock", held, "write").require("lock")
+        if clients.one.do("lock", wanted, "write").ok:
+            raise Inconclusive("two clients had the lock at once before the restart")
+        clients.suffer(NfsdRestart())
+        clients.two.do("write", held, "mine")
+        clients.end_grace()
+        lost = clients.one.do("lock", wanted, "write").ok
+        wrote, synced = clients.two.do("write", held, "mine"), clients.two.do("fsync", held)
+        clients.two.do("lock", held, "none")
+        server = clients.server
+    knows = not (wrote.ok and synced.ok)
+    got = "got" if lost else "did not get"
+    error = "got an error" if knows else "wrote without an error"
+    measured = f"NFSv{vers}: after a restart of nfsd, another client {got} the lock, and the holder {error}"
+    conclude(record, server, measured, wrong=int(lost and not knows), seen=1, least=1)
 
 
 # Without delegations is the control.
