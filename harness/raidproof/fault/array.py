@@ -206,6 +206,7 @@ class _Incomplete(Fault):
 
     serial: str
     """The serial of the member."""
+    lasting: ClassVar[bool] = True
     starts_dirty: bool = field(default=False, kw_only=True)
     """Whether to start the array after a crash although it is dirty and degraded.
 
@@ -333,6 +334,7 @@ class _Throttled(Fault):
     """A condition in which md works in the background on a whole md device, throttled to ``kib_s`` KiB/s."""
 
     kib_s: int
+    lasting: ClassVar[bool] = True
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: none, because background work leaves copies and parity consistent."""

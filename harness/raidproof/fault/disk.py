@@ -37,6 +37,7 @@ class _Member(Fault):
 
     serial: str
     """The serial of the member disk."""
+    lasting: ClassVar[bool] = True
 
     def heal(self, context: FaultContext) -> None:
         """Remove all disk faults from the member."""
@@ -229,6 +230,7 @@ class DefectiveDrives(Fault):
     serials: tuple[str, ...]
     """The serials of the member disks."""
     disk_fault: DiskFault
+    lasting: ClassVar[bool] = True
     name: ClassVar[str] = "defective-drives"
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002

@@ -4,7 +4,7 @@ A fault is a class in this folder or in another Python distribution (entry point
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self, cast
 
@@ -65,6 +65,27 @@ class FaultEffects(BaseModel):
     """The culprit and the cause that verdicts name for lost data, if the fault alone explains the loss; else None."""
 
 
+PERMISSIVENESS = (CutPolicy.KEEP, CutPolicy.DROP, CutPolicy.RANDOM, CutPolicy.TORN)
+"""The policies of a cut, in the order of the damage that they permit."""
+
+
+def combined(effects: Iterable[FaultEffects]) -> FaultEffects:
+    """Return the effects of several faults together: each excuses what one of them excuses, and no more.
+
+    ``explanation`` is the first one that is known, ``caches`` that of the policy that permits the most damage.
+    """
+    many = list(effects)
+    flags = [name for name, field in FaultEffects.model_fields.items() if field.annotation is bool]
+    policies = [one.caches for one in many if one.caches is not None]
+    return FaultEffects(
+        **{name: any(getattr(one, name) for one in many) for name in flags},
+        caches=max(policies, key=PERMISSIVENESS.index, default=None),
+        errors=frozenset().union(*(one.errors for one in many)),
+        kernel_messages=tuple(dict.fromkeys(pattern for one in many for pattern in one.kernel_messages)),
+        explanation=next((one.explanation for one in many if one.explanation is not None), None),
+    )
+
+
 def unreachable(stack: StackSpec, **others: Any) -> FaultEffects:
     """Return the effects of a fault during which clients do not reach the server; ``others``: its further effects.
 
@@ -123,6 +144,8 @@ class Fault(ABC):
     """
 
     name: ClassVar[str]
+    lasting: ClassVar[bool] = False
+    """Whether a schedule leaves the fault in effect until the end of the crash test, unless it says how long."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Register a subclass that sets ``name``.
