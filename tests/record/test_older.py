@@ -119,10 +119,11 @@ def test_what_stood_beside_the_name_is_an_effect() -> None:
     assert record.observed.export == ["sync"]
     assert record.during[0].lasted == "still so"
     conditions = conditions_of(CrashTestEvidence(record, Path()))
-    assert conditions.allowed_errors == {ENOSPC}
-    assert conditions.allowed_by_fault == {ETIMEDOUT}
+    during, main = conditions.windows
+    assert (during.effects.errors, during.begun_ns) == (frozenset({ENOSPC}), 0)
+    assert (main.effects.errors, main.begun_ns) == (frozenset({ETIMEDOUT}), None)
     assert conditions.explanation == Blame(culprit=Culprit.DISKS, detail="rot")
-    assert conditions.lease_lost
+    assert during.effects.lease_lost
 
 
 def test_a_client_without_power_is_still_named() -> None:

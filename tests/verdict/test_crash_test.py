@@ -89,9 +89,9 @@ def test_what_a_client_began_after_the_server_was_off_is_not_on_its_disks(
     store: RunStore, cycle: CrashTestRecord
 ) -> None:
     assert cycle.fault_at_ns is not None
-    assert (cycle.seen_ns, cycle.served_until_ns) == (cycle.resumed_ns, cycle.resumed_ns)  # an older record
+    assert (cycle.main.seen_ns, cycle.main.served_until_ns) == (cycle.resumed_ns, cycle.resumed_ns)  # an older record
     cycle.fault_ended_ns = cycle.fault_at_ns + 1
-    assert (cycle.seen_ns, cycle.served_until_ns) == (cycle.fault_ended_ns, cycle.fault_ended_ns)
+    assert (cycle.main.seen_ns, cycle.main.served_until_ns) == (cycle.fault_ended_ns, cycle.fault_ended_ns)
     judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.PASS
     # Had the server been off since then, no client could have written what the scan found.
@@ -102,7 +102,7 @@ def test_what_a_client_began_after_the_server_was_off_is_not_on_its_disks(
 
 def test_a_fault_that_leaves_the_server_on_has_no_instant_that_its_scan_shows(cycle: CrashTestRecord) -> None:
     cycle.recovery.assemble_s, cycle.fault_ended_ns = None, 5
-    assert (cycle.seen_ns, cycle.served_until_ns) == (None, cycle.resumed_ns)
+    assert (cycle.main.seen_ns, cycle.main.served_until_ns) == (None, cycle.resumed_ns)
 
 
 @pytest.mark.parametrize(("vers", "possible"), [("3", False), ("4.0", True), ("4.2", True)])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import RigError
 from raidproof.disk.writelog import Flag, Kind
+from raidproof.fault import FaultEffects
 from raidproof.fault.array import WRITE_HOLE
 from raidproof.guest.ledger_format import ABSENT, MISPLACED, UNREADABLE, torn
 from raidproof.record.exploration import End, Observation, Rows, ThroughNfsd
@@ -29,6 +30,7 @@ from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.crash_states import RECOVERY
 from raidproof.verdict.damage import Damage
 from raidproof.verdict.oracle import Oracle, incomplete_ns
+from raidproof.verdict.window import Window
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 from tests.crash.conftest import Did, write_log
 
@@ -355,12 +357,15 @@ def test_names_are_told_by_what_was_done_to_them() -> None:
     assert judged.damages == (Damage("mkdir", "the directory is missing", "read"),)
 
 
-@pytest.mark.parametrize("allowed", ["allowed_errors", "allowed_by_fault"])
-def test_what_ended_with_an_error_that_the_run_allows_may_be_done_all_the_same(allowed: str) -> None:
+@pytest.mark.parametrize("begun_ns", [0, 70])
+def test_what_ended_with_an_error_that_the_run_allows_may_be_done_all_the_same(begun_ns: int) -> None:
+    def fault(error: int) -> tuple[Window, ...]:
+        return (Window(FaultEffects(errors=frozenset({error})), begun_ns),)
+
     history = History([Operation(1, 0, "mkdir", 0, 1, 50, 100, Ended.FAILED, EIO)])
     seen = Observation(end=End.READ, found={"m": {"d0": [0o40755, 0, 2, None]}})
-    assert not oracle(history, workers=[NAMES], **{allowed: frozenset({EIO})}).judge(seen, 200).damages
-    judged = oracle(history, workers=[NAMES], **{allowed: frozenset({ENOSPC})}).judge(seen, 200)
+    assert not oracle(history, workers=[NAMES], windows=fault(EIO)).judge(seen, 200).damages
+    judged = oracle(history, workers=[NAMES], windows=fault(ENOSPC)).judge(seen, 200)
     assert [one.promise for one in judged.damages] == [INVENTED]
 
 

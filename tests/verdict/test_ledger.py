@@ -364,15 +364,15 @@ def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() ->
     worker = WorkerSpec(number=0, client="c", kind="close", path="p", file=0, blocks=1, files=True, span=2, step=2)
     close = Operation(0, 0, "close", 0, 1, 10, 30, Ended.OK, 0)
     found = {"p": {"blocks": [ABSENT, 1], "names": ["f0"]}}
-    for restarted_ns, lost in ((20, 0), (5, 1), (31, 1), (None, 1)):
-        evidence = scan_result([worker], History([close]), found, restarted_ns=restarted_ns)
+    for restarts_ns, lost in (([20], 0), ([5], 1), ([31], 1), ([], 1), ([5, 20], 0)):
+        evidence = scan_result([worker], History([close]), found, restarts_ns=restarts_ns)
         assert (evidence.lost_total, evidence.across_restart) == (lost, 1 - lost)
-    fsync = scan_result([worker], History([close._replace(kind="fsync")]), found, restarted_ns=20)
+    fsync = scan_result([worker], History([close._replace(kind="fsync")]), found, restarts_ns=[20])
     assert fsync.lost_total == 1
     # One page goes out as a FILE_SYNC WRITE, which is sent again.
     page = worker.model_copy(update={"span": 1})
     alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
-    assert scan_result([page], History([close]), alone, restarted_ns=20).lost_total == 1
+    assert scan_result([page], History([close]), alone, restarts_ns=[20]).lost_total == 1
 
 
 WORKERS = (BLOCKS, NAMES, BLOCKS.model_copy(update={"number": 2, "client": "client2", "path": "g", "file": 2}))

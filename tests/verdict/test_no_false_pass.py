@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.fault import FaultEffects
 from raidproof.guest.ledger_format import GARBAGE, METADATA, MISPLACED, OLD, OTHER_CONTENT, UNREADABLE, torn
 from raidproof.record.outcome import Outcome, Verdict, worst
 from raidproof.record.run import ScanResult
@@ -15,13 +16,20 @@ from raidproof.verdict.checks.invented import judge_nothing_invented
 from raidproof.verdict.checks.promises import judge_promises
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.ledger import scan_result
-from raidproof.workload.history import LEAST_DELAY_NS, Ended, History, Operation, WorkerSpec
+from raidproof.verdict.window import Window
+from raidproof.workload.history import LEAST_DELAY_NS, LONGEST_DELAY_NS, Ended, History, Operation, WorkerSpec
 
 BLOCKS = WorkerSpec(number=0, client="c1", kind="fsync", path="p", file=0, blocks=2)
 NAMES = WorkerSpec(number=0, client="c1", kind="metadata", path="m", file=0)
 CUT, RESUMED = 100, 200
 SYNC, ASYNC = Conditions(export_sync=True), Conditions(export_sync=False)
 DIRECTORY = [0o40755, 0, 2, None]
+
+
+def cut(conditions: Conditions, *errors: int, **of_window: Any) -> Conditions:
+    """Return conditions with a fault at `CUT` that lost the server's memory, and permits these errors."""
+    effects = FaultEffects(server_memory_lost=True, errors=frozenset(errors))
+    return replace(conditions, windows=(Window(effects, CUT, CUT, **of_window),))
 
 
 def did(
@@ -112,28 +120,30 @@ def test_async_excuses_nothing_where_the_server_kept_its_memory() -> None:
 
 def test_an_error_told_to_a_client_breaks_a_promise() -> None:
     history = History([*WRITTEN, did("fsync", 0, 2, 210, 220, error=EIO)])
-    assert judge_errors(History(WRITTEN), SYNC, CUT).outcome is Outcome.PASS
-    assert judge_errors(history, SYNC, CUT).outcome is Outcome.FAIL
-    assert judge_errors(history, ASYNC, CUT).outcome is Outcome.PASS
+    assert judge_errors(History(WRITTEN), cut(SYNC)).outcome is Outcome.PASS
+    assert judge_errors(history, cut(SYNC)).outcome is Outcome.FAIL
+    assert judge_errors(history, cut(ASYNC)).outcome is Outcome.PASS
 
 
 def test_only_an_error_that_the_fault_means_is_allowed_and_only_from_its_beginning_on() -> None:
-    def ended(error: int, at_ns: int, **fields: Any) -> Outcome:
+    def ended(error: int, at_ns: int, **of_window: Any) -> Outcome:
         history = History([*WRITTEN, did("fsync", 0, 2, at_ns - 1, at_ns, error=error)])
-        return judge_errors(history, replace(SYNC, **fields), CUT).outcome
+        window = Window(FaultEffects(errors=frozenset({ENOSPC})), **of_window)
+        return judge_errors(history, replace(SYNC, windows=(window,))).outcome
 
-    by_fault: dict[str, Any] = {"allowed_by_fault": frozenset({ENOSPC}), "fault_begun_ns": CUT}
-    assert ended(ENOSPC, CUT + 1, **by_fault) is Outcome.PASS
-    assert ended(ENOSPC, CUT - 1, **by_fault) is Outcome.FAIL
-    assert ended(EIO, CUT + 1, **by_fault) is Outcome.FAIL
-    assert ended(ENOSPC, CUT + 1, allowed_by_fault=frozenset({ENOSPC})) is Outcome.FAIL
-    lasting: dict[str, Any] = {"allowed_errors": frozenset({ENOSPC})}
-    assert ended(ENOSPC, CUT - 1, **lasting) is Outcome.PASS
-    assert ended(EIO, CUT - 1, **lasting) is Outcome.FAIL
+    assert ended(ENOSPC, CUT + 1, begun_ns=CUT) is Outcome.PASS
+    assert ended(ENOSPC, CUT - 1, begun_ns=CUT) is Outcome.FAIL
+    assert ended(EIO, CUT + 1, begun_ns=CUT) is Outcome.FAIL
+    assert ended(ENOSPC, CUT + 1, begun_ns=None) is Outcome.FAIL
+    assert ended(ENOSPC, CUT - 1) is Outcome.PASS
+    assert ended(EIO, CUT - 1) is Outcome.FAIL
+    healed_ns = CUT + 5
+    assert ended(ENOSPC, healed_ns, begun_ns=CUT, healed_ns=healed_ns) is Outcome.PASS
+    assert ended(ENOSPC, healed_ns + LONGEST_DELAY_NS + 2, begun_ns=CUT, healed_ns=healed_ns) is Outcome.FAIL
 
 
 def test_an_error_that_was_allowed_excuses_no_loss() -> None:
-    allowed = replace(SYNC, allowed_errors=frozenset({ENOSPC}))
+    allowed = replace(SYNC, windows=(Window(FaultEffects(errors=frozenset({ENOSPC}))),))
     evidence = scan_result(
         [BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, indeterminate_errnos={ENOSPC}
     )
@@ -153,7 +163,7 @@ def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try(
 
     def outcome(begun_ns: int, served_until_ns: int | None = None) -> Outcome:
         one = twice._replace(begun_ns=begun_ns + LEAST_DELAY_NS)
-        return judge_errors(History([one]), SYNC, CUT, served_until_ns).outcome
+        return judge_errors(History([one]), cut(SYNC, served_until_ns=served_until_ns)).outcome
 
     assert outcome(CUT - 1) is Outcome.PASS
     assert outcome(CUT) is Outcome.FAIL
@@ -177,16 +187,16 @@ def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try(
 )
 def test_an_error_that_no_repeated_request_gets_is_no_excuse(kind: str, error: int) -> None:
     history = History([did(kind, 0, 1, CUT - 1, RESUMED, error=error)])
-    assert judge_errors(history, SYNC, CUT, RESUMED).outcome is Outcome.FAIL
+    assert judge_errors(history, cut(SYNC, served_until_ns=RESUMED)).outcome is Outcome.FAIL
 
 
 def test_a_soft_mount_gets_no_error_once_its_client_is_connected_again() -> None:
-    soft = replace(SYNC, allowed_by_fault=frozenset({EIO}), fault_begun_ns=CUT, served_ns=RESUMED)
+    soft = cut(SYNC, EIO, served_until_ns=RESUMED, served_ns=RESUMED)
 
     def outcome(begun_ns: int, *others: Operation) -> Outcome:
         failed = did("fsync", 0, 9, begun_ns, begun_ns + 1, error=EIO, sequence=9)
         failed = failed._replace(begun_ns=begun_ns + LEAST_DELAY_NS)
-        return judge_errors(History([*others, failed]), soft, CUT, RESUMED).outcome
+        return judge_errors(History([*others, failed]), soft).outcome
 
     assert outcome(RESUMED + 1) is Outcome.PASS
     assert outcome(RESUMED + RECONNECT_NS) is Outcome.FAIL
@@ -198,13 +208,13 @@ def test_a_soft_mount_gets_no_error_once_its_client_is_connected_again() -> None
 
 
 def test_the_last_close_of_a_file_may_report_an_error_of_the_outage_late() -> None:
-    soft = replace(SYNC, allowed_by_fault=frozenset({EIO}), fault_begun_ns=CUT, served_ns=RESUMED)
+    soft = cut(SYNC, EIO, served_until_ns=RESUMED, served_ns=RESUMED)
     late = RESUMED + RECONNECT_NS
     last = did(LAST_CLOSE, 0, 0, late, late + 1, error=EIO)._replace(begun_ns=late + LEAST_DELAY_NS)
     met = did("pages", 0, 1, CUT + 1, RESUMED - 1, error=EIO)
 
     def outcome(*operations: Operation, step: Operation = last) -> Outcome:
-        return judge_errors(History(operations, steps=[step]), soft, CUT, RESUMED).outcome
+        return judge_errors(History(operations, steps=[step]), soft).outcome
 
     assert outcome(met) is Outcome.PASS
     assert outcome(met, step=last._replace(kind="close")) is Outcome.PASS
@@ -245,20 +255,21 @@ def test_close_under_a_delegation_is_reported_apart() -> None:
 
 def test_an_error_before_the_fault_is_excused_by_no_export() -> None:
     history = History([did("mkdir", 0, 1, 10, 20, error=EIO)])
-    begun = replace(ASYNC, fault_begun_ns=CUT)
-    verdict = judge_errors(history, begun, CUT)
+    begun = cut(ASYNC)
+    verdict = judge_errors(history, begun)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reason == "errors that clients got before the fault: 1, the first is EIO for mkdir"
     assert str(verdict.blame).startswith("the stack")
     later = History([did("mkdir", 0, 1, 10, CUT + 1, error=EIO)])
-    assert judge_errors(later, begun, CUT).outcome is Outcome.PASS
-    assert judge_errors(History([*history.operations, *later.operations]), begun, CUT).outcome is Outcome.FAIL
+    assert judge_errors(later, begun).outcome is Outcome.PASS
+    assert judge_errors(History([*history.operations, *later.operations]), begun).outcome is Outcome.FAIL
 
 
 def test_a_session_does_nothing_twice() -> None:
     history = History([did("mkdir", 0, 1, 90, 210, error=EEXIST)])
-    assert judge_errors(history, SYNC, CUT, RESUMED).outcome is Outcome.PASS
-    assert judge_errors(history, replace(SYNC, exactly_once=True), CUT, RESUMED).outcome is Outcome.FAIL
+    resent = cut(SYNC, served_until_ns=RESUMED)
+    assert judge_errors(history, resent).outcome is Outcome.PASS
+    assert judge_errors(history, replace(resent, exactly_once=True)).outcome is Outcome.FAIL
 
 
 @pytest.mark.parametrize(
@@ -273,8 +284,8 @@ def test_a_session_does_nothing_twice() -> None:
 def test_only_who_lost_a_lock_with_its_lease_may_fail_for_it(
     kind: str, lease_lost: bool, error: int, outcome: Outcome
 ) -> None:
-    conditions = replace(SYNC, lease_lost=lease_lost, fault_begun_ns=CUT)
+    conditions = replace(SYNC, windows=(Window(FaultEffects(lease_lost=lease_lost), CUT),))
     late = did(kind, 0, 1, CUT + 1, CUT + 2, error=error)
-    assert judge_errors(History([late]), conditions, CUT).outcome is outcome
+    assert judge_errors(History([late]), conditions).outcome is outcome
     early = late._replace(issued_ns=CUT - 9, ended_ns=CUT - 8)
-    assert judge_errors(History([early]), conditions, CUT).outcome is Outcome.FAIL
+    assert judge_errors(History([early]), conditions).outcome is Outcome.FAIL

@@ -49,7 +49,7 @@ class Ran(NamedTuple):
     @property
     def bad(self) -> list[Verdict]:
         """The verdicts on the errors and the ends of the workers that are not PASS."""
-        found = [judge_errors(self.history, SYNC, None), *judge_ends(self.workers, self.history, SYNC, ())]
+        found = [judge_errors(self.history, SYNC), *judge_ends(self.workers, self.history, SYNC, ())]
         return [one for one in found if one.outcome is not Outcome.PASS]
 
 

@@ -17,19 +17,28 @@ Identities = dict[str, Identity]
 """The array metadata (md superblock) of each disk, by serial."""
 
 
-class MembersSeen(Strict):
-    """The md metadata of the members before and after the fault; all disks are identified by serial."""
+class AssemblySeen(Strict):
+    """The md metadata of the members at one assembly after a fault; all disks are identified by serial."""
 
-    start: Identities | None = None
-    """Metadata before the fault."""
     before: Identities | None = None
     """Metadata after the fault, before assembly."""
     bitmaps: dict[str, Bitmap] | None = None
     """The write-intent bitmap on each disk after the fault, before assembly."""
     absent: list[str] | None = None
     """Disks that the fault removed, so that they may be missing at assembly."""
+    replaced: list[str] = Field(default_factory=list)
+    """Disks whose metadata the harness caused md to rewrite between `MembersSeen.start` and this assembly."""
     active: list[str] | None = None
     """Disks that md used after assembly, before any rebuild."""
+
+
+class MembersSeen(AssemblySeen):
+    """The md metadata of the members before and after the fault, at the last assembly and at the end."""
+
+    start: Identities | None = None
+    """Metadata before the fault."""
+    earlier: list[AssemblySeen] = Field(default_factory=list)
+    """The observations at the assemblies before the last one, if the server went down several times."""
     end: Identities | None = None
     """Metadata at the end of the crash test."""
     renewed: list[str] | None = None

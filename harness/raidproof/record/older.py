@@ -64,11 +64,12 @@ def with_effects(cycle: Mapping[str, Any]) -> dict[str, Any]:
     new["effects"] = known
     if lost := new.pop("lost_power", None):
         new["fault_target"] = lost[0]
-    at_any_time = new.pop("allowed_errors", None) or ()
+    # The explanation may be that of a fault in effect before the clients began.
+    at_any_time = {"errors": new.pop("allowed_errors", None) or (), "explanation": explanation}
     new["during"] = [
         {
             **condition,
-            "effects": {**EFFECTS.get(condition["fault"], FaultEffects()).model_dump(), "errors": at_any_time},
+            "effects": {**EFFECTS.get(condition["fault"], FaultEffects()).model_dump(), **at_any_time},
         }
         for condition in new.get("during", ())
     ]

@@ -174,7 +174,7 @@ class ControlSpec(Strict):
 
 
 class FaultRecord(Strict):
-    """A fault that was in effect before the clients began, beside the main fault of a crash test."""
+    """One fault of a crash test. Instants (``_ns``) are those of `CrashTestRecord`."""
 
     fault: str
     """Name of the fault."""
@@ -183,8 +183,44 @@ class FaultRecord(Strict):
     proof: str
     """The observation that proves that the fault took effect."""
     lasted: str | None = None
-    """Proof that the fault lasted until the main fault; None if the fault cannot end by itself."""
+    """Proof that the fault lasted until the next cut; None if the fault cannot end by itself."""
     effects: FaultEffects = FaultEffects()
+    begun_ns: int | None = 0
+    """The instant at which its injection began; 0: before the clients began; None: not known."""
+    at_ns: int | None = None
+    """The instant of the fault: if it lost the server's memory, operations acknowledged earlier must be durable."""
+    ended_ns: int | None = None
+    """The instant at which the injection had ended: a server that it took down was off by then."""
+    healed_ns: int | None = None
+    """The instant at which a fault that lasted was healed; None if it lasted until the clients had finished."""
+    resumed_ns: int | None = None
+    """The instant at which service could resume; None for a fault that lasts while the server serves."""
+    after_stage: str | None = None
+    """The stage of the server's recovery after which this fault followed; None outside a recovery."""
+    recovery: Recovery = Field(default_factory=Recovery)
+    """Duration of each stage of the server's recovery after this fault."""
+    disks: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """The disk engine's counters at a power cut, by serial of the member disk."""
+    on_server_file: str | None = None
+    """The file of the scan on the server before service resumed; None if this fault did not take the server down."""
+    # `raidproof judge` computes the following field again from those above.
+    on_server: ScanResult | None = None
+    """The evidence from that scan."""
+
+    @property
+    def seen_ns(self) -> int | None:
+        """The instant that the server's scan shows if the fault took the server down; else None."""
+        if self.recovery.assemble_s is None:
+            return None
+        return self.resumed_ns if self.ended_ns is None else self.ended_ns
+
+    @property
+    def served_until_ns(self) -> int | None:
+        """The instant until which the server may have executed requests that had no reply.
+
+        A server that the fault took down was off at the end of the injection, which older records lack.
+        """
+        return self.resumed_ns if self.seen_ns is None else self.seen_ns
 
 
 class CrashTestRecord(Strict):
@@ -205,7 +241,7 @@ class CrashTestRecord(Strict):
     cache_mode: str
     """The cache mode of the member disks while the ledger ran."""
     during: list[FaultRecord] = Field(default_factory=list)
-    """The faults that were in effect before the clients began."""
+    """The faults beside the main fault, in the order of their injection; some began before the clients."""
     fault: str
     """Name of the main fault."""
     effects: FaultEffects
@@ -278,9 +314,29 @@ class CrashTestRecord(Strict):
         return with_observations(value if "effects" in value else with_effects(value))
 
     @property
-    def all_effects(self) -> list[FaultEffects]:
-        """The effects of the faults in effect before the clients began, then those of the main fault."""
-        return [*(one.effects for one in self.during), self.effects]
+    def main(self) -> FaultRecord:
+        """The main fault in the form of the others."""
+        return FaultRecord(
+            fault=self.fault,
+            target=self.fault_target or "",
+            proof=self.fault_proof or "",
+            effects=self.effects,
+            begun_ns=self.fault_begun_ns,
+            at_ns=self.fault_at_ns,
+            ended_ns=self.fault_ended_ns,
+            resumed_ns=self.resumed_ns,
+            recovery=self.recovery,
+            disks=self.disks,
+            on_server_file=self.files.on_server,
+            on_server=self.on_server,
+        )
+
+    @property
+    def injected(self) -> list[FaultRecord]:
+        """All faults in the order of their injection, the main fault among them."""
+        main_ns = self.fault_begun_ns or self.fault_at_ns
+        before = [one for one in self.during if main_ns is None or (one.begun_ns or 0) < main_ns]
+        return [*before, self.main, *self.during[len(before) :]]
 
     @property
     def policy(self) -> str | None:
@@ -288,19 +344,9 @@ class CrashTestRecord(Strict):
         return None if self.effects.caches is None else self.effects.caches.value
 
     @property
-    def served_until_ns(self) -> int | None:
-        """The instant until which the server may have executed requests that had no reply; None without a fault.
-
-        A server that the fault took down was off at the end of the injection, which older records lack.
-        """
-        return self.resumed_ns if self.seen_ns is None else self.seen_ns
-
-    @property
-    def seen_ns(self) -> int | None:
-        """The instant that the server's scan shows if the fault took the server down; else None."""
-        if self.recovery.assemble_s is None:
-            return None
-        return self.resumed_ns if self.fault_ended_ns is None else self.fault_ended_ns
+    def last_resumed_ns(self) -> int | None:
+        """The instant at which service could resume for the last time; None without a fault."""
+        return max((one.resumed_ns for one in self.injected if one.resumed_ns is not None), default=None)
 
     @property
     def on_server_itself(self) -> bool:
@@ -309,13 +355,17 @@ class CrashTestRecord(Strict):
 
     @property
     def lost_power(self) -> list[str]:
-        """Machines that lost their memory in the main fault, so that the history may lack their last reports.
+        """Machines that lost their memory in a fault, so that the history may lack their last reports.
 
         The server is one of them only if an application runs there.
         """
-        target = self.fault_target
-        local = self.effects.server_memory_lost and self.on_server_itself
-        return [target] if target is not None and (self.effects.client_memory_lost or local) else []
+        local = self.on_server_itself
+        lost = [
+            one.target
+            for one in self.injected
+            if one.effects.client_memory_lost or (local and one.effects.server_memory_lost)
+        ]
+        return [one for one in dict.fromkeys(lost) if one]
 
 
 class RunRecord(Strict):

@@ -185,7 +185,7 @@ def observed(cycle: CrashTestRecord) -> dict[str, Any]:
     if not seen:
         return {}
     first = {word: seen.pop(word) for word in ("old data",) if word in seen}
-    return {**first, "alarms": [one for effects in cycle.all_effects for one in effects.kernel_messages], **seen}
+    return {**first, "alarms": [one for fault in cycle.injected for one in fault.effects.kernel_messages], **seen}
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A check is a class in the folder `checks`, or in another Python distribution (en
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from raidproof.core.registry import Registry
@@ -62,7 +63,11 @@ class LedgerCheck(Check[Evidence]):
 
     def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
         """Return the verdicts on all scans."""
-        return [one for scan in evidence.scans for one in self.judge_scan(scan, conditions)]
+        verdicts = []
+        for scan in evidence.scans:
+            known = conditions if scan.memory_lost else replace(conditions, memory_lost=False)
+            verdicts += self.judge_scan(scan, known)
+        return verdicts
 
     @abstractmethod
     def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:

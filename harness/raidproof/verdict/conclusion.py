@@ -19,7 +19,7 @@ from raidproof.verdict.cell import conclude_plan, judge_cells
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.controls import conclude_control, conclude_control_not_recovered
 from raidproof.verdict.crash_states import outcome_of
-from raidproof.verdict.evidence import ON_SERVER, CrashTestEvidence, Stage
+from raidproof.verdict.evidence import CrashTestEvidence, Stage
 from raidproof.verdict.kernel_log import KERNEL_LOG
 from raidproof.verdict.known import apply_known
 
@@ -40,9 +40,9 @@ def conclude_crash_test(evidence: CrashTestEvidence, conditions: Conditions) -> 
         return broken_off(record.verdicts, record.rig_error)
     if evidence.stage is Stage.NOT_RECOVERED:
         return not_recovered(record)
-    scan = evidence.scan_at(ON_SERVER)
-    if scan is None:
+    if not (scans := evidence.server_scans):
         return Outcome.INCONCLUSIVE, "the ledger was not read on the server after the fault"
+    scan = max(scans, key=lambda one: one.result.lost_total)
     bad = [verdict for verdict in record.verdicts if verdict.outcome is not Outcome.PASS]
     acknowledged, lost = scan.result.acknowledged_total, scan.result.lost_total
     if record.control is not None:

@@ -10,6 +10,7 @@ from raidproof.storage.mount import SESSIONS
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.blame import Lost, corrupted_by, read_lies
 from raidproof.verdict.evidence import ON_SERVER, CrashTestEvidence, Stage
+from raidproof.verdict.window import Window, combined_by, first_ns, windows_of
 
 LEASE_S = 90.0
 """Default lease time of nfsd, in seconds."""
@@ -33,20 +34,12 @@ class Conditions:
     """Serials of the disks that acknowledged a flush without executing it, as counted by the disk engine."""
     beyond_lies: int = 0
     """Number of losses that no lie of a disk explains, although lies explain others; 0 if lies explain all or none."""
-    allowed_errors: frozenset[int] = frozenset()
-    """Errors (errno) that clients may get at any time, because a fault was in effect before the clients began."""
-    allowed_by_fault: frozenset[int] = frozenset()
-    """Errors (errno) that clients may get from the beginning of the fault on."""
-    fault_begun_ns: int | None = None
-    """The instant (CLOCK_MONOTONIC, ns) at which the injection of the fault began; None if not known."""
-    served_ns: int | None = None
-    """The instant (CLOCK_MONOTONIC, ns) at which an unavailable server served again; None if it was available."""
+    windows: tuple[Window, ...] = ()
+    """When each fault was in effect: then clients may get the errors that the fault declares."""
     exactly_once: bool = False
     """Whether the protocol guarantees that a retransmitted request is not executed again (RFC 8881, 2.10.6)."""
     write_back_s: float | None = None
     """Greatest age, in seconds, of dirty data in the server's memory; None: not known, or without limit."""
-    lease_lost: bool = False
-    """Whether a client's lease expired while it held locks: an operation under a lock may fail with EIO."""
     local_locks: bool = False
     """Whether the options of the mounts permit that clients get locks that other clients hold."""
     unreadable_blocks: bool = False
@@ -62,6 +55,16 @@ class Conditions:
     """The setting with which the file system may lose acknowledged changes of names and attributes, and no data."""
     corrupted_by: Blame | None = None
     """The blame on drives that misdirected or dropped writes: it explains a loss, but does not excuse the loss."""
+
+    @property
+    def allowed_errors(self) -> frozenset[int]:
+        """The errors (errno) that clients may get at some time."""
+        return combined_by(self.windows, None).errors
+
+    @property
+    def losing_ns(self) -> int | None:
+        """The instant at which the first fault began that lost the server's memory; None if it is not known."""
+        return first_ns(self.windows, "server_memory_lost")
 
     @property
     def excused(self) -> bool:
@@ -95,27 +98,26 @@ def conditions_of(evidence: CrashTestEvidence) -> Conditions:
     All disks with broken promises count as lying: `explained` compares their lies with the losses.
     """
     cycle, filesystem = evidence.record, evidence.filesystem
-    lying = tuple(serial for serial, counters in cycle.disks.items() if counters.get("broken_promises", 0))
+    windows = windows_of(cycle)
+    together = combined_by(windows, None)
+    counted = [item for one in cycle.injected for item in one.disks.items()]
+    lying = tuple(dict.fromkeys(serial for serial, counters in counted if counters.get("broken_promises", 0)))
     # An export has no effect on an application that uses the server's file system directly.
     return Conditions(
         export_sync=cycle.on_server_itself or bool(cycle.asked["export"]["sync"]),
-        memory_lost=cycle.effects.server_memory_lost,
+        memory_lost=together.server_memory_lost,
         torn=evidence.torn,
         shows_old_data=evidence.shows_old_data,
         delegations=delegations(cycle),
         lying_disks=lying,
-        explanation=next((one.explanation for one in cycle.all_effects if one.explanation is not None), None),
+        explanation=together.explanation,
         corrupted_by=corrupted_by(cycle.disks),
-        allowed_errors=evidence.allowed_errors,
-        allowed_by_fault=cycle.effects.errors,
-        fault_begun_ns=cycle.fault_begun_ns,
-        served_ns=cycle.resumed_ns if cycle.effects.server_away else None,
+        windows=windows,
         exactly_once=exactly_once(cycle),
         write_back_s=longest_s(cycle),
-        lease_lost=any(one.lease_lost for one in cycle.all_effects),
         local_locks=evidence.mount.effects.local_locks,
-        unreadable_blocks=any(one.unreadable_blocks for one in cycle.all_effects),
-        content_changed=any(one.content_changed for one in cycle.all_effects),
+        unreadable_blocks=together.unreadable_blocks,
+        content_changed=together.content_changed,
         fsync_caveat="" if filesystem is None else filesystem.fsync_caveat,
         names_caveat="" if filesystem is None else filesystem.names_caveat,
     )
@@ -129,8 +131,8 @@ def explained(conditions: Conditions, causes: Iterable[Verdict], evidence: Crash
     failed = next((one for one in causes if one.outcome is Outcome.FAIL), None)
     if failed is not None and conditions.corrupted_by is None:
         conditions = replace(conditions, corrupted_by=cause_in(failed))
-    # Without a stored write log, lying disks are to blame for every loss.
-    if not conditions.lying_disks or evidence.write_log is None:
+    # Without a stored write log up to the last cut, lying disks are to blame for every loss.
+    if not conditions.lying_disks or evidence.write_log is None or evidence.cut_again:
         return conditions
     losses = losses_of(evidence)
     # The write log does not contain which cached requests survived the cut, so all of them count as lost.
@@ -188,11 +190,14 @@ def exactly_once(cycle: CrashTestRecord) -> bool:
     the client's lease expires.
     """
     mounts = list(cycle.effective.get("mounts", {}).values())
-    if cycle.effects.nfsd_restarted or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
+    restarted = any(one.effects.nfsd_restarted for one in cycle.injected)
+    if restarted or not mounts or any(mount["vers"] not in SESSIONS for mount in mounts):
         return False
-    begun_ns, resumed_ns = cycle.fault_begun_ns, cycle.resumed_ns
     lease_s = min(mount.get("lease_s") or LEASE_S for mount in mounts)
-    return begun_ns is None or resumed_ns is None or (resumed_ns - begun_ns) / 1e9 < lease_s
+    return all(
+        one.begun_ns is None or one.resumed_ns is None or (one.resumed_ns - one.begun_ns) / 1e9 < lease_s
+        for one in cycle.injected
+    )
 
 
 def longest_s(cycle: CrashTestRecord) -> float | None:

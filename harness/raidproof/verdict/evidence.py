@@ -18,13 +18,14 @@ from raidproof.disk.writelog import WriteLog
 from raidproof.guest.ledger_format import BLOCK
 from raidproof.monitor.capture import Exchange, read_exchanges
 from raidproof.record.exploration import Observation
-from raidproof.record.run import CrashTestRecord, ScanResult
+from raidproof.record.run import CrashTestRecord, FaultRecord, ScanResult
 from raidproof.storage.filesystem import FILESYSTEMS, AnyFilesystem, FilesystemSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import AnyServer, ServerSpec
 from raidproof.verdict.balance import Balance
 from raidproof.verdict.durability import Needed, Requests, needed_of, requests_of
 from raidproof.verdict.ledger import Found, balance_of, scan_of
+from raidproof.verdict.window import Window, combined_by, windows_of
 from raidproof.workload.history import History, Operation, WorkerSpec, read_replies
 
 SERVER = "server"
@@ -56,6 +57,10 @@ class Scan(NamedTuple):
     found: Found
     balance: Balance
     result: ScanResult
+    cut_ns: int | None = None
+    """The instant of the fault before a scan on the server; None of other scans."""
+    memory_lost: bool = True
+    """Whether the server had lost its memory before the scan: only then an async export excuses a loss."""
 
 
 class WrittenData(NamedTuple):
@@ -140,34 +145,61 @@ class CrashTestEvidence:
     @cached_property
     def scans(self) -> tuple[Scan, ...]:
         """The scans of the ledger on the server and through a client, as far as they were made."""
-        record = self.record
-        asked: list[tuple[str, str | None, int | None, int | None]] = [
-            (ON_SERVER, record.files.on_server, record.fault_at_ns, record.seen_ns),
-            # The client's scan is later than the server's: it also shows the operations acknowledged after the fault.
-            (ON_CLIENT, record.files.on_client, None, None),
+        record, main = self.record, self.record.main
+        on_server = [(ON_SERVER, main)]
+        on_server += [(f"{ON_SERVER} after {one.fault}, fault {number}", one) for number, one in self.other_scans]
+        scans = [
+            self._scan(place, self.run / fault.on_server_file, fault)
+            for place, fault in on_server
+            if fault.on_server_file is not None
         ]
-        return tuple(
-            self._scan(place, self.run / path, before_ns, seen_ns)
-            for place, path, before_ns, seen_ns in asked
-            if path is not None
-        )
+        # The client's scan is later than the server's: it also shows the operations acknowledged after the fault.
+        if record.files.on_client is not None:
+            scans.append(self._scan(ON_CLIENT, self.run / record.files.on_client, None))
+        return tuple(scans)
 
-    def _scan(self, place: str, path: Path, before_ns: int | None, seen_ns: int | None) -> Scan:
+    @property
+    def other_scans(self) -> list[tuple[int, FaultRecord]]:
+        """The faults beside the main fault after which the server was scanned, by their number in the crash test."""
+        others = {id(one) for one in self.record.during if one.on_server_file is not None}
+        return [(number, one) for number, one in enumerate(self.record.injected, 1) if id(one) in others]
+
+    def _scan(self, place: str, path: Path, fault: FaultRecord | None) -> Scan:
+        """Compare a scan with the history; ``fault``: the last one before the scan, None: all operations bind."""
         record, found = self.record, scan_of(self.record, path)
+        cut_ns, seen_ns = (None, None) if fault is None else (fault.at_ns, fault.seen_ns)
         balance = balance_of(
             self.workers,
             self.history,
             found,
-            before_ns=before_ns,
+            before_ns=cut_ns,
             seen_ns=seen_ns,
-            resumed_ns=record.resumed_ns,
-            restarted_ns=record.resumed_ns if record.effects.nfsd_restarted else None,
+            resumed_ns=record.last_resumed_ns,
+            restarts_ns=[
+                one.resumed_ns for one in record.injected if one.effects.nfsd_restarted and one.resumed_ns is not None
+            ],
             torn=self.torn,
             disconnected_clients={*record.lost_power, *silent_clients(self.workers, self.history)},
-            indeterminate_errnos=self.allowed_errors | record.effects.errors,
+            indeterminate_errnos=combined_by(self._windows, None).errors,
             shows_old_data=self.shows_old_data,
         )
-        return Scan(place, found, balance, balance.result())
+        memory_lost = combined_by(self._windows, seen_ns).server_memory_lost
+        return Scan(place, found, balance, balance.result(), cut_ns, memory_lost)
+
+    @property
+    def server_scans(self) -> list[Scan]:
+        """The scans on the server, in the order of their faults."""
+        return [one for one in self.scans if one.place != ON_CLIENT]
+
+    @property
+    def cut_again(self) -> bool:
+        """Whether the server lost power again after the main fault, with which the write log ends."""
+        begun_ns = self.record.fault_begun_ns or 0
+        return any(one.effects.caches is not None and (one.begun_ns or 0) > begun_ns for one in self.record.during)
+
+    @cached_property
+    def _windows(self) -> tuple[Window, ...]:
+        return windows_of(self.record)
 
     def scan_at(self, place: str) -> Scan | None:
         """Return the scan at a place; None if the ledger was not read there."""
@@ -233,7 +265,7 @@ class CrashTestEvidence:
     @property
     def torn(self) -> bool:
         """Whether the cut may have torn a block that was being overwritten."""
-        return self.record.effects.caches is CutPolicy.TORN or self.tears_writes
+        return combined_by(self._windows, None).caches is CutPolicy.TORN or self.tears_writes
 
     @property
     def tears_writes(self) -> bool:
@@ -253,14 +285,9 @@ class CrashTestEvidence:
         return self.filesystem is None or self.filesystem.shows_old_data
 
     @property
-    def allowed_errors(self) -> frozenset[int]:
-        """Errors (errno) that clients may get at any time, because a fault was in effect before they began."""
-        return frozenset().union(*(one.effects.errors for one in self.record.during))
-
-    @property
     def kernel_messages(self) -> list[str]:
         """The regular expressions of the kernel messages that the faults cause."""
-        return [pattern for effects in self.record.all_effects for pattern in effects.kernel_messages]
+        return list(combined_by(self._windows, None).kernel_messages)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Bounds(TypedDict, total=False):
     before_ns: int | None
     seen_ns: int | None
     resumed_ns: int | None
-    restarted_ns: int | None
+    restarts_ns: Collection[int]
     torn: Torn
     disconnected_clients: Collection[str]
     indeterminate_errnos: Collection[int]
@@ -81,8 +81,8 @@ def balance_of(
     ignored. The effect of an operation that was in progress at this instant may be present or missing.
     ``resumed_ns``: the instant at which service resumed. Losses of operations that began later are also counted in
     `ScanResult.lost_after_recovery`.
-    ``restarted_ns``: the instant at which a restarted server first replied. A `close` that was in progress then is not
-    judged if it needed a COMMIT: the Linux client does not retransmit the data that the server lost
+    ``restarts_ns``: the instants at which a restarted server first replied. A `close` in progress at one of them is
+    not judged if it needed a COMMIT: the Linux client does not retransmit the data that the server lost
     (docs/findings.md).
 
     ``torn``: the blocks that the cut may have torn while they were being overwritten.
@@ -123,7 +123,7 @@ def key_of(worker: WorkerSpec, history: History, bounds: Bounds) -> Hashable:
     others = (
         bounds.get("shows_old_data"),
         bounds.get("resumed_ns"),
-        bounds.get("restarted_ns"),
+        tuple(bounds.get("restarts_ns", ())),
         frozenset(bounds.get("indeterminate_errnos", ())),
     )
     return (*counts, torn, worker.client in bounds.get("disconnected_clients", ()), *others)
@@ -154,9 +154,13 @@ def _seen_ns(worker: WorkerSpec, bounds: Bounds) -> int | None:
 def part_of(worker: WorkerSpec, history: History, entry: Mapping[str, Any], bounds: Bounds) -> Balance:
     """Compare the operations of one worker with the scan of its files."""
     case = case_of(worker, history, entry, bounds)
-    part, restarted_ns = Balance(bounds.get("resumed_ns")), bounds.get("restarted_ns")
-    if restarted_ns is not None:
-        across = [one for one in case.operations if closes_across(one, worker, restarted_ns)]
+    part, restarts_ns = Balance(bounds.get("resumed_ns")), bounds.get("restarts_ns", ())
+    if restarts_ns:
+        across = [
+            one
+            for one in case.operations
+            if any(closes_across(one, worker, restarted_ns) for restarted_ns in restarts_ns)
+        ]
         part.across_restart = len(across)
         case = case._replace(bound=[one for one in case.bound if one not in across])
     # The evidence has a count of 0 for each kind that the worker had not executed yet.

@@ -13,6 +13,9 @@ from raidproof.workload.history import History
 def measure_scans(evidence: CrashTestEvidence) -> None:
     """Fill in the results of the scans and the lives of lost blocks."""
     record = evidence.record
+    others = [fault for _, fault in evidence.other_scans]
+    for fault, scan in zip(others, [one for one in evidence.server_scans if one.place != ON_SERVER], strict=True):
+        fault.on_server = scan.result
     for scan in evidence.scans:
         if scan.place == ON_SERVER:
             record.on_server = scan.result

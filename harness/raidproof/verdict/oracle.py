@@ -22,6 +22,7 @@ from raidproof.verdict.crash_states import RECOVERY
 from raidproof.verdict.damage import Damage, Wrong
 from raidproof.verdict.evidence import ON_SERVER, CrashStateEvidence, CrashTestEvidence, Scan
 from raidproof.verdict.ledger import Found, Torn, balance_of
+from raidproof.verdict.window import first_ns, windows_of
 from raidproof.workload.history import LONGEST_DELAY_NS, History, Operation, WorkerSpec
 
 _GENERATION = re.compile(r"generation \d+")
@@ -164,8 +165,7 @@ class Oracle:
             disconnected_clients=tuple(cycle.lost_power),
             disconnected_ns=max(0, (cycle.fault_begun_ns or 0) - LONGEST_DELAY_NS),
             incomplete_ns=incomplete_ns(cycle),
-            # A fault in effect before the clients began may explain a loss at any instant.
-            explained_ns=0 if cycle.during else cycle.fault_begun_ns or 0,
+            explained_ns=first_ns(permitted.windows, "explanation") or 0,
             corrupted_ns=corrupted_ns or 0,
         )
 
@@ -264,7 +264,7 @@ class Oracle:
             seen_ns=instant_ns,
             torn=torn_blocks if conditions.torn and torn_blocks is not None else conditions.torn,
             disconnected_clients=self.disconnected_clients if instant_ns >= self.disconnected_ns else (),
-            indeterminate_errnos=conditions.allowed_errors | conditions.allowed_by_fault,
+            indeterminate_errnos=conditions.allowed_errors,
             shows_old_data=conditions.shows_old_data,
         )
         result = balance.result()
@@ -313,9 +313,7 @@ def incomplete_ns(cycle: CrashTestRecord) -> int | None:
     In nanoseconds; 0: from the start. None if no fault removes a member.
     """
     built = cycle.effective.get("array", {}).get("devices", ())
-    if any(one["degraded"] for one in built) or any(one.effects.member_missing for one in cycle.during):
-        return 0
-    return cycle.fault_begun_ns if cycle.effects.member_missing else None
+    return 0 if any(one["degraded"] for one in built) else first_ns(windows_of(cycle), "member_missing")
 
 
 def _conclude_state(

@@ -94,7 +94,7 @@ def test_what_was_made_to_differ_has_to_be_found_and_repaired() -> None:
 
 @pytest.mark.parametrize("found", [BAD, DIFFERS], ids=["unreadable", "differs"])
 def test_without_such_an_effect_nothing_explains_it(found: ArraySeen) -> None:
-    assert judge_array(found, by(memory_lost=True, torn=True, lease_lost=True)).outcome is Outcome.FAIL
+    assert judge_array(found, by(memory_lost=True, torn=True)).outcome is Outcome.FAIL
 
 
 def test_what_was_not_checked_has_not_passed() -> None:

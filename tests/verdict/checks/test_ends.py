@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from raidproof.fault import FaultEffects
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.checks.ends import judge_ends
 from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.window import Window
 from raidproof.workload.history import History, WorkerEnd, WorkerSpec
 from raidproof.workload.ledger import LedgerSpec
 
@@ -20,7 +22,14 @@ WORKERS = [
     for number in range(2)
 ]
 CUT = 100
-SYNC = Conditions(export_sync=True, fault_begun_ns=CUT)
+
+
+def lost(*errors: int, begun_ns: int = CUT) -> Window:
+    """Return the window of a fault that lost the server's memory."""
+    return Window(FaultEffects(server_memory_lost=True, errors=frozenset(errors)), begun_ns)
+
+
+SYNC = Conditions(export_sync=True, windows=(lost(),))
 WELL = WorkerEnd(200, 0)
 
 
@@ -51,12 +60,12 @@ def test_the_workers_of_a_client_without_an_end_are_said_together() -> None:
     [
         (SIGBUS, 200, {}, Outcome.FAIL),
         (SIGBUS, 50, {}, Outcome.FAIL),
-        (SIGBUS, 200, {"allowed_by_fault": frozenset({EIO})}, Outcome.PASS),
-        (SIGBUS, 50, {"allowed_by_fault": frozenset({EIO})}, Outcome.FAIL),
-        (SIGBUS, 50, {"allowed_errors": frozenset({EIO})}, Outcome.PASS),
+        (SIGBUS, 200, {"windows": (lost(EIO),)}, Outcome.PASS),
+        (SIGBUS, 50, {"windows": (lost(EIO),)}, Outcome.FAIL),
+        (SIGBUS, 50, {"windows": (lost(EIO, begun_ns=0),)}, Outcome.PASS),
         (SIGBUS, 200, {"export_sync": False}, Outcome.PASS),
         (SIGBUS, 50, {"export_sync": False}, Outcome.FAIL),
-        (SIGKILL, 200, {"allowed_errors": frozenset({EIO})}, Outcome.ERROR),
+        (SIGKILL, 200, {"windows": (lost(EIO, begun_ns=0),)}, Outcome.ERROR),
         (99, 200, {}, Outcome.ERROR),
     ],
 )

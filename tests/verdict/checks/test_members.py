@@ -125,3 +125,24 @@ def test_lying_disks_are_named() -> None:
     del look["disk3"]
     check = {"start": said(), "before": look, "end": said(), "renewed": []}
     assert "disk3" in str(judge_members(MembersSeen.model_validate(check), lying).blame)
+
+
+def test_each_assembly_of_a_server_that_went_down_several_times_is_judged() -> None:
+    behind = said()
+    for serial in EVERYBODY:
+        behind[serial]["events"] += 9 * (serial != "disk1")
+    earlier = {"before": behind, "active": [one for one in EVERYBODY if one != "disk1"]}
+    assert judged(earlier=[earlier])[0] is Outcome.PASS
+    outcome, reason = judged(earlier=[earlier | {"active": EVERYBODY}])
+    assert outcome is Outcome.FAIL
+    assert "md activated the stale member disk1" in reason
+    swapped = said()
+    swapped["disk1"], swapped["disk2"] = swapped["disk2"], swapped["disk1"]
+    assert "(read before assembly 1)" in judged(earlier=[{"before": swapped}])[1]
+
+
+def test_a_drive_that_was_replaced_before_an_assembly_has_new_metadata() -> None:
+    look = said()
+    look["disk1"] |= {"device_uuid": "another"}
+    assert judged(before=look, end=look, renewed=["disk1"], replaced=["disk1"])[0] is Outcome.PASS
+    assert judged(before=look, end=look, renewed=["disk1"], replaced=[])[0] is Outcome.FAIL

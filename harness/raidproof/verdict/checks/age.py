@@ -21,8 +21,12 @@ class Age(Check[Evidence]):
 
     def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
         """Return a verdict for each place that lacks such an operation."""
-        until_ns = evidence.fault_at_ns
-        return [one for scan in evidence.scans for one in judge_age(scan.result, conditions, until_ns, scan.place)]
+        fault_ns = evidence.fault_at_ns
+        return [
+            one
+            for scan in evidence.scans
+            for one in judge_age(scan.result, conditions, scan.cut_ns or fault_ns, scan.place)
+        ]
 
     def wrong(self, evidence: CrashStateEvidence, conditions: Conditions) -> list[Wrong]:
         """Return the lost operations that are older."""

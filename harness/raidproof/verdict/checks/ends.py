@@ -9,6 +9,7 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.check import Check
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.evidence import CrashTestEvidence, silent_clients
+from raidproof.verdict.window import combined_by
 from raidproof.workload.history import History, WorkerEnd, WorkerSpec
 
 ENDS = "ends of the workers"
@@ -58,11 +59,12 @@ def judge_death(who: str, end: WorkerEnd, conditions: Conditions) -> Verdict:
     if number != SIGBUS:
         return Verdict(checker=ENDS, outcome=Outcome.ERROR, reason=reason)
     reason = f"{reason}: a page of its file could not be read or written"
-    begun_ns = conditions.fault_begun_ns
-    since = begun_ns is not None and end.at_ns >= begun_ns
-    if conditions.allowed_errors or (since and conditions.allowed_by_fault):
+    if combined_by(conditions.windows, end.at_ns).errors:
         return Verdict(checker=ENDS, outcome=Outcome.PASS, reason=f"{reason}; the fault allows errors of the clients")
+    losing_ns = conditions.losing_ns
+    since = losing_ns is not None and end.at_ns >= losing_ns
     if since and conditions.excused:
         return Verdict(checker=ENDS, outcome=Outcome.PASS, reason=reason, blame=conditions.blame)
-    blame = conditions.blame if since else Blame(culprit=Culprit.STACK, detail="the fault had not begun")
+    begun = any(one.begun_by(end.at_ns) for one in conditions.windows)
+    blame = conditions.blame if begun else Blame(culprit=Culprit.STACK, detail="the fault had not begun")
     return Verdict(checker=ENDS, outcome=Outcome.FAIL, reason=reason, blame=blame)

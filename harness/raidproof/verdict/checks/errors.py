@@ -11,6 +11,7 @@ from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.check import Check
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.window import Window
 from raidproof.workload.history import Ended, History, Operation
 
 ERRORS = "errors told to clients"
@@ -35,26 +36,24 @@ class Errors(Check[CrashTestEvidence]):
 
     def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
         """Return one verdict."""
-        until_ns = evidence.record.served_until_ns
-        return [judge_errors(evidence.history, conditions, evidence.fault_at_ns, until_ns)]
+        return [judge_errors(evidence.history, conditions)]
 
 
-def judge_errors(
-    history: History, conditions: Conditions, fault_at_ns: int | None, served_until_ns: int | None = None
-) -> Verdict:
-    """Judge that clients got only errors that the faults or an excused loss allow, in operations and in steps.
-
-    ``fault_at_ns``: the instant of the fault; None if there was none. ``served_until_ns``: see `resent`.
-    """
+def judge_errors(history: History, conditions: Conditions) -> Verdict:
+    """Judge that clients got only errors that the faults or an excused loss allow, in operations and in steps."""
     errors = [
         one
         for one in (*history.operations, *history.steps)
         if one.ended is Ended.FAILED
         and not (one.kind == "claim" and one.error in REFUSED)
-        and (conditions.exactly_once or not resent(one, fault_at_ns, served_until_ns))
+        and (conditions.exactly_once or not any(resent(one, window) for window in conditions.windows))
     ]
-    connected = connected_ns(history, conditions)
-    failed = [one for one in errors if not is_expected(one, conditions, connected(one.worker))]
+    permitted = [(window, connected_ns(history, window)) for window in conditions.windows]
+    failed = [
+        one
+        for one in errors
+        if not any(is_expected(one, window, connected(one.worker)) for window, connected in permitted)
+    ]
     # Each close of a file reports an error of its write-back until an fsync has reported it, also by a new descriptor
     # (close(2)): nfs_file_flush in fs/nfs/file.c checks the error and does not mark it as seen (lib/errseq.c).
     met = {one.worker for one in errors if one not in failed}
@@ -65,7 +64,7 @@ def judge_errors(
         reason = f"{names}: the fault allows these errors" if errors else "no client got an error"
         return Verdict(checker=ERRORS, outcome=Outcome.PASS, reason=reason)
     # A loss by an async export can also cause errors (ESTALE, for example), but only after the fault.
-    begun_ns = conditions.fault_begun_ns or fault_at_ns
+    begun_ns = conditions.losing_ns
     early = [one for one in failed if begun_ns is None or (one.ended_ns or 0) < begun_ns]
     excused = conditions.excused and not early
     wrong, when = (early, " before the fault") if conditions.excused and early else (failed, "")
@@ -77,17 +76,18 @@ def judge_errors(
     return Verdict(checker=ERRORS, outcome=outcome, reason=reason, blame=blame)
 
 
-def connected_ns(history: History, conditions: Conditions) -> Callable[[int], float]:
-    """Return a function of a worker's number: the instant from which on an unavailable server excuses no error.
+def connected_ns(history: History, window: Window) -> Callable[[int], float]:
+    """Return a function of a worker's number: the instant from which on the fault of a window excuses no error.
 
     It is the end of the worker's first successful operation that began after the server served again, or the time in
-    which each client has connected again, whichever is earlier; infinite if the server was always available.
+    which each client has connected again, whichever is earlier. If the server was always available, it is the
+    instant at which the fault was healed; infinite if it was not.
     """
-    served_ns = conditions.served_ns
+    served_ns, healed_ns = window.served_ns, window.healed_ns
     if served_ns is None:
-        return lambda _: inf
+        return lambda _: inf if healed_ns is None else healed_ns
     # The timer of TCP's retransmissions, which doubles, is at most as long as the outage.
-    outage_ns = served_ns - (conditions.fault_begun_ns or served_ns)
+    outage_ns = served_ns - (window.begun_ns or served_ns)
     latest_ns = served_ns + max(outage_ns, RECONNECT_NS)
     first: dict[int, int] = {}
     for one in history.operations:
@@ -96,19 +96,16 @@ def connected_ns(history: History, conditions: Conditions) -> Callable[[int], fl
     return lambda worker: min(latest_ns, first.get(worker, latest_ns))
 
 
-def is_expected(operation: Operation, conditions: Conditions, connected_ns: float = inf) -> bool:
-    """Return whether the faults of the crash test allow the error of an operation; ``connected_ns``: as the function.
+def is_expected(operation: Operation, window: Window, connected_ns: float = inf) -> bool:
+    """Return whether the fault of a window allows the error of an operation; ``connected_ns``: as the function.
 
     A client whose connection is back gets no error of the outage for an operation that begins later.
     """
-    if operation.error in conditions.allowed_errors:
-        return True
-    begun_ns = conditions.fault_begun_ns
-    since = begun_ns is not None and (operation.ended_ns or 0) >= begun_ns
+    effects = window.effects
     # A client whose lease expired has lost its lock.
-    lock_lost = operation.kind in OF_LOCKS and operation.error == EIO and conditions.lease_lost
-    by_fault = operation.error in conditions.allowed_by_fault and operation.earliest_ns < connected_ns
-    return since and (by_fault or lock_lost)
+    lock_lost = operation.kind in OF_LOCKS and operation.error == EIO and effects.lease_lost
+    by_fault = operation.error in effects.errors and operation.earliest_ns < connected_ns
+    return window.begun_by(operation.ended_ns or 0) and (by_fault or lock_lost)
 
 
 RESENT: Mapping[str, tuple[int, ...]] = {
@@ -122,16 +119,15 @@ RESENT: Mapping[str, tuple[int, ...]] = {
 """The errors (errno) of a retransmitted request that was executed before, by kind of operation; others get none."""
 
 
-def resent(operation: Operation, fault_at_ns: int | None, served_until_ns: int | None = None) -> bool:
+def resent(operation: Operation, window: Window) -> bool:
     """Return whether the error may be the reply to a retransmission of a request that the server had executed.
 
-    ``served_until_ns``: the instant until which the server may have executed requests without a reply: a kernel
-    serves requests for some time after the time stamp of its panic.
+    ``window``: that of the fault across which the client retransmitted.
     """
-    ended = operation.ended_ns or 0
+    ended, fault_at_ns = operation.ended_ns or 0, window.at_ns
     return (
         fault_at_ns is not None
         and operation.error in RESENT.get(operation.kind, ())
-        and operation.earliest_ns < max(fault_at_ns, served_until_ns or 0)
+        and operation.earliest_ns < max(fault_at_ns, window.served_until_ns or 0)
         and fault_at_ns <= ended
     )

@@ -6,6 +6,7 @@ from raidproof.verdict.conditions import Conditions, fault_of
 from raidproof.verdict.damage import Wrong, wrong
 from raidproof.verdict.evidence import SERVER, CrashStateEvidence, CrashTestEvidence, Stage
 from raidproof.verdict.kernel_log import FILE_GONE, KERNEL, KERNEL_LOG, blocked, judge_kernel_logs, judge_wrecks
+from raidproof.verdict.window import combined_by
 
 
 class KernelLogs(Check[CrashTestEvidence]):
@@ -20,7 +21,7 @@ class KernelLogs(Check[CrashTestEvidence]):
         if conditions.excused or conditions.broken_drives:
             messages = [*messages, FILE_GONE]
         waited = frozenset[str]()
-        if evidence.record.effects.server_away:
+        if combined_by(conditions.windows, None).server_away:
             waited = waited.union(*map(blocked, evidence.away))
         verdict = judge_kernel_logs(
             [(f"console {name}", log) for name, log in evidence.consoles.items()],

@@ -29,13 +29,16 @@ class Members(Check[CrashTestEvidence]):
 
 def judge_members(seen: MembersSeen, conditions: Conditions) -> Verdict:
     """Judge that md assembled the same array, with each member in its slot, and without a stale member."""
-    start, before, end = seen.start, seen.before, seen.end
+    start, end = seen.start, seen.end
     # The members of a nested array are md devices: their metadata is readable only while these devices are online.
     legs = [name for name in start or {} if name.startswith("/dev/")]
-    absent = [*(seen.absent or ()), *legs]
-    wrong = [f"{reason} (read before assembly)" for reason in changes(start, before, absent=absent)]
+    wrong: list[str] = []
+    for number, one in enumerate((*seen.earlier, seen), 1):
+        which = f"assembly {number}" if seen.earlier else "assembly"
+        changed = changes(start, one.before, absent=[*(one.absent or ()), *legs], renewed=one.replaced)
+        wrong += [f"{reason} (read before {which})" for reason in changed]
+        wrong += taken_in(one.before or {}, one.active or ())
     wrong += [f"{reason} (read at the end)" for reason in changes(start, end, renewed=seen.renewed or ())]
-    wrong += taken_in(before or {}, seen.active or ())
     if wrong:
         reason = "; ".join(wrong[:5])
         return Verdict(checker="members", outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))

@@ -4,6 +4,7 @@ from raidproof.record.outcome import Verdict
 from raidproof.verdict.check import Check
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.window import combined_by
 from raidproof.verdict.wire import judge_restart
 
 
@@ -17,4 +18,4 @@ class Restart(Check[CrashTestEvidence]):
         """Return the conclusive verdicts if the calls were captured."""
         if evidence.exchanges is None:
             return []
-        return judge_restart(evidence.exchanges, restarted=evidence.record.effects.nfsd_restarted)
+        return judge_restart(evidence.exchanges, restarted=combined_by(conditions.windows, None).nfsd_restarted)

@@ -10,6 +10,7 @@ from raidproof.verdict.check import CAUSES, Check
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.durability import Durability, Needed, Requests
 from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.window import first_ns, windows_of
 from raidproof.workload.history import Operation, WorkerSpec
 
 VOLATILE = "data at the reply"
@@ -50,9 +51,12 @@ def shows_all(evidence: CrashTestEvidence) -> bool:
 
     The data of a member that is missing, or is being rebuilt, are durable as parity only.
     """
-    members = evidence.record.observed.members
-    incomplete = members is not None and (members.absent or members.renewed)
-    return not incomplete and evidence.record.cache_mode == CacheMode.VOLATILE.value
+    record, members = evidence.record, evidence.record.observed.members
+    missing_ns, begun_ns = first_ns(windows_of(record), "member_missing"), record.fault_begun_ns
+    incomplete = members is not None and bool(members.absent or members.renewed)
+    # Also if the member was back before the main fault, with which the log ends.
+    incomplete = incomplete or (missing_ns is not None and begun_ns is not None and missing_ns < begun_ns)
+    return not incomplete and record.cache_mode == CacheMode.VOLATILE.value
 
 
 def judge_volatile(
