@@ -21,12 +21,11 @@ from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, Kerne
 from raidproof.fault.array import hits, place_of
 from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_format import HEADER, MAGIC
-from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.array.superblock import OFFSET
 from raidproof.storage.filesystem import FilesystemState
 from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
-from raidproof.workload.ledger import LedgerSpec
+from raidproof.workload.ledger import LEDGER_DIRECTORY, LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata", "removed"), blocks=48, files=16)
 """A ledger with few blocks, so that each block is overwritten many times, and with one worker of each kind."""

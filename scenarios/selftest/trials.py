@@ -65,8 +65,8 @@ def test_oops(lab: Lab) -> None:
 
 
 def test_stuck_mount(cycle: CrashTestRunner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raidproof.run.crash_test.RESUME_DEADLINE_S", 2.0)
-    monkeypatch.setattr("raidproof.run.crash_test.protocol_s", lambda _: 0.0)
+    monkeypatch.setattr("raidproof.run.fault_sequence.RESUME_DEADLINE_S", 2.0)
+    monkeypatch.setattr("raidproof.run.fault_sequence.protocol_s", lambda _: 0.0)
     monkeypatch.setattr(NfsdRestart, "heal", lambda *_: None)
     # With 1 s of outage, the reports that clients sent before the fault arrive before the wait for the clients begins.
     cycle(stack_of(), fault=NfsdRestart(down_s=1.0)).must_keep_every_promise()

@@ -19,15 +19,17 @@ def test_soak(number: int, cycle: CrashTestRunner, load: Load, watch: Watch, req
     spec = draw(options.soak_seed, number)
     record_property("loaded", load.set(busy=number >= options.soak // 2))
     ended = cycle.run(spec)
+    record = ended.record
     record_property("resources", watch.sample())
-    record_property("outcome", str(ended.record.outcome))
+    record_property("outcome", str(record.outcome))
+    record = ended.record
     record_property(
         "reason",
-        f"{spec.fault_name} on RAID{spec.stack.array.level} and {spec.stack.filesystem.type}: {ended.record.reason}",
+        f"{record.fault} on RAID{spec.stack.array.level} and {spec.stack.filesystem.type}: {record.reason}",
     )
     try:
         ended.must_pass()
     except Inconclusive:
         # A busy host may leave too few operations: that proves nothing, and is not wrong. The summary counts it.
-        assert ended.record.outcome is Outcome.INCONCLUSIVE
+        assert record.outcome is Outcome.INCONCLUSIVE
     watch.must_not_grow()

@@ -31,6 +31,8 @@ from tests.distribution import install, python
 from tests.fault.toy import WORDS, KernelWarns
 
 TOY = Path(__file__).with_name("toy.py")
+RESTART = FaultEffects(server_away=True, nfsd_restarted=True)
+REBOOT = FaultEffects(server_away=True, nfsd_restarted=True, server_memory_lost=True)
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 
 
@@ -206,17 +208,17 @@ def test_what_faults_declare_is_what_the_judge_knew_of_them_by_name(name: str) -
 @pytest.mark.parametrize(
     ("mount", "grace_s", "effects", "why"),
     [
-        (MountSpec(vers="4.2"), 90, FaultEffects(nfsd_restarted=True), None),
-        (MountSpec(vers="3"), 10, FaultEffects(server_memory_lost=True, nfsd_restarted=True), None),
-        (MountSpec(vers="3"), 10, None, None),
-        (MountSpec(vers="3", lock=False), 10, None, "nolock"),
-        (MountSpec(vers="3"), 10, FaultEffects(nfsd_restarted=True), "only of a reboot"),
-        (MountSpec(vers="3"), 10, FaultEffects(server_memory_lost=True, client_memory_lost=True), "only of a reboot"),
-        (MountSpec(vers="3"), 90, None, "grace period"),
+        (MountSpec(vers="4.2"), 90, [RESTART], None),
+        (MountSpec(vers="3"), 10, [REBOOT, FaultEffects(member_missing=True)], None),
+        (MountSpec(vers="3"), 10, [], None),
+        (MountSpec(vers="3", lock=False), 10, [], "nolock"),
+        (MountSpec(vers="3"), 10, [REBOOT, RESTART], "only of a reboot"),
+        (MountSpec(vers="3"), 10, [FaultEffects(client_memory_lost=True)], "only of a reboot"),
+        (MountSpec(vers="3"), 90, [], "grace period"),
     ],
 )
 def test_clients_lock_files_only_if_they_keep_their_locks_by_design(
-    mount: MountSpec, grace_s: int, effects: FaultEffects | None, why: str | None
+    mount: MountSpec, grace_s: int, effects: list[FaultEffects], why: str | None
 ) -> None:
     stack = stack_of(mount=mount, export=ExportSpec(grace_s=grace_s))
     found = why_no_locks(stack, effects)

@@ -7,12 +7,15 @@ from pydantic import ValidationError
 
 from raidproof.core.errors import RequestError
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault import KernelPanic, NfsdRestart, PowerCut
+from raidproof.fault import KernelPanic, MemberFails, NfsdRestart, PowerCut
+from raidproof.fault.schedule import after_recovery, at
 from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, name_of, stack_of
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ScanResult
-from raidproof.run.crash_test import CrashTestFiles, CrashTestSpec, fault_of, protocol_s, rousing_command
+from raidproof.run.crash_test import CrashTestSpec, fault_of, schedule_of
+from raidproof.run.crash_test_files import CrashTestFiles
+from raidproof.run.fault_sequence import protocol_s, rousing_command
 
 
 def spec(**changes: object) -> CrashTestSpec:
@@ -31,7 +34,18 @@ def test_a_fault_is_found_by_its_name() -> None:
 
 def test_a_fault_may_be_given_itself() -> None:
     asked = spec(fault=KernelPanic(), during=[NfsdRestart()])
-    assert (asked.fault_name, fault_of(asked)) == ("kernel-panic", KernelPanic())
+    assert fault_of(asked) == KernelPanic()
+    assert schedule_of(asked).conditions == (NfsdRestart(),)
+
+
+def test_a_schedule_has_all_faults() -> None:
+    faults = [at(1.0, MemberFails("disk1")), at(2.5, PowerCut()), after_recovery(0.3, KernelPanic())]
+    asked = spec(faults=faults)
+    assert fault_of(asked) == PowerCut()
+    assert [one.name for one in schedule_of(asked).faults] == ["member-fails", "power-cut", "kernel-panic"]
+    for also in ({"fault": "none"}, {"during": [NfsdRestart()]}, {"policy": CutPolicy.TORN}):
+        with pytest.raises(RequestError, match=f"excludes {next(iter(also))}"):
+            spec(faults=faults, **also)
 
 
 def test_a_misspelt_fault_names_the_nearest() -> None:

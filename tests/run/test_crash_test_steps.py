@@ -10,7 +10,8 @@ import pytest
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.run import CrashTestRecord, Recovery
 from raidproof.run import crash_test as module
-from raidproof.run.crash_test import CrashTest, CrashTestFiles, CrashTestSpec
+from raidproof.run.crash_test import CrashTest, CrashTestSpec, schedule_of
+from raidproof.run.crash_test_files import CrashTestFiles
 from raidproof.workload.ledger import LedgerSpec
 
 
@@ -91,10 +92,7 @@ def cycle_of(fake: Fake, folder: Path, name: str = "x", **changes: object) -> Cr
     one.record.effective = {"export": {"lease_s": 1, "grace_s": 1}}
     one.files = CrashTestFiles(folder, name)
     one.stack, one.context = fake.stack(), None  # type: ignore[assignment]
-    one.target, one.fault = fake.server, None
-    one.members = SimpleNamespace(  # type: ignore[assignment]
-        before_assembly=fake.note("members before"), after_assembly=fake.note("members after")
-    )
+    one.schedule = schedule_of(one.spec)
     return one
 
 
@@ -110,31 +108,6 @@ EFFECTIVE: Any = SimpleNamespace(filesystem=None)
 class Counted:
     def _asdict(self) -> dict[str, int]:
         return {"bytes": 0, "calls": 0}
-
-
-def heals(fake: Fake) -> Any:
-    return SimpleNamespace(name="power-cut", heal=fake.note("boot"))
-
-
-def test_the_server_is_scanned_with_cold_caches_before_it_serves_again(fake: Fake, tmp_path: Path) -> None:
-    cycle_of(fake, tmp_path)._bring_back(heals(fake), fake.ledger())
-    assert fake.did[:8] == [
-        "boot",
-        "members before",
-        "assemble",
-        "members after",
-        "mount",
-        "server drops its caches",
-        "scan on server of /srv/ledger",
-        "export",
-    ]
-    assert set(fake.did[8:]) == {"client1 asks", "client2 asks"}
-
-
-def test_clients_without_work_are_waited_for(fake: Fake, tmp_path: Path) -> None:
-    fake.idle = True
-    cycle_of(fake, tmp_path)._bring_back(heals(fake), fake.ledger())
-    assert set(fake.did[8:]) == {"client1: stat", "client2: stat"}
 
 
 def test_what_a_client_reads_back_comes_from_no_cache(fake: Fake, tmp_path: Path) -> None:

@@ -94,16 +94,16 @@ def unreachable(stack: StackSpec, **others: Any) -> FaultEffects:
     return FaultEffects(server_away=True, errors=stack.mount.effects.errors, **others)
 
 
-def why_no_locks(stack: StackSpec, effects: FaultEffects | None) -> str | None:
+def why_no_locks(stack: StackSpec, effects: Iterable[FaultEffects]) -> str | None:
     """Return why clients may lose locks by design, or would wait for them for too long; None if neither.
 
-    ``effects``: those of the main fault; None without one.
+    ``effects``: those of each fault.
     """
     if stack.mount.vers != "3":
         return None
     if not stack.mount.lock:
         return "with nolock, locks exclude only processes of one client"
-    if effects is not None and (not effects.server_memory_lost or effects.client_memory_lost):
+    if any((one.server_away and not one.server_memory_lost) or one.client_memory_lost for one in effects):
         return "clients of NFSv3 learn only of a reboot of the server that they have lost their locks"
     if stack.export.grace_to_set_s > MOST_GRACE_S:
         return f"locks of NFSv3 wait for lockd's grace period after a fault, which is longer than {MOST_GRACE_S} s"

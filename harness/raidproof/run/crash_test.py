@@ -2,38 +2,37 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any
+from typing import Self
 from zlib import crc32
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_validator
 
-from raidproof.core.command import CommandFailed
-from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RigError, nearest
-from raidproof.core.files import write_durably
+from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.log import step
-from raidproof.core.waiting import Deadline, now_ns, wait_until
+from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.unwritten import never_written
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
-from raidproof.fault.fault import why_no_locks
+from raidproof.fault.fault import combined, why_no_locks
+from raidproof.fault.schedule import Schedule, ScheduledFault
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_errors import ErrorWatch
-from raidproof.machine.kernel_log import moment, said_since, stuck_tasks
+from raidproof.machine.kernel_log import moment, said_since
 from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
 from raidproof.record.observation import KernelSeen, ReadBack, SoloSeen
 from raidproof.record.run import ControlSpec, CrashTestRecord, Throughput
+from raidproof.run.crash_test_files import CrashTestFiles
+from raidproof.run.fault_sequence import DROP_CACHES, FaultSequence, protocol_s
 from raidproof.run.member_watch import MemberWatch
 from raidproof.run.replies import ReplyWatch
 from raidproof.run.second_reader import read_by_libnfs
@@ -42,23 +41,14 @@ from raidproof.storage.filesystem import read_write_back
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
 from raidproof.verdict.checks.second_reader import differing_workers
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
-from raidproof.workload.ledger import Found, Ledger, LedgerSpec, ServerPlace
+from raidproof.workload.ledger import LEDGER_DIRECTORY, Found, Ledger, LedgerSpec, ServerPlace
 from raidproof.workload.workload import on_all
 
 NO_FAULT = "none"
 
-LEDGER_DIRECTORY = "ledger"
-RESUME_DEADLINE_S = 30.0
-"""Seconds, in addition to `protocol_s`, until a client must have continued its work after the fault."""
 STOP_DEADLINE_S = 60.0
 """Seconds, in addition to `protocol_s`, until all clients must have finished their work."""
-DROP_CACHES = "/proc/sys/vm/drop_caches"
 FIO_DEADLINE_S = 300.0
-_AT_ONCE = """
-import os, sys, threading
-for _ in range(int(sys.argv[2])):
-    threading.Thread(target=os.statvfs, args=sys.argv[1:2]).start()
-"""
 AGAIN_S = 0.5
 """Seconds that all workers work between the solo operations and a cut that strikes while they work."""
 MEASUREMENTS = 3
@@ -79,6 +69,8 @@ class CrashTestSpec(BaseModel):
     """A fault, or the name of a fault that needs only ``policy`` and ``seed``; ``none``: no fault."""
     during: tuple[SkipValidation[Fault], ...] = ()
     """Faults in effect from before the clients begin until after the main fault: a missing member, a rebuild."""
+    faults: tuple[SkipValidation[ScheduledFault], ...] = ()
+    """Several faults, each with its moment (fault/schedule.py), instead of ``fault``, ``during`` and ``policy``."""
     policy: CutPolicy = CutPolicy.DROP
     """Which unflushed writes survive a power cut."""
     cache_mode_of: tuple[str, ...] | None = None
@@ -88,12 +80,12 @@ class CrashTestSpec(BaseModel):
     ledger: LedgerSpec = LedgerSpec()
     """The work of the clients, whose acknowledged operations are checked after the fault."""
     ledger_seconds: float = 3.0
-    """Seconds that all workers of the clients work at the same time before the fault."""
+    """Seconds that all workers of the clients work at the same time before the fault; not used with ``faults``."""
     solo_seconds: float = Field(default=1.0, ge=0)
     """Greatest number of seconds in which the clients carry out solo operations, see workload/solo.py.
 
-    Only if the fault is a power cut of the server, or without a fault, and not in a control. An application has its
-    own schedule.
+    Only if the fault is a power cut of the server, or without a fault, and not in a control or with ``faults``. An
+    application has its own schedule.
     """
     solo_extra_s: float = Field(default=0.0, ge=0)
     """Greatest number of further seconds of solo operations, as long as a client lacks some; see `solo.LEAST`."""
@@ -106,14 +98,35 @@ class CrashTestSpec(BaseModel):
     control: ControlSpec | None = None
     """Known result, if the crash test is a control."""
 
-    @property
-    def fault_name(self) -> str:
-        """The fault's name."""
-        return self.fault if isinstance(self.fault, str) else self.fault.name
+    @model_validator(mode="after")
+    def _one_way_to_request_faults(self) -> Self:
+        if self.faults and (both := sorted({"fault", "during", "policy"} & self.model_fields_set)):
+            raise RequestError(
+                f"crash test {self.name}: faults has all faults in their order, and excludes {', '.join(both)}",
+                remedy="put each fault into faults, with its arguments: at(2.5, PowerCut(policy=CutPolicy.TORN))",
+            )
+        return self
+
+
+def schedule_of(spec: CrashTestSpec) -> Schedule:
+    """Return the faults that a crash test requests, in their order.
+
+    Raises:
+        RequestError: the order of ``faults`` is impossible, or `named_fault` refuses ``fault``.
+    """
+    if spec.faults:
+        return Schedule.of(spec.faults, spec.stack)
+    return Schedule.short(spec.during, named_fault(spec))
 
 
 def fault_of(spec: CrashTestSpec) -> Fault | None:
-    """Return the fault that a crash test requests; None for no fault.
+    """Return the main fault that a crash test requests; None for no fault. Raises as `schedule_of`."""
+    main = schedule_of(spec).main
+    return None if main is None else main.scheduled.fault
+
+
+def named_fault(spec: CrashTestSpec) -> Fault | None:
+    """Return the field ``fault`` of a crash test, with the fault of its name; None for no fault.
 
     Raises:
         RequestError: the name is unknown, or the fault needs more than ``policy`` and ``seed``.
@@ -125,28 +138,6 @@ def fault_of(spec: CrashTestSpec) -> Fault | None:
     if spec.fault not in FAULTS:
         raise RequestError(f"unknown fault: {spec.fault!r}", remedy=nearest(spec.fault, [NO_FAULT, *FAULTS]))
     return FAULTS[spec.fault].by_name(spec.policy, spec.seed)
-
-
-class CrashTestFiles:
-    """The directory of one crash test's raw observations."""
-
-    def __init__(self, run: Path, name: str) -> None:
-        self._run = run
-        self._directory = run / name
-        self._directory.mkdir(parents=True, exist_ok=True)
-
-    def path(self, name: str) -> Path:
-        """Return the path of a file in the crash test's directory."""
-        return self._directory / name
-
-    def entry(self, name: str) -> str:
-        """Return the path of a file relative to the run's directory, as in a record."""
-        return str(self.path(name).relative_to(self._run))
-
-    def write(self, name: str, content: str) -> str:
-        """Write a file and return its path relative to the run's directory."""
-        write_durably(self.path(name), content)
-        return self.entry(name)
 
 
 def run_crash_test(lab: Lab, spec: CrashTestSpec, record: CrashTestRecord, directory: Path) -> None:
@@ -172,9 +163,9 @@ class CrashTest:
         self.files = CrashTestFiles(directory, spec.name)
         self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
         self.context = FaultContext(lab, self.stack)
-        self.fault = fault_of(spec)
-        self.target = self.fault.target(self.context) if self.fault else None
+        self.schedule = schedule_of(spec)
         self.members = MemberWatch(self.context, record)
+        self.faults = FaultSequence(self.schedule, self.context, record, self.files, self.members, spec.cache_mode)
         self.replies: ReplyWatch | None = None
         self.errors = ErrorWatch({})
 
@@ -182,7 +173,8 @@ class CrashTest:
         """Execute all steps of the crash test. After an error the lab is unusable; the record has what was seen."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
-        self.lab.disks.require(self.spec.cache_mode, self.spec.policy)
+        effects = combined(one.effects(self.spec.stack) for one in self.schedule.faults)
+        self.lab.disks.require(self.spec.cache_mode, effects.caches or self.spec.policy)
         require_write_cache(self.lab.topology, self.spec.cache_mode, self.spec.cache_mode_of)
         self.lab.disks.reset(self._old())
         begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
@@ -259,7 +251,7 @@ class CrashTest:
             stack.mount.vers,
             stack.filesystem.type,
             stack.export.type,
-            no_locks=why_no_locks(stack, None if self.fault is None else self.record.effects),
+            no_locks=why_no_locks(stack, [one.effects(stack) for one in self.schedule.faults]),
             root_squash=stack.export.squashes_root,
             shows_old_data=stack.filesystem.shows_old_data,
         )
@@ -282,7 +274,7 @@ class CrashTest:
 
     def _promise_and_break(self, effective: StackState) -> None:
         ledger = self._ledger()
-        for condition in self.spec.during:
+        for condition in self.schedule.conditions:
             self._say(condition.name)
             self.members.begin(condition)
         self.members.start()
@@ -290,7 +282,7 @@ class CrashTest:
         observed.write_back = read_write_back(self.lab.server, effective.filesystem)
         observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
-        self._end_lockd_grace()
+        self.faults.end_lockd_grace()
         # Without this sync, a power cut within seconds would lose the server's record of the newest client, and with
         # it the client's locks (docs/findings.md). The array's members are not on this file system.
         self.lab.server.succeed(["sync", "--file-system", self.stack.export.client_records])
@@ -301,19 +293,23 @@ class CrashTest:
         with self._captured(), watching, ledger.running():
             self._work_and_break(ledger)
         observed.calls = {name: counted - sent[name] for name, counted in self._calls().items()}
-        if self.fault is None:
-            self._end_recording()
+        if self.schedule.main is None:
+            self.faults.end_recording()
         self.lab.disks.set_mode(CacheMode.VOLATILE)
         if self.record.files.on_server is None:
-            self._scan_server(ledger)
+            self.record.files.on_server = self.faults.scan_server(ledger)
         self._scan_client(ledger)
         self.members.heal()
 
     def _work_and_break(self, ledger: Ledger) -> None:
         self._say("clients at work")
         self.record.ledger_begun_ns = now_ns()
-        strikes_solo = self._strikes_solo
-        ledger.work(self.spec.ledger_seconds)
+        main, strikes_solo = self.schedule.main, self._strikes_solo
+        before = {client.name: moment(client) for client in self.lab.clients}
+        if self.schedule.is_short:
+            ledger.work(self.spec.ledger_seconds)
+        else:
+            self.faults.earlier(ledger)
         if self._has_solo and not strikes_solo:
             # After the work of all, so that at the cuts of directed states each kind of operation was acknowledged.
             with self._solo(ledger):
@@ -321,13 +317,13 @@ class CrashTest:
             ledger.work(AGAIN_S)
         # Read the export options before the fault: a reboot would hide changes made during the work.
         self.record.observed.export = list(self.stack.export.applied())
-        before = {client.name: moment(client) for client in self.lab.clients}
         self.errors.look()
         with self._solo(ledger) if strikes_solo else nullcontext():
-            if self.fault is not None:
-                self._break(self.fault)
-        if self.fault is not None:
-            self._bring_back(self.fault, ledger)
+            if main is not None:
+                self.faults.inject_main(main.scheduled.fault)
+        if main is not None:
+            self.faults.recover_main(main, ledger)
+            self.faults.later(ledger)
         self._say("clients finish")
         ledger.stop(Deadline.after(protocol_s(self.record.effective) + STOP_DEADLINE_S))
         # All clients have finished, so the server serves each of them again.
@@ -353,7 +349,8 @@ class CrashTest:
         """Whether the clients carry out solo operations, see `CrashTestSpec.solo_seconds`."""
         spec = self.spec.ledger
         alone = spec.quiet_s or spec.application is not None or self.spec.control is not None
-        return bool(self.spec.solo_seconds) and not alone and (self.fault is None or self._caches is not None)
+        cut_or_none = self.schedule.main is None or self._caches is not None
+        return bool(self.spec.solo_seconds) and not alone and self.schedule.is_short and cut_or_none
 
     @property
     def _strikes_solo(self) -> bool:
@@ -363,7 +360,8 @@ class CrashTest:
         A fault that does more than cut the power does, too: it may wait for requests.
         """
         drawn = Random(f"{self.spec.name} {self.spec.seed}").random()  # noqa: S311
-        plain = type(self.fault) is PowerCut and self._caches is CutPolicy.DROP
+        main = self.schedule.main
+        plain = main is not None and type(main.scheduled.fault) is PowerCut and self._caches is CutPolicy.DROP
         return self._has_solo and plain and drawn < 0.5
 
     @property
@@ -375,11 +373,6 @@ class CrashTest:
         counted = self.lab.disks.counters().values()
         return sum(one.writes + one.flushes + one.discards + one.zeroes for one in counted)
 
-    def _end_lockd_grace(self) -> None:
-        """End lockd's grace period, unless the clients use NFSv3 and may have locks to reclaim."""
-        if self.spec.stack.mount.vers != "3":
-            self.stack.export.end_lockd_grace()
-
     def _calls(self) -> dict[str, Counter[str]]:
         """Return the number of NFS calls by operation on the mount of each client that has not lost power."""
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
@@ -387,8 +380,7 @@ class CrashTest:
 
     def _tolerated_errnos(self) -> tuple[int, ...]:
         """Return the errors (errno) that the faults may cause, after which the ledger continues."""
-        others = (one.effects(self.spec.stack).errors for one in self.spec.during)
-        return tuple(sorted(self.record.effects.errors.union(*others)))
+        return tuple(sorted(combined(one.effects(self.spec.stack) for one in self.schedule.faults).errors))
 
     @contextmanager
     def _captured(self) -> Iterator[None]:
@@ -408,99 +400,6 @@ class CrashTest:
             self.record.observed.replies = self.replies.seen
             if self.replies.found is not None:
                 self.record.files.replies = self.files.entry(self.replies.found.name)
-
-    def _break(self, fault: Fault) -> None:
-        self._say(fault.name)
-        self.record.fault_begun_ns = now_ns()
-        injected = fault.inject(self.context)
-        self.record.fault_ended_ns = now_ns()
-        self.record.fault_at_ns = injected.at_ns
-        self.record.fault_proof = injected.proof
-        self.record.disks = {cut_result.serial: asdict(cut_result) for cut_result in injected.cut_results}
-        self.record.fault_target = injected.target
-        self._end_recording()
-        if self.spec.cache_mode is CacheMode.NONE:
-            # Set the mode while no guest is connected: a guest that has seen a disk without a cache never flushes it.
-            self.lab.disks.set_mode(CacheMode.VOLATILE)
-
-    def _end_recording(self) -> None:
-        if (closed := self.lab.disks.log_stop()) is not None:
-            self.record.observed.write_log = closed
-        for serial, counters in self.lab.disks.counters().items():
-            self.record.disks[serial] = asdict(counters) | self.record.disks.get(serial, {})
-
-    def _bring_back(self, fault: Fault, ledger: Ledger) -> None:
-        self._say("recovering")
-        recovery = self.record.recovery
-        if self.target is None:
-            resumed_ns = self.record.resumed_ns = now_ns()
-            fault.heal(self.context)
-            self._end_lockd_grace()
-        elif self.target is self.lab.server:
-            recovery.boot_s = timed(partial(fault.heal, self.context))
-            self.members.before_assembly()
-            # Assemble the existing array and mount its file system; create nothing, force nothing.
-            assemble, mount, export = (one.run for one in self.stack.server_steps())
-            try:
-                recovery.assemble_s = timed(assemble)
-                self.members.after_assembly()
-                recovery.mount_s = timed(mount)
-            except CommandFailed as error:
-                raise NotRecovered(f"the storage does not recover after the fault {fault.name}: {error}") from error
-            except DeadlineExceeded as error:
-                stuck = stuck_tasks(self.lab.server, self._disk_counters)
-                if stuck is None:
-                    raise
-                raise NotRecovered(f"the server hangs after the fault {fault.name}: {stuck}; {error}") from error
-            # Read back before any client can write again: a resent write would replace a torn block.
-            self._scan_server(ledger)
-            resumed_ns = self.record.resumed_ns = now_ns()
-            export()
-            self._end_lockd_grace()
-            self._rouse_clients(wait=ledger.is_idle())
-        else:
-            recovery.boot_s = timed(partial(fault.heal, self.context))
-            recovery.mount_s = timed(partial(self.stack.activate_client, self.target.name))
-            resumed_ns = self.record.resumed_ns = now_ns()
-        deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
-        wait_until(lambda: ledger.heard_since(resumed_ns) or ledger.is_idle(), deadline, "a client to continue")
-        if self.target is None:
-            # A disconnected client may need longer. If a client never continues, its operations in the ledger show it.
-            with suppress(DeadlineExceeded):
-                wait_until(lambda: ledger.all_began_since(resumed_ns), deadline, "every client to continue")
-
-    def _disk_counters(self) -> dict[str, dict[str, Any]]:
-        """Return the disk engine's counters of each member, by serial."""
-        return {serial: asdict(counted) for serial, counted in self.lab.disks.counters().items()}
-
-    def _rouse_clients(self, *, wait: bool) -> None:
-        """Make every client send a new request, so that it detects the dead connection at once.
-
-        ``wait``: wait for the replies, because no worker of a client continues and shows that the client is served.
-
-        Without a new request, an NFSv4 client whose requests had all reached the server before the fault detects the
-        dead connection only at its next lease renewal, 60 s into a lease of 90 s: it retransmits a request only on a
-        new connection. An NFSv3 client detects it as late, when a request times out (timeo, nfs(5)).
-        """
-        connections = self.spec.stack.mount.nconnect or 1
-        # All clients at the same time: a client that reconnects first retries at growing intervals until all others
-        # have reclaimed their state.
-        deadline_s = protocol_s(self.record.effective) + RESUME_DEADLINE_S
-
-        def rouse(client: Machine) -> None:
-            command = rousing_command(self.stack.mounts[client.name].directory, connections)
-            if wait:
-                client.succeed(command, deadline_s=deadline_s)
-            else:
-                client.start_command(command)
-
-        on_all(self.lab.clients, rouse)
-
-    def _scan_server(self, ledger: Ledger) -> None:
-        self._say("reading back on the server")
-        self.lab.server.put("3\n", DROP_CACHES)
-        found = ledger.scan(self.lab.server, f"{self.stack.filesystem.directory}/{LEDGER_DIRECTORY}")
-        self.record.files.on_server = self.files.write("on-server.json", json.dumps(found))
 
     def _scan_client(self, ledger: Ledger) -> None:
         """Remount on the last client, drop caches, and read the ledger's files back through this client."""
@@ -543,31 +442,3 @@ class CrashTest:
         self.stack.array.deactivate()
         if self.record.fault_at_ns is not None:
             self.record.verified_s = (now_ns() - self.record.fault_at_ns) / 1e9
-
-
-def rousing_command(directory: str, connections: int) -> list[str]:
-    """Return a command that sends new requests on each connection of a mount.
-
-    With several connections, the kernel sends a request on a connection on which no more requests wait than the
-    average. A dead connection gets a request only while the others are busy. The command therefore sends eight
-    requests for each connection at the same time.
-    """
-    if connections == 1:
-        return ["stat", "--file-system", directory]
-    return ["python3", "-c", _AT_ONCE, directory, str(8 * connections)]
-
-
-def protocol_s(effective: Mapping[str, Any]) -> float:
-    """Return the longest time in seconds for which an NFSv4 client may wait after a restart of its server.
-
-    The client detects the restart with the next renewal of its lease at the latest. Its next OPEN may then wait for
-    the end of the grace period, which NFSv4.0 clients cannot shorten.
-    """
-    return float(effective["export"]["lease_s"] + effective["export"]["grace_s"])
-
-
-def timed(action: Callable[[], object]) -> float:
-    """Call a function and return its duration in seconds."""
-    begun = now_ns()
-    action()
-    return (now_ns() - begun) / 1e9

@@ -31,7 +31,7 @@ from raidproof.record.results.progress import end_progress, report_progress
 from raidproof.record.results.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
-from raidproof.run.crash_test import CrashTestSpec, fault_of, run_crash_test
+from raidproof.run.crash_test import NO_FAULT, CrashTestSpec, fault_of, run_crash_test
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.member import MEMBER_LAYERS
@@ -217,7 +217,7 @@ class Run:
                 "fio": spec.fio.model_dump(mode="json") if spec.fio else None,
             },
             cache_mode=" ".join([spec.cache_mode.value, *(spec.cache_mode_of or ())]),
-            fault=spec.fault_name,
+            fault=NO_FAULT if fault is None else fault.name,
             effects=FaultEffects() if fault is None else fault.effects(spec.stack),
             seed=spec.seed,
             control=spec.control,

@@ -17,14 +17,13 @@ from raidproof.crash.states import Recording
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.run.crash_test import LEDGER_DIRECTORY
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.durability import needed_of, requests_of
 from raidproof.verdict.evidence import WrittenData
 from raidproof.verdict.oracle import Oracle
 from raidproof.workload.application import ApplicationSpec
-from raidproof.workload.ledger import application_config
+from raidproof.workload.ledger import LEDGER_DIRECTORY, application_config
 
 RECORD_ANEW = "record a new run"
 ANOTHER = "choose a crash test whose fault was injected on provider uml or qemu, or record a new run"

@@ -36,6 +36,8 @@ from raidproof.workload.ledger_receiver import Receiver
 from raidproof.workload.ledger_sizes import MOST_ROUNDS, PIECES, pieces_from
 from raidproof.workload.solo import SoloOperations
 
+LEDGER_DIRECTORY = "ledger"
+"""Name of the ledger's directory in the exported file system."""
 FOLDER = "/run/raidproof"
 """Folder of the ledger's programs in a machine: a tmpfs."""
 WRITER = f"{FOLDER}/ledger_writer.py"
@@ -482,6 +484,10 @@ class Ledger:
             and all(ended[kind] >= LEAST for kind in one.kinds)
             for one in working
         )
+
+    def reported(self) -> int:
+        """Return the number of operations that were reported to have ended."""
+        return sum(self._receiver.ended.values()) if self._receiver is not None else 0
 
     def heard_since(self, instant_ns: int) -> int | None:
         """Return the arrival of the last report of any client in ns; None if it arrived before ``instant_ns``."""
