@@ -198,6 +198,20 @@ def test_a_member_that_is_pulled_out_must_be_gone(context: FaultContext, server:
     assert MemberVanishes("d1").inject(context).proof == "/sys/block/vdb is gone, degraded: 0"
 
 
+@pytest.mark.parametrize("found", [True, False])
+def test_a_disk_that_a_boot_has_found_is_not_attached_again(
+    context: FaultContext, server: FakeServer, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    did: list[str] = []
+    for step in ("drop", "attach"):
+        monkeypatch.setattr(f"raidproof.fault.disk.{step}", lambda *_, step=step: did.append(step))
+    monkeypatch.setattr(MemberFails.__mro__[1], "heal", lambda *_: did.append("rebuilt"))
+    if found:
+        server.files["/sys/block/vdb/size"] = "1"
+    MemberVanishes("d1").heal(context)
+    assert did == [*([] if found else ["drop", "attach"]), "rebuilt"]
+
+
 def test_a_raid5_that_lost_two_members_is_not_healed(context: FaultContext, server: FakeServer) -> None:
     server.files["/sys/block/md0/md/degraded"] = "2"
     with pytest.raises(NotRecovered, match="the array has failed: /dev/md0: 2 members missing"):

@@ -13,6 +13,7 @@ from raidproof.report import html
 from raidproof.report.charts.drawing import script
 from raidproof.report.columns import columns
 from raidproof.report.html import render, write_html
+from raidproof.report.terminal import happening
 from tests.report.charts.unpacking import unpacked
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -322,6 +323,28 @@ def test_what_was_wrong_all_the_while_is_told(run: RunRecord) -> None:
     page = render(run)
     assert "degraded (disk1): 1 member missing, 5 events behind" in page
     assert "; during degraded (disk1)" in page
+
+
+def test_the_other_faults_are_told_with_their_times(run: RunRecord) -> None:
+    cycle, main_ns = run.cycles[0], 10**10
+    cycle.fault_begun_ns, cycle.resumed_ns = main_ns, 2 * main_ns
+
+    def fault(name: str, begun_s: float, **fields: object) -> FaultRecord:
+        begun_ns = main_ns + int(begun_s * 1e9)
+        one = {"fault": name, "target": "t", "proof": "so", "begun_ns": begun_ns}
+        return FaultRecord.model_validate(one | fields)
+
+    cycle.during = [
+        fault("network-cut", -3, resumed_ns=main_ns - 10**9),
+        fault("member-fails", -1.5, healed_ns=main_ns + 5 * 10**9),
+        fault("cut-in-recovery", 2, after_stage="assemble"),
+        fault("power-cut", 12),
+    ]
+    assert happening(cycle).partition("; ")[2] == (
+        "after network-cut (t); during member-fails (t); interrupted after the stage assemble by cut-in-recovery (t); "
+        "then power-cut (t)"
+    )
+    assert "member-fails (t), -1.50 s: so; cut-in-recovery (t), +2.00 s: so" in render(run)
 
 
 def test_the_file_is_there_whole(run: RunRecord, tmp_path: Path) -> None:

@@ -112,14 +112,15 @@ class MemberVanishes(_Lost):
         return FaultEvent(self.name, self.serial, begun_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Attach the disk again, and wait until md has rebuilt it.
+        """Attach the disk again, unless a boot of the server has found it; then wait until md has rebuilt it.
 
         Raises:
             RigError: the block device of the disk does not appear.
             DeadlineExceeded: the rebuild takes longer than `REBUILD_DEADLINE_S`.
         """
-        drop(context, self.serial)
-        attach(context, self.serial)
+        if not context.lab.server.exists(f"/sys/block/{place_of(context, self.serial).disk}"):
+            drop(context, self.serial)
+            attach(context, self.serial)
         super().heal(context)
 
 

@@ -45,7 +45,7 @@ class AfterReplies:
 
 @dataclass(frozen=True)
 class AfterRecovery:
-    """A number of seconds after a client could continue its work after the fault before."""
+    """A number of seconds after a client could continue its work after the last fault that ended."""
 
     seconds: float
 
@@ -99,7 +99,7 @@ def after_replies(count: int, fault: Fault, *, lasts_s: float | None = None) -> 
 
 
 def after_recovery(seconds: float, fault: Fault, *, lasts_s: float | None = None) -> ScheduledFault:
-    """Return a fault that is injected ``seconds`` after a client could continue after the fault before."""
+    """Return a fault that is injected ``seconds`` after a client could continue after the last fault that ended."""
     return ScheduledFault(fault, AfterRecovery(seconds), lasts_s)
 
 
@@ -194,7 +194,7 @@ def strikes_of(faults: Sequence[ScheduledFault]) -> list[Strike]:
                 )
             case At(seconds):
                 latest_s = seconds
-            case AfterRecovery() if before is None or before.scheduled.stays:
+            case AfterRecovery() if all(strike.scheduled.stays for strike in strikes):
                 raise RequestError(
                     f"fault {one.fault.name}: after_recovery needs a fault before it that ends, such as PowerCut()"
                 )

@@ -179,8 +179,9 @@ class CrashTestResult:
 
     @property
     def lost(self) -> int:
-        """Number of acknowledged operations that are missing: the larger of the numbers found on server and client."""
-        places = (self.record.on_server, self.record.on_client)
+        """Number of acknowledged operations that are missing: the largest number that a scan found."""
+        later = (one.on_server for one in self.record.during)
+        places = (self.record.on_server, self.record.on_client, *later)
         return max((evidence.lost_total for evidence in places if evidence), default=0)
 
 

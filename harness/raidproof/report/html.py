@@ -61,7 +61,7 @@ def templates() -> Environment:
         "shell": shlex.join,
         "quote_url": quote,
         "moment": moment,
-        "conditions": terminal.conditions,
+        "other_faults": terminal.other_faults,
     }
     environment.globals["looks"] = LOOKS
     return environment

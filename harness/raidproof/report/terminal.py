@@ -11,7 +11,7 @@ from rich.text import Text
 
 from raidproof.core.terminal import printable
 from raidproof.record.outcome import Outcome
-from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
+from raidproof.record.run import CrashTestRecord, FaultRecord, RunRecord, ScanResult
 from raidproof.record.suite import SuiteRecord
 from raidproof.report.cells import show_cells
 from raidproof.report.columns import Column
@@ -69,16 +69,32 @@ def losses(cycle: CrashTestRecord) -> str:
 
 
 def happening(cycle: CrashTestRecord) -> str:
-    """Return the main fault of a crash test as text, with the policy of the disks' caches and the faults before it."""
+    """Return the main fault of a crash test as text, with the policy of the disks' caches and the other faults."""
     named = f"{cycle.fault}, caches: {cycle.policy}" if cycle.policy else cycle.fault
-    return named + "".join(f"; during {one.fault} ({one.target})" for one in cycle.during)
+    return named + "".join(f"; {relation(one, cycle)} {one.fault} ({one.target})" for one in cycle.during)
 
 
-def conditions(cycle: CrashTestRecord) -> str:
-    """Return the faults in effect before the clients began as text, with their proofs; empty without any."""
+def relation(fault: FaultRecord, cycle: CrashTestRecord) -> str:
+    """Return how a fault relates to the main fault in time, as a preposition or an adverb."""
+    main_ns = cycle.fault_begun_ns
+    if main_ns is not None and (fault.begun_ns or 0) > main_ns:
+        return "then" if fault.after_stage is None else f"interrupted after the stage {fault.after_stage} by"
+    over_ns = fault.resumed_ns if fault.healed_ns is None else fault.healed_ns
+    return "during" if over_ns is None or main_ns is None or over_ns > main_ns else "after"
+
+
+def other_faults(cycle: CrashTestRecord) -> str:
+    """Return the faults beside the main fault as text, with their times and proofs; empty without any."""
     return "; ".join(
-        f"{one.fault} ({one.target}): {one.proof}" + (f", {one.lasted}" if one.lasted else "") for one in cycle.during
+        f"{one.fault} ({one.target}){since_main(one, cycle)}: {one.proof}" + (f", {one.lasted}" if one.lasted else "")
+        for one in cycle.during
     )
+
+
+def since_main(fault: FaultRecord, cycle: CrashTestRecord) -> str:
+    """Return the time from the main fault to another fault as text; empty if it is not known."""
+    begun_ns, main_ns = fault.begun_ns, cycle.fault_begun_ns
+    return f", {(begun_ns - main_ns) / 1e9:+.2f} s" if begun_ns and main_ns is not None else ""
 
 
 class Row(NamedTuple):
