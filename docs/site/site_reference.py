@@ -24,6 +24,7 @@ from raidproof.core.json_schema import field_docstrings
 from raidproof.core.registry import is_built_in
 from raidproof.core.units import format_size
 from raidproof.disk.cache import CacheMode, CutPolicy
+from raidproof.fault import schedule
 from raidproof.fault.fault import FAULTS
 from raidproof.provider import qemu, uml
 from raidproof.provider.hosts import disks as hosts_disks
@@ -284,6 +285,9 @@ def fixtures_page() -> str:
     parts += [values(one) for one in (CacheMode, CutPolicy)]
     parts.append("## Faults\n\n[faults.md](faults.md) describes them. A name alone is enough without arguments.\n")
     parts.append(table(("name", "class", "module", "effect"), faults()))
+    parts.append("## Moments of faults\n\nFunctions for `faults=`, in `raidproof.fault.schedule`.\n")
+    moments = (schedule.at, schedule.after_replies, schedule.after_recovery, schedule.in_recovery)
+    parts += [f"### {one.__name__}\n\n{callable_text(one.__name__, one)}" for one in moments]
     parts.append(f"## Call of explore\n\n{callable_text('explore', fixtures.Explore.__call__)}")
     for one in ASSERTIONS:
         parts.append(f"## {one.__name__}\n\n{prose(one.__doc__ or '')}\n")

@@ -192,7 +192,7 @@ class FaultRecord(Strict):
     ended_ns: int | None = None
     """The instant at which the injection had ended: a server that it took down was off by then."""
     healed_ns: int | None = None
-    """The instant at which a fault that lasted was healed; None if it lasted until the clients had finished."""
+    """The instant at which a fault that stayed in effect was healed; None if it did not stay, or was not healed."""
     resumed_ns: int | None = None
     """The instant at which service could resume; None for a fault that lasts while the server serves."""
     after_stage: str | None = None
