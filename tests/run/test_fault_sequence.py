@@ -50,7 +50,7 @@ class Lab:
             server_steps=lambda: [SimpleNamespace(run=self.note(what)) for what in ("assemble", "mount", "export")],
             mounts={client.name: SimpleNamespace(directory="/mnt") for client in self.clients},
             filesystem=SimpleNamespace(directory="/srv"),
-            export=SimpleNamespace(end_lockd_grace=lambda: None),
+            export=SimpleNamespace(end_lockd_grace=lambda: None, client_records="/var/lib/nfs"),
             activate_client=lambda name: self.did.append(f"{name} mounts"),
         )
         for where in (module, member_watch):
@@ -178,6 +178,7 @@ def test_the_server_is_scanned_with_cold_caches_before_it_serves_again(lab: Lab,
     assert (record.fault_begun_ns, record.fault_at_ns) == (2_500_000_000, 2_500_000_005)
     assert (record.fault_ended_ns, record.resumed_ns) == (2_500_000_010, 2_500_000_010)
     assert record.files.on_server == "x/on-server.json"
+    assert record.recovery.assemble_s == record.recovery.mount_s == 0
     assert record.during == []
 
 
@@ -223,6 +224,8 @@ def test_a_second_power_cut_has_a_scan_of_its_own(lab: Lab, tmp_path: Path) -> N
     assert second.recovery.assemble_s == 0
     assert record.observed.members is not None
     assert len(record.observed.members.earlier) == 1
+    # Before the second cut the server's records of its clients are durable; after it nothing needs them.
+    assert [place for place, what in enumerate(lab.did) if what == "server: sync"] == [cuts[1] - 1]
 
 
 @pytest.mark.parametrize(("stage", "done"), [("boot", 1), ("assemble", 2), ("mount", 3)])

@@ -283,9 +283,7 @@ class CrashTest:
         observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
         self.faults.end_lockd_grace()
-        # Without this sync, a power cut within seconds would lose the server's record of the newest client, and with
-        # it the client's locks (docs/findings.md). The array's members are not on this file system.
-        self.lab.server.succeed(["sync", "--file-system", self.stack.export.client_records])
+        self.faults.keep_client_records()
         # The RPCs of an application have no mark, and several of them may belong to one operation.
         marked = [worker for worker in ledger.workers if worker.kind != APPLICATION]
         self.replies = ReplyWatch(self.lab, marked, ledger.path.parent) if marked else None
