@@ -5,7 +5,7 @@ import pytest
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import Degraded, FlushesDropped, MemberFails, MemberVanishes, NetworkCut, PowerCut
-from raidproof.fault.schedule import after_recovery, at, in_recovery
+from raidproof.fault.schedule import after_recovery, after_replies, at, in_recovery
 from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 from raidproof.storage.server import ExportSpec
@@ -90,7 +90,7 @@ def test_a_second_power_cut_in_the_recovery_costs_no_promise(cycle: CrashTestRun
 
 
 def test_a_power_cut_after_the_recovery_costs_no_promise(cycle: CrashTestRunner) -> None:
-    ended = cycle(stack_of(), faults=[at(1.0, PowerCut()), after_recovery(1.0, PowerCut())]).must_keep_every_promise()
+    ended = cycle(stack_of(), faults=[at(1.0, PowerCut()), after_replies(200, PowerCut())]).must_keep_every_promise()
     first, (second,) = ended.record.on_server, ended.record.during
     assert first is not None
     assert second.on_server is not None
@@ -101,7 +101,7 @@ def test_a_power_cut_after_the_recovery_costs_no_promise(cycle: CrashTestRunner)
 def test_what_only_the_second_power_cut_loses_is_found_and_blamed(cycle: CrashTestRunner) -> None:
     # The disk begins to drop flushes after the first cut, so that only the scan after the second one shows a loss.
     control = ControlSpec(expects_loss=True, expects_blame=Cause.LOST_FLUSHES)
-    drops, again = after_recovery(0.3, FlushesDropped("disk1")), after_recovery(1.5, PowerCut())
+    drops, again = after_recovery(0.3, FlushesDropped("disk1")), after_replies(200, PowerCut())
     ended = cycle(stack_of(), faults=[at(1.0, PowerCut()), drops, again], control=control).must_pass()
     assert ended.record.on_server is not None
     assert ended.record.on_server.lost_total == 0

@@ -211,6 +211,12 @@ def test_a_fault_may_follow_a_number_of_replies(lab: Lab, tmp_path: Path) -> Non
     assert lab.did[:4] == ["slow at 0 s", "healed at 3 s", "work", "cut at 7 s"]
 
 
+def test_replies_are_counted_from_the_fault_before(lab: Lab, tmp_path: Path) -> None:
+    faults = [at(2, PowerCut()), after_replies(3, Slow()), after_replies(4, PowerCut())]
+    carried_out(lab, sequence(lab, tmp_path, *faults))
+    assert [one for one in lab.did if " at " in one] == ["cut at 2 s", "slow at 5 s", "cut at 9 s"]
+
+
 def test_a_second_power_cut_has_a_scan_of_its_own(lab: Lab, tmp_path: Path) -> None:
     record = carried_out(lab, sequence(lab, tmp_path, at(1, PowerCut()), after_recovery(0.5, PowerCut())))
     cuts = [place for place, what in enumerate(lab.did) if what.startswith("cut")]

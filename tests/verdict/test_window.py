@@ -146,6 +146,7 @@ def test_only_a_fault_that_took_the_server_down_ends_what_it_executes() -> None:
 def test_the_first_instant_of_an_effect() -> None:
     missing = FaultEffects(member_missing=True)
     windows = [Window(FaultEffects(), 5), Window(missing, 70), Window(missing, 40), Window(missing, None)]
+    assert first_ns([Window(missing, None, at_ns=9)], "member_missing") == 9
     assert first_ns(windows, "member_missing") == 40
     assert first_ns(windows[:1], "member_missing") is first_ns(windows[3:], "member_missing") is None
 

@@ -38,7 +38,7 @@ class At:
 
 @dataclass(frozen=True)
 class AfterReplies:
-    """When the clients have reported this number of acknowledged operations."""
+    """When the clients have reported this number of acknowledged operations since the fault before, if any."""
 
     count: int
 
@@ -94,7 +94,11 @@ def at(seconds: float, fault: Fault, *, lasts_s: float | None = None) -> Schedul
 
 
 def after_replies(count: int, fault: Fault, *, lasts_s: float | None = None) -> ScheduledFault:
-    """Return a fault that is injected when the clients have reported ``count`` acknowledged operations."""
+    """Return a fault that is injected when the clients have reported ``count`` acknowledged operations.
+
+    They are counted from the beginning of the clients' work, or from the fault before: from the end of its injection
+    if it stays in effect, else from when a client could continue.
+    """
     return ScheduledFault(fault, AfterReplies(count), lasts_s)
 
 

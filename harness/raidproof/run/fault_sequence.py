@@ -69,6 +69,8 @@ class FaultSequence:
         """Number of faults that take the server down and are not injected yet."""
         self._recovered_ns = 0
         """The instant at which a client could continue after the last fault that ended."""
+        self._reported_before = 0
+        """Number of operations that the clients had reported when the fault before began or had ended."""
         self._main: FaultRecord | None = None
 
     def earlier(self, ledger: Ledger) -> None:
@@ -147,6 +149,7 @@ class FaultSequence:
         if scheduled.stays:
             self._say(scheduled.fault.name)
             self.members.begin(scheduled.fault, scheduled.lasts_s)
+            self._reported_before = ledger.reported()
             return
         entry = self._inject(scheduled.fault)
         self.record.during.append(entry)
@@ -171,9 +174,10 @@ class FaultSequence:
         pause(Deadline(instant_ns).remaining_s)
 
     def _reported(self, ledger: Ledger) -> int:
+        """Return the number of operations reported since the fault before; heal the faults whose duration ends."""
         if (due := self.members.next_due) is not None and due.passed:
             self._heal_at(due)
-        return ledger.reported()
+        return ledger.reported() - self._reported_before
 
     def _heal_at(self, due: Deadline) -> None:
         pause(due.remaining_s)
@@ -232,7 +236,7 @@ class FaultSequence:
                 wait_until(lambda: ledger.all_began_since(resumed_ns), deadline, "every client to continue")
         if self._server_faults > 0:
             self.keep_client_records()
-        self._recovered_ns = now_ns()
+        self._recovered_ns, self._reported_before = now_ns(), ledger.reported()
 
     def _recover_server(self, strike: Strike, entry: FaultRecord, ledger: Ledger) -> None:
         interrupting = self._bring_up(strike, entry)

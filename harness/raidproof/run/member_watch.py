@@ -33,6 +33,8 @@ class MemberWatch:
         self.record = record
         self.seen = MembersSeen()
         self._lasting: list[Lasting] = []
+        self._renewed_before = frozenset[str]()
+        """Disks whose metadata was rewritten before the metadata was recorded for the first time."""
 
     def begin(self, fault: Fault, lasts_s: float | None = None) -> None:
         """Inject a fault that stays in effect for ``lasts_s`` seconds, or, for None, until `heal`."""

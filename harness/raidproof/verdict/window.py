@@ -58,5 +58,5 @@ def combined_by(windows: Iterable[Window], instant_ns: int | None) -> FaultEffec
 
 def first_ns(windows: Sequence[Window], effect: str) -> int | None:
     """Return the earliest instant from which a fault has an effect, by the name of its field; None if none has."""
-    begun = (one.begun_ns for one in windows if getattr(one.effects, effect))
+    begun = (one.at_ns if one.begun_ns is None else one.begun_ns for one in windows if getattr(one.effects, effect))
     return min((one for one in begun if one is not None), default=None)
