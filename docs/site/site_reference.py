@@ -286,7 +286,13 @@ def fixtures_page() -> str:
     parts.append("## Faults\n\n[faults.md](faults.md) describes them. A name alone is enough without arguments.\n")
     parts.append(table(("name", "class", "module", "effect"), faults()))
     parts.append("## Moments of faults\n\nFunctions for `faults=`, in `raidproof.fault.schedule`.\n")
-    moments = (schedule.at, schedule.after_replies, schedule.after_recovery, schedule.in_recovery)
+    moments = (
+        schedule.at,
+        schedule.after_replies,
+        schedule.after_recovery,
+        schedule.in_recovery,
+        schedule.when_served,
+    )
     parts += [f"### {one.__name__}\n\n{callable_text(one.__name__, one)}" for one in moments]
     parts.append(f"## Call of explore\n\n{callable_text('explore', fixtures.Explore.__call__)}")
     for one in ASSERTIONS:

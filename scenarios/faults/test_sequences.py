@@ -4,8 +4,8 @@ import pytest
 
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault import Degraded, FlushesDropped, MemberFails, MemberVanishes, NetworkCut, PowerCut
-from raidproof.fault.schedule import after_recovery, after_replies, at, in_recovery
+from raidproof.fault import Degraded, Fault, FlushesDropped, MemberFails, MemberVanishes, NetworkCut, PowerCut
+from raidproof.fault.schedule import after_recovery, after_replies, at, in_recovery, when_served
 from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
 from raidproof.storage.server import ExportSpec
@@ -95,6 +95,16 @@ def test_a_power_cut_after_the_recovery_costs_no_promise(cycle: CrashTestRunner)
     assert first is not None
     assert second.on_server is not None
     assert second.on_server.acknowledged_total > first.acknowledged_total
+
+
+@pytest.mark.parametrize(
+    "fault", [NetworkCut(held_s=2.0), pytest.param(PowerCut(), marks=pytest.mark.exhaustive)], ids=lambda one: one.name
+)
+def test_a_fault_in_the_grace_period_costs_no_promise(cycle: CrashTestRunner, fault: Fault) -> None:
+    ended = cycle(stack_of(), faults=[at(1.0, PowerCut()), when_served(fault)]).must_keep_every_promise()
+    assert [one.fault for one in ended.record.injected] == ["power-cut", fault.name]
+    assert ended.went_on("client1")
+    assert ended.went_on("client2")
 
 
 @pytest.mark.plants

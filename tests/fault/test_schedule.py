@@ -26,6 +26,7 @@ from raidproof.fault.schedule import (
     after_replies,
     at,
     in_recovery,
+    when_served,
 )
 from raidproof.pytest_plugin.fixtures import stack_of
 
@@ -100,6 +101,9 @@ def test_an_impossible_order_is_refused() -> None:
         at(1, KernelPanic()), in_recovery("boot", PowerCut())
     )
     assert "only a power cut" in refused(at(1, PowerCut()), in_recovery("boot", ClientPowerCut()))
+    for other in (NetworkCut(), ClientPowerCut()):
+        assert "when_served needs a fault of the server's machine" in refused(at(1, other), when_served(PowerCut()))
+    assert "when_served needs a fault that ends" in refused(at(1, PowerCut()), when_served(MemberFails("disk1")))
     assert "only faults that stay in effect" in refused(at(1, MemberFails("disk1")))
     with pytest.raises(RequestError, match="has no stage 'resync'"):
         in_recovery("resync", PowerCut())

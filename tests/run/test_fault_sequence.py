@@ -10,7 +10,15 @@ from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, NotRecovered
 from raidproof.disk.cache import CacheMode
 from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
-from raidproof.fault.schedule import Schedule, ScheduledFault, after_recovery, after_replies, at, in_recovery
+from raidproof.fault.schedule import (
+    Schedule,
+    ScheduledFault,
+    after_recovery,
+    after_replies,
+    at,
+    in_recovery,
+    when_served,
+)
 from raidproof.machine.machine import Machine
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.run import CrashTestRecord
@@ -244,6 +252,17 @@ def test_a_power_cut_may_interrupt_the_recovery(lab: Lab, tmp_path: Path, stage:
     assert second.resumed_ns == record.resumed_ns
     assert record.observed.members is not None
     assert len(record.observed.members.earlier) == (stage != "boot")
+
+
+@pytest.mark.parametrize("fault", [PowerCut(), Away()])
+def test_a_fault_may_follow_before_any_client_reconnects(lab: Lab, tmp_path: Path, fault: Fault) -> None:
+    record = carried_out(lab, sequence(lab, tmp_path, at(1, PowerCut()), when_served(fault)))
+    done = [one.split(" at ")[0] for one in lab.did if " at " in one or one.endswith("asks") or one == "export"]
+    last = ["cut", "export"] if isinstance(fault, PowerCut) else ["slow", "healed"]
+    assert done == ["cut", "export", *last, *done[-2:]]
+    assert set(done[-2:]) == {"client1 asks", "client2 asks"}
+    assert record.files.on_server == "x/on-server.json"
+    assert record.during[0].on_server_file == ("x/on-server-after-1.json" if isinstance(fault, PowerCut) else None)
 
 
 def test_a_fault_that_takes_no_machine_down_is_healed_at_once(lab: Lab, tmp_path: Path) -> None:

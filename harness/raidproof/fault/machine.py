@@ -22,7 +22,7 @@ PANIC = r"Kernel panic - not syncing: sysrq triggered crash$"
 """Regular expression for the kernel's message about a panic by sysrq. A panic with another message is a failure."""
 
 
-class _MachineDown(Fault):
+class MachineDown(Fault):
     """A fault that takes one machine down; `heal` switches the machine on."""
 
     def target(self, context: FaultContext) -> Machine:
@@ -35,7 +35,7 @@ class _MachineDown(Fault):
 
 
 @dataclass(frozen=True)
-class PowerCut(_MachineDown):
+class PowerCut(MachineDown):
     """The server loses power. ``policy`` says what the volatile caches of its disks keep: drop, keep, random, torn."""
 
     policy: CutPolicy = CutPolicy.DROP
@@ -70,7 +70,7 @@ class ClientPowerCut(PowerCut):
 
 
 @dataclass(frozen=True)
-class CleanReboot(_MachineDown):
+class CleanReboot(MachineDown):
     """The server shuts down cleanly and starts again. As a control, this fault must lose nothing."""
 
     name: ClassVar[str] = "clean-reboot"
@@ -87,7 +87,7 @@ class CleanReboot(_MachineDown):
 
 
 @dataclass(frozen=True)
-class KernelPanic(_MachineDown):
+class KernelPanic(MachineDown):
     """The server's kernel panics. The disks stay powered, and write out their volatile caches."""
 
     name: ClassVar[str] = "kernel-panic"

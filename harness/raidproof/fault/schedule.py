@@ -1,6 +1,6 @@
 """The schedule of a crash test: which faults are injected, in which order, when, and how long they last.
 
-`at`, `after_replies`, `after_recovery` and `in_recovery` make its entries.
+`at`, `after_replies`, `after_recovery`, `in_recovery` and `when_served` make its entries.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 
 from raidproof.core.errors import RequestError
 from raidproof.fault.fault import Fault
-from raidproof.fault.machine import PowerCut
+from raidproof.fault.machine import ClientPowerCut, MachineDown, PowerCut
 from raidproof.storage.stack import StackSpec
 
 
@@ -57,7 +57,12 @@ class InRecovery:
     stage: RecoveryStage
 
 
-Moment = AfterWork | At | AfterReplies | AfterRecovery | InRecovery
+@dataclass(frozen=True)
+class WhenServed:
+    """As soon as the server serves again after the fault before, at the beginning of its grace period."""
+
+
+Moment = AfterWork | At | AfterReplies | AfterRecovery | InRecovery | WhenServed
 """When a fault is injected, at the earliest. A fault waits until the fault before has been injected."""
 
 
@@ -119,11 +124,21 @@ def in_recovery(stage: RecoveryStage | str, fault: PowerCut) -> ScheduledFault:
     return ScheduledFault(fault, InRecovery(RecoveryStage(stage)))
 
 
+def when_served(fault: Fault) -> ScheduledFault:
+    """Return a fault that is injected as soon as the server serves again, before clients were made to reconnect.
+
+    The server is then at the beginning of its grace period. The fault before must have taken the server down.
+    """
+    return ScheduledFault(fault, WhenServed())
+
+
 class Strike(NamedTuple):
     """A scheduled fault, and the power cuts that interrupt the server's recovery from it."""
 
     scheduled: ScheduledFault
     interruptions: tuple[ScheduledFault, ...] = ()
+    followed_at_once: bool = False
+    """Whether the next fault is injected as soon as the server serves again."""
 
 
 @dataclass(frozen=True)
@@ -204,9 +219,18 @@ def strikes_of(faults: Sequence[ScheduledFault]) -> list[Strike]:
                 )
             case InRecovery(stage):
                 _refuse_interruption(one, before, stage)
+            case WhenServed() if before is None or not _takes_server_down(before.scheduled.fault):
+                raise RequestError(
+                    f"fault {one.fault.name}: when_served needs a fault of the server's machine before it",
+                    remedy="put at(seconds, PowerCut()) before it",
+                )
+            case WhenServed() if one.stays:
+                raise RequestError(f"fault {one.fault.name}: when_served needs a fault that ends, such as PowerCut()")
         if isinstance(one.moment, InRecovery) and before is not None:
             strikes[-1] = before._replace(interruptions=(*before.interruptions, one))
         else:
+            if isinstance(one.moment, WhenServed) and before is not None:
+                strikes[-1] = before._replace(followed_at_once=True)
             strikes.append(Strike(one))
     return strikes
 
@@ -223,6 +247,10 @@ def _refuse_interruption(one: ScheduledFault, before: Strike | None, stage: Reco
             f"in_recovery({stage}) needs a power cut of the server before it, whose recovery it interrupts",
             remedy="put at(seconds, PowerCut()) before it",
         )
+
+
+def _takes_server_down(fault: Fault) -> bool:
+    return isinstance(fault, MachineDown) and not isinstance(fault, ClientPowerCut)
 
 
 def _loses_memory(fault: Fault, stack: StackSpec) -> bool:

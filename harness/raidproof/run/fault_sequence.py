@@ -23,6 +23,7 @@ from raidproof.fault.schedule import (
     Schedule,
     ScheduledFault,
     Strike,
+    WhenServed,
 )
 from raidproof.machine.kernel_log import stuck_tasks
 from raidproof.machine.machine import Machine
@@ -71,18 +72,19 @@ class FaultSequence:
         """The instant at which a client could continue after the last fault that ended."""
         self._reported_before = 0
         """Number of operations that the clients had reported when the fault before began or had ended."""
+        self._worked = False
+        """Whether enough operations of each kind were acknowledged before the first fault that ends."""
+        self._roused = True
+        """Whether the clients were made to reconnect after the last fault that took the server down."""
         self._main: FaultRecord | None = None
 
     def earlier(self, ledger: Ledger) -> None:
-        """Carry out the faults before the main fault, and wait for the moment of the main fault.
-
-        Then wait until enough operations of each kind were acknowledged, as `Ledger.work` does.
-        """
+        """Carry out the faults before the main fault, and wait for the moment of the main fault."""
         for strike in self.schedule.earlier:
             self._carry_out(strike, ledger)
         if self.schedule.main is not None:
             self._wait_for(self.schedule.main.scheduled, ledger)
-        ledger.work(0.0)
+            self._work_enough(ledger)
 
     def inject_main(self, fault: Fault) -> None:
         """Inject the main fault, and end the recording of the write log."""
@@ -151,9 +153,16 @@ class FaultSequence:
             self.members.begin(scheduled.fault, scheduled.lasts_s)
             self._reported_before = ledger.reported()
             return
+        self._work_enough(ledger)
         entry = self._inject(scheduled.fault)
         self.record.during.append(entry)
         self._recover(strike, entry, ledger)
+
+    def _work_enough(self, ledger: Ledger) -> None:
+        """Before the first fault that ends, wait for enough operations of each kind, as `Ledger.work` does."""
+        if not self._worked:
+            ledger.work(0.0)
+            self._worked = True
 
     def _wait_for(self, scheduled: ScheduledFault, ledger: Ledger) -> None:
         """Wait for the moment of a fault; meanwhile heal the faults whose duration ends."""
@@ -165,7 +174,7 @@ class FaultSequence:
             case AfterReplies(count):
                 what = f"{count:,} acknowledged operations, after which {scheduled.fault.name} follows"
                 wait_until(lambda: self._reported(ledger) >= count, Deadline.after(REPLIES_DEADLINE_S), what)
-            case AfterWork() | InRecovery():
+            case AfterWork() | InRecovery() | WhenServed():
                 pass
 
     def _pause_until(self, instant_ns: int) -> None:
@@ -227,6 +236,12 @@ class FaultSequence:
             entry.recovery.boot_s = timed(partial(fault.heal, self.context))
             entry.recovery.mount_s = timed(partial(self.context.stack.activate_client, target.name))
             entry.resumed_ns = now_ns()
+        if strike.followed_at_once:
+            self._roused = False
+            return
+        if target is lab.server or not self._roused:
+            self._rouse_clients(wait=ledger.is_idle())
+            self._roused = True
         resumed_ns = entry.resumed_ns or 0
         deadline = Deadline.after(protocol_s(self.record.effective) + RESUME_DEADLINE_S)
         wait_until(lambda: ledger.heard_since(resumed_ns) or ledger.is_idle(), deadline, "a client to continue")
@@ -248,7 +263,6 @@ class FaultSequence:
             one.resumed_ns = now_ns()
         export.run()
         self.end_lockd_grace()
-        self._rouse_clients(wait=ledger.is_idle())
 
     def _bring_up(self, strike: Strike, entry: FaultRecord) -> list[FaultRecord]:
         """Bring the server up to the mounted file system; return the power cuts that interrupted this."""
