@@ -278,12 +278,17 @@ def test_a_member_that_had_been_lost_before_is_none() -> None:
     assert not one.judge(read(2, 1, degraded={"/dev/md0": 1}), 500).broken
 
 
+MISSING = {"fault": "member-fails", "target": "disk1", "proof": "", "effects": {"member_missing": True}}
+
+
 @pytest.mark.parametrize(
     ("changes", "since"),
     [
         ({}, None),
         ({"fault": "member-fails"}, 70),
         ({"during": [{"fault": "degraded", "target": "server", "proof": ""}]}, 0),
+        ({"effects": {}, "during": [MISSING | {"begun_ns": 50}]}, 50),
+        ({"effects": {"member_missing": True}, "during": [MISSING | {"begun_ns": 90}]}, 70),
         ({"effective": {"array": {"devices": [{"degraded": 1}]}}}, 0),
         ({"effective": {"array": {"devices": [{"degraded": 0}]}}}, None),
     ],

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from raidproof.core.blame import Cause
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FaultEffects
+from raidproof.pytest_plugin.fixtures import CrashTestResult
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import FaultRecord, Recovery
@@ -90,6 +92,15 @@ def test_a_loss_that_only_the_second_scan_shows_is_a_failure(twice: Twice) -> No
     assert AFTER in twice.failed()
     assert twice.second.on_server is not None
     assert twice.second.on_server.lost_total > 0
+    assert CrashTestResult(twice.cycle, twice.store.path).lost > 0
+
+
+def test_a_disk_that_lied_only_before_the_second_cut_is_to_blame(twice: Twice) -> None:
+    twice.second.disks = {"disk1": {"broken_promises": 3}}
+    twice.lose(twice.second.on_server_file)
+    assert twice.judged() is Outcome.FAIL
+    blames = [one.blame for one in twice.cycle.verdicts if one.outcome is Outcome.FAIL and one.checker.endswith(AFTER)]
+    assert {blame.cause for blame in blames if blame is not None} == {Cause.LOST_FLUSHES}
 
 
 def test_an_async_export_excuses_what_the_fault_before_the_scan_lost(twice: Twice) -> None:
