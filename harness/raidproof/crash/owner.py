@@ -135,6 +135,8 @@ def owners_of(checker: Checks, offsets: Iterable[int]) -> dict[int, str]:
     # In nested arrays the superblocks describe the inner array, whose offsets are not offsets of the file system.
     if not isinstance(checker, Checker) or len(checker.stack.array.device_paths) > 1:
         return {}
+    if not checker.stack.volume.keeps_places:
+        return {}
     stack, skipped = checker.stack, checker.stack.volume.data_offset
     with _brought_up(checker):
         return {

@@ -19,7 +19,7 @@ from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
 from raidproof.storage.server.status_monitor import StatusMonitor
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
-from raidproof.storage.volume import AnyVolume, Volume, VolumeState, without
+from raidproof.storage.volume import AnyVolume, Volume, VolumeSpec, VolumeState, without
 
 
 class StackSpec(Spec):
@@ -36,6 +36,12 @@ class StackSpec(Spec):
     """The link of every machine to the lab's switch."""
     server_link: LinkSpec | None = None
     """The link of the server; None if it has the conditions of ``link``."""
+
+    @field_validator("volume", mode="after")
+    @classmethod
+    def _aligned(cls, volume: VolumeSpec, others: ValidationInfo) -> VolumeSpec:
+        """Align the volume to the stripes of the array."""
+        return volume.aligned(others.data["array"].geometry) if "array" in others.data else volume
 
     @field_validator("filesystem", mode="after")
     @classmethod
@@ -101,6 +107,7 @@ class StackSpec(Spec):
                 f"volume = {self.volume.type} needs the device of an array, but raid = {self.array.type} makes none; "
                 "leave volume out"
             )
+        self.volume.refuse_array(self.array.device)
         for serial in self.volume.disks:
             if serial in self.array.disks:
                 raise RequestError(f"disk {serial} is in the array, so it cannot be a cache")
@@ -157,7 +164,7 @@ class StackSpec(Spec):
         member_size = min(sizes[serial] for serial in self.array.members)
         self.array.refuse_size(member_size)
         self.volume.refuse_sizes(sizes)
-        room = capacity(self.array, member_size) - self.volume.data_offset
+        room = self.volume.room(capacity(self.array, member_size))
         least = self.filesystem.least_size(self.array.geometry)
         if room < least:
             raise RequestError(

@@ -1,4 +1,4 @@
-"""The device between the array and the file system: none, encryption, or a cache. Each kind is one file."""
+"""The device between the array and the file system: encryption, a cache, a logical volume. Each kind is one file."""
 
 from raidproof.storage.volume.mapper import NAME
 from raidproof.storage.volume.volume import (

@@ -44,13 +44,17 @@ class BcacheVolume(VolumeSpec):
     in_place: ClassVar[bool] = False
     forcing: ClassVar[frozenset[str]] = frozenset({"--force", "--cset-uuid", SET})
     device: ClassVar[str | None] = f"/dev/{DEVICE}"
-    data_offset: ClassVar[int] = 16 * SECTOR
     parameters: ClassVar[tuple[tuple[str, str], ...]] = ((RELEASE, Path(release.__file__).read_text()),)
 
     type: Literal["bcache"] = "bcache"
     cache_disk: Serial
     """The serial of the disk with the cache."""
     bcache_mode: Literal["writeback", "writethrough"] = "writeback"
+
+    @property
+    def data_offset(self) -> int:
+        """Bytes of the superblock, and of what make-bcache leaves free behind it."""
+        return 16 * SECTOR
 
     @property
     def least_disk(self) -> int:
@@ -84,15 +88,15 @@ class BcacheVolume(VolumeSpec):
         """Return the mode, and that the cache is attached to the array."""
         return {"mode": self.bcache_mode, "attached": True}
 
-    def read(self, machine: Machine) -> Reading:
+    def read(self, machine: Machine, below: str) -> Reading:  # noqa: ARG002
         """Read mode, state and counters in sysfs."""
         files = [f"{FILES}/{name}" for name in ("cache_mode", "state", "dirty_data", "stats_total/bypassed")]
         found = machine.read_files(files)
         mode, state, dirty, bypassed = (found.get(file, "") for file in files)
         if (marked := _MODE.search(mode)) is None:
             raise RigError(f"{FILES}/cache_mode: expected one word in brackets, found {mode!r}")
-        below = tuple(sorted(machine.succeed(["ls", f"/sys/block/{DEVICE}/slaves"]).split()))
-        settings: dict[str, Value] = {"mode": marked[1], "attached": state in _ATTACHED, "inputs": below}
+        slaves = tuple(sorted(machine.succeed(["ls", f"/sys/block/{DEVICE}/slaves"]).split()))
+        settings: dict[str, Value] = {"mode": marked[1], "attached": state in _ATTACHED, "inputs": slaves}
         return Reading(settings, {"dirty": parse_size(dirty), "bypassed": parse_size(bypassed)})
 
 

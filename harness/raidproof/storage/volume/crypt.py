@@ -17,9 +17,13 @@ class CryptVolume(MappedVolume):
     parameters: ClassVar[tuple[tuple[str, str], ...]] = ((luks.KEY_FILE, luks.KEY),)
     encrypts: ClassVar[bool] = True
     forcing: ClassVar[frozenset[str]] = luks.FORCING
-    data_offset: ClassVar[int] = luks.DATA_OFFSET
 
     type: Literal["crypt"] = "crypt"
+
+    @property
+    def data_offset(self) -> int:
+        """Bytes of the header."""
+        return luks.DATA_OFFSET
 
     def caveats(self) -> tuple[str, ...]:
         """Return the sentence about the fast key derivation, which affects only the time of the opening."""

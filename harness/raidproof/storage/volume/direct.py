@@ -30,6 +30,6 @@ class DirectVolume(VolumeSpec):
         """Return nothing: there is no setting."""
         return {}
 
-    def read(self, machine: Machine) -> Reading:  # noqa: ARG002
+    def read(self, machine: Machine, below: str) -> Reading:  # noqa: ARG002
         """Return nothing: there is no device."""
         return Reading({}, {})

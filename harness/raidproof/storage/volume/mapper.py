@@ -20,9 +20,11 @@ _BELOW = re.compile(r"\(([^()]+)\)")
 
 
 class MappedVolume(VolumeSpec):
-    """A volume with the name `NAME` in device-mapper."""
+    """A volume that is a device of device-mapper, by default with the name `NAME`."""
 
     device: ClassVar[str | None] = PATH
+    name: ClassVar[str] = NAME
+    """The name of the device in device-mapper."""
 
     @abstractmethod
     def found(self, table: str) -> dict[str, Value]:
@@ -40,11 +42,11 @@ class MappedVolume(VolumeSpec):
         """
         return {}
 
-    def read(self, machine: Machine) -> Reading:
+    def read(self, machine: Machine, below: str) -> Reading:  # noqa: ARG002
         """Read settings and counters with dmsetup."""
-        table, status = (machine.succeed(["dmsetup", what, NAME]) for what in ("table", "status"))
-        below = parse_deps(machine.succeed(["dmsetup", "deps", "-o", "blkdevname", NAME]))
-        return Reading({**self.found(table), "inputs": below}, self.counters(status))
+        table, status = (machine.succeed(["dmsetup", what, self.name]) for what in ("table", "status"))
+        inputs = parse_deps(machine.succeed(["dmsetup", "deps", "-o", "blkdevname", self.name]))
+        return Reading({**self.found(table), "inputs": inputs}, self.counters(status))
 
 
 def create_line(path: str, table: str, of: str = "") -> Assembly:

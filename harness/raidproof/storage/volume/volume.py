@@ -1,11 +1,11 @@
 """The interface of a volume: the block device between an array and its file system.
 
-A volume is a device on the array, and for some kinds on further disks: encryption, or a cache.
+A volume is a device on the array, and for some kinds on further disks: encryption, a cache, or a logical volume.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -14,6 +14,7 @@ from raidproof.core.layer import Machine, Spec, State, Value, require_effective,
 from raidproof.core.registry import OneOf, Registry, register_default
 from raidproof.core.units import SECTOR, format_size
 from raidproof.guest.assembled import sized
+from raidproof.storage.array import Geometry
 from raidproof.storage.member import Assembly, disk_path, kernel_name
 
 VOLUMES: Registry[type["VolumeSpec"]] = Registry("volume", "raidproof.storage.volume", "raidproof.volumes")
@@ -72,9 +73,9 @@ class VolumeSpec(Spec):
     """Whether each request goes to its place on the array at once, as the model of the throughput assumes."""
     sector_size: ClassVar[int] = SECTOR
     """The smallest request to the volume in bytes (queue/logical_block_size)."""
-    data_offset: ClassVar[int] = 0
-    """Bytes of the array before the volume's first byte. Byte N of the volume has its place at ``data_offset`` + N of
-    the array, where a cache writes it sooner or later."""
+    keeps_places: ClassVar[bool] = True
+    """Whether byte N of the volume has its place at `data_offset` + N of the array, where a cache writes it sooner or
+    later."""
 
     type: str
     """The name of the kind. A kind overrides this field with a ``Literal`` that has a default."""
@@ -87,6 +88,27 @@ class VolumeSpec(Spec):
             TypeError: an axis of the subclass is not the name of a field.
         """
         register_default(VOLUMES, cls, axes=(*cls.axes, *cls.further_disks))
+
+    @property
+    def data_offset(self) -> int:
+        """Bytes of the array before the volume's first byte."""
+        return 0
+
+    def aligned(self, geometry: Geometry | None) -> Self:  # noqa: ARG002
+        """Return the request for an array of this geometry, to whose stripes the kind may align its data."""
+        return self
+
+    def refuse_array(self, below: str) -> None:  # noqa: ARG002
+        """Check that the volume can be on the array with this path.
+
+        Raises:
+            RequestError: it cannot.
+        """
+        return
+
+    def room(self, size: int) -> int:
+        """Return the bytes of the volume on an array of ``size`` bytes."""
+        return size - self.data_offset
 
     @property
     def disks(self) -> tuple[str, ...]:
@@ -132,6 +154,10 @@ class VolumeSpec(Spec):
     def format_commands(self, below: str) -> list[list[str]]:
         """Return the commands that write the volume's metadata, or erase earlier metadata, in order."""
 
+    def completed(self, command: list[str], machine: Machine, below: str) -> list[str]:  # noqa: ARG002
+        """Return one of `format_commands` with the values that only the machine has, such as the size of the array."""
+        return command
+
     @abstractmethod
     def assembly(self, below: str) -> tuple[Assembly, ...]:
         """Return how the volume's devices are made after the assembly of the array: the volume last."""
@@ -145,7 +171,7 @@ class VolumeSpec(Spec):
         """Return the requested settings."""
 
     @abstractmethod
-    def read(self, machine: Machine) -> Reading:
+    def read(self, machine: Machine, below: str) -> Reading:
         """Read what the kernel reports about the volume.
 
         Raises:
@@ -201,7 +227,7 @@ class Volume:
         """
         self._prepare()
         for command in self.spec.format_commands(self.below):
-            self.machine.succeed(command)
+            self.machine.succeed(self.spec.completed(command, self.machine, self.below))
         self._open()
         self.require_effective()
 
@@ -246,7 +272,9 @@ class Volume:
         Raises:
             RigError: the volume does not exist, or is of another kind.
         """
-        return VolumeState(type=self.spec.type, device=self.device, **self.spec.read(self.machine)._asdict())
+        return VolumeState(
+            type=self.spec.type, device=self.device, **self.spec.read(self.machine, self.below)._asdict()
+        )
 
     def require_effective(self) -> VolumeState:
         """Verify that the effective state of the volume is as requested, and return it.
