@@ -302,3 +302,10 @@ def test_what_falls_short_is_flagged() -> None:
 def test_no_access(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"at least|must be from 0 to 1"):
         Access(**{"size": 4096, **wrong})
+
+
+def test_nothing_is_expected_of_a_mirror_with_write_mostly_members() -> None:
+    alike = stack("1", 2, None)
+    flagged = alike.model_copy(update={"array": alike.array.model_copy(update={"write_mostly": 1})})
+    assert expected(hardware(2), alike, local()) is not None
+    assert expected(hardware(2), flagged, local()) is None

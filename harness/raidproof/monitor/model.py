@@ -134,9 +134,9 @@ def expected(hardware: Hardware, stack: StackSpec, access: Access, found: Found 
 
     For example, no term limits a local workload on disks without mechanics and without controllers. Reads and writes
     of a mixed load share the time: the total rate is the harmonic mean of read rate and write rate, weighted by their
-    shares. The result is also None if the file system or the volume writes elsewhere than the model assumes.
+    shares. The result is also None if the file system, the volume or the array works otherwise than the model assumes.
     """
-    if not stack.volume.in_place:
+    if not stack.volume.in_place or not stack.array.uses_members_alike:
         return None
     if access.read_share < 1 and not stack.filesystem.in_place:
         synced = seen_by_server(stack, access, write=True).sync_every is not None

@@ -26,6 +26,7 @@ from raidproof.plan.table import (
 )
 from raidproof.storage.array import ARRAYS, ArraySpec
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
+from raidproof.storage.array.member_flags import FAILFAST, WRITE_MOSTLY, taking
 from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
 from raidproof.storage.server import SERVERS, ServerSpec
@@ -112,6 +113,16 @@ LAID_OUT = Where(
     lambda its: level_of(its).default_layout is not None,
     "level is not {}: only these levels have a layout",
     lambda kind: kind.default_layout is not None,
+)
+MIRRORED = Where(
+    lambda its: taking(WRITE_MOSTLY)(level_of(its)),
+    "level is not {}: only there md reads from one of several members",
+    taking(WRITE_MOSTLY),
+)
+FAILING_FAST = Where(
+    lambda its: taking(FAILFAST)(level_of(its)),
+    "level is not {}: only there the flag takes effect",
+    taking(FAILFAST),
 )
 NESTED = Where(
     lambda its: level_of(its).parts is not None,
@@ -209,6 +220,25 @@ _ARRAY = (
         "how md makes the array consistent after a crash (mdadm(8))",
         word_of("resync", "bitmap", "journal", "ppl"),
         where=REDUNDANT,
+    ),
+    _number(
+        "write_mostly",
+        "array.write_mostly",
+        "number of write-mostly members of the array, the last ones (mdadm(8))",
+        MIRRORED,
+    ),
+    _number(
+        "write_behind",
+        "array.write_behind",
+        "number of writes that md acknowledges before the write-mostly members have them (mdadm(8))",
+        MIRRORED,
+    ),
+    Axis(
+        "failfast",
+        "array.failfast",
+        "whether the members have the flag failfast (md(4))",
+        read_switch,
+        where=FAILING_FAST,
     ),
 )
 _FILESYSTEM = (

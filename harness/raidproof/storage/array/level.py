@@ -77,6 +77,8 @@ class Level:
     """Whether the level has copies or parity, from which md can resync, check and rebuild."""
     logs: ClassVar[frozenset[str]] = frozenset()
     """The supported consistency policies that log each write: ``ppl``, ``journal``."""
+    member_flags: ClassVar[frozenset[str]] = frozenset()
+    """The flags of members that take effect in md: ``write-mostly``, ``failfast`` (mdadm(8))."""
     chunked: ClassVar[bool] = True
     """Whether the level divides its data into chunks; a mirror does not."""
     any_chunk: ClassVar[bool] = False

@@ -25,7 +25,8 @@ from raidproof.storage.array.mdadm import (
     stop_command,
     zero_command,
 )
-from raidproof.storage.array.spec import ArraySpec, Checking, Serial
+from raidproof.storage.array.member_flags import FlaggedSpec
+from raidproof.storage.array.spec import Checking, Serial
 from raidproof.storage.array.state import (
     Identity,
     MdArrayState,
@@ -58,7 +59,7 @@ START_DIRTY = "/sys/module/md_mod/parameters/start_dirty_degraded"
 _POLL_S = 0.1
 
 
-class MdSpec(ArraySpec):
+class MdSpec(FlaggedSpec):
     """The requested array of Linux md, created and assembled by mdadm."""
 
     forcing: ClassVar[frozenset[str]] = frozenset({"--run", f"--homehost={HOMEHOST}"})
@@ -315,6 +316,7 @@ class MdSpec(ArraySpec):
                 layout=self.layout or self.kind.default_layout,
                 consistency_policy=self.policy,
                 bitmap_chunk=self.bitmap_chunk,
+                **self.flags(members),
             )
             return (top,)
         inner, outer = self.kind.parts
@@ -576,13 +578,11 @@ class MdArray(Array):
     def _names(self) -> dict[str, str]:
         """Return the kernel's name of each member, spare and journal by path. The names may change at each boot."""
         journal = [disk_path(self.spec.journal)] if self.spec.journal else []
-        plain = {path: real.removeprefix("/dev/") for path, real in zip(journal, self._resolved(journal), strict=True)}
+        resolved = self.machine.resolve(journal) if journal else []
+        plain = {path: real.removeprefix("/dev/") for path, real in zip(journal, resolved, strict=True)}
         members = self.spec.member_layer.kernel_names(self.machine, self.spec.layered)
         legs = {md.device: md.name for md in self.spec.devices[:-1]}
         return {**members, **plain, **legs}
-
-    def _resolved(self, paths: list[str]) -> list[str]:
-        return self.machine.resolve(paths) if paths else []
 
 
 def _settled(device: MdState) -> bool:

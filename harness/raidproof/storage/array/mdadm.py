@@ -27,6 +27,12 @@ class Md(NamedTuple):
     """How md keeps copies and parity consistent, in the words of the sysfs file md/consistency_policy."""
     bitmap_chunk: int | None = None
     """Bytes that one bit of the bitmap covers; None leaves the choice to mdadm."""
+    write_mostly: tuple[str, ...] = ()
+    """Device paths of the write-mostly members, which are the last ones."""
+    write_behind: int | None = None
+    """Greatest number of writes that write-mostly members may lack when md acknowledges; None: none."""
+    failfast: bool = False
+    """Whether all members, also spares, have the flag failfast."""
 
     @property
     def name(self) -> str:
@@ -58,6 +64,7 @@ def create_command(md: Md) -> list[str]:
         "bitmap": [
             "--bitmap=internal",
             *([f"--bitmap-chunk={md.bitmap_chunk // 1024}K"] if md.bitmap_chunk else []),
+            *([f"--write-behind={md.write_behind}"] if md.write_behind else []),
         ],
         # Without a bitmap option, mdadm 4.3 and later ask whether to create a bitmap on RAID1, 4, 5, 6 and 10.
         "resync": ["--bitmap=none", "--consistency-policy=resync"],
@@ -78,7 +85,10 @@ def create_command(md: Md) -> list[str]:
         *([f"--chunk={md.chunk_size // 1024}K"] if md.chunk_size else []),
         *([f"--layout={md.layout}"] if md.layout else []),
         *policy.get(md.consistency_policy, []),
-        *md.members,
+        # A flag is for all devices after it.
+        *(["--failfast"] if md.failfast else []),
+        *(path for path in md.members if path not in md.write_mostly),
+        *(["--write-mostly", *md.write_mostly] if md.write_mostly else []),
         *md.spares,
     ]
 
@@ -99,7 +109,7 @@ def bitmap_command(md: Md) -> list[str] | None:
 
     A bitmap with another chunk size replaces the old one only after a command with ``--bitmap=none``.
     """
-    words = [word for word in create_command(md) if word.startswith("--bitmap")]
+    words = [word for word in create_command(md) if word.startswith(("--bitmap", "--write-behind"))]
     return ["mdadm", "--grow", md.device, *words] if words else None
 
 
@@ -167,8 +177,12 @@ def remove_command(md: Md, path: str) -> list[str]:
 
 
 def add_command(md: Md, path: str) -> list[str]:
-    """Return the command that adds a disk without a superblock. A degraded md device then rebuilds onto the disk."""
-    return ["mdadm", md.device, "--add", path]
+    """Return the command that adds a disk without a superblock, with the flags of the member that the disk replaces.
+
+    A degraded md device then rebuilds onto the disk.
+    """
+    flags = [*(["--failfast"] if md.failfast else []), *(["--write-mostly"] if path in md.write_mostly else [])]
+    return ["mdadm", md.device, "--add", *flags, path]
 
 
 def re_add_command(md: Md, path: str) -> list[str]:

@@ -60,6 +60,7 @@ class Raid1(Level):
     number = 1
     kernel_name = "raid1"
     chunked = False
+    member_flags = frozenset({"write-mostly", "failfast"})
     spellings = frozenset({"mirror"})
 
     @property
@@ -78,6 +79,7 @@ class Raid10(Level):
     number = 10
     kernel_name = "raid10"
     synced_as_array = True
+    member_flags = frozenset({"failfast"})
     default_layout = "n2"
 
     @classmethod

@@ -213,6 +213,11 @@ class ArraySpec(Spec):
         return True
 
     @property
+    def uses_members_alike(self) -> bool:
+        """Whether reads go to all copies in turn, and writes wait for all, as the model of the throughput assumes."""
+        return True
+
+    @property
     def skips_resync(self) -> bool:
         """Whether the array is created without a first resync."""
         return self.assume_clean

@@ -34,6 +34,7 @@ _FILES = (
     "consistency_policy",
     "bitmap/location",
     "bitmap/chunksize",
+    "bitmap/backlog",
 )
 _MEMBER_FILES = ("slot", "state", "recovery_start", "bad_blocks")
 _QUEUE_FILES = ("minimum_io_size", "optimal_io_size", "write_cache")
@@ -211,6 +212,12 @@ class MdState(DeviceState):
     """Content of the file bitmap/location; None without a bitmap."""
     bitmap_chunk: int | None = None
     """Bytes that one bit of the bitmap covers (bitmap/chunksize); None without a bitmap."""
+    write_behind: int | None = None
+    """Writes that write-mostly members may lack when md acknowledges (bitmap/backlog); None: without a bitmap."""
+
+    def with_flag(self, flag: str) -> tuple[str, ...]:
+        """Return the device paths, sorted, of the members that have a flag in their file ``state``."""
+        return tuple(sorted(member.device for member in self.members if flag in member.state))
 
     @property
     def failed(self) -> bool:
@@ -315,6 +322,7 @@ def parse_md(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> Md
         consistency_policy=word("consistency_policy"),
         bitmap=None if bitmap == "none" else bitmap,
         bitmap_chunk=_position(content.get(f"{top}/md/bitmap/chunksize")) if bitmap != "none" else None,
+        write_behind=_position(content.get(f"{top}/md/bitmap/backlog")) if bitmap != "none" else None,
         minimum_io_size=whole_number(queue("minimum_io_size"), "minimum_io_size"),
         optimal_io_size=whole_number(queue("optimal_io_size"), "optimal_io_size"),
         write_cache=queue("write_cache"),
@@ -359,6 +367,9 @@ def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
         "bitmap": "internal" if md.consistency_policy == "bitmap" else "none",
         "bitmap_chunk": md.bitmap_chunk,
         "inputs": tuple(sorted(md.inputs)),
+        "write_mostly": tuple(sorted(md.write_mostly)),
+        "write_behind": md.write_behind or 0,
+        "failfast": tuple(sorted(md.inputs)) if md.failfast else (),
         "stripe_width": geometry.stripe_unit * geometry.data_disks if geometry else None,
     }
 
@@ -374,6 +385,9 @@ def found_of(state: MdState) -> dict[str, Value]:
         "bitmap": "internal" if state.bitmap else "none",
         "bitmap_chunk": state.bitmap_chunk,
         "inputs": tuple(sorted(member.device for member in state.members)),
+        "write_mostly": state.with_flag("write_mostly"),
+        "write_behind": state.write_behind or 0,
+        "failfast": state.with_flag("failfast"),
         "stripe_width": state.optimal_io_size,
     }
 
@@ -488,7 +502,8 @@ class ExpectedDeviation:
         changed: dict[str, Value] = {}
         left = self.left(md.inputs, _words(found["inputs"]))
         if len(left) < len(md.inputs):
-            changed["inputs"] = tuple(sorted(left))
+            flagged = {name: _words(asked[name]) for name in ("inputs", "write_mostly", "failfast")}
+            changed |= {name: tuple(path for path in paths if path in left) for name, paths in flagged.items()}
         if self.raid_disks is not None and md.number == 0:
             # During the reshape the queue reports the old or the new stripe width, so neither is required.
             changed |= {"raid_disks": self.raid_disks, "stripe_width": None}
