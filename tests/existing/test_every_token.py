@@ -20,6 +20,8 @@ OPTIONS = (
     *("sync", "async", "wdelay", "no_wdelay", "insecure", "crossmnt", "subtree_check", "root_squash", "all_squash"),
     *("anonuid=99", "sec=krb5p", "fsid=7", "mp", "xprtsec=mtls", "no_acl", "quux", "refer=/x@h", "nohide"),
 )
+FLAGS = {"writemostly": "{}: write-mostly", "failfast": "{}: failfast"}
+"""How the plan names a member with a flag of mdadm --detail."""
 PLAIN = "Personalities : [raid1]\nmd0 : active raid1 sdb[1] sda[0]\n 9 blocks super 1.2 [2/2] [UU]\n\n"
 
 
@@ -74,8 +76,18 @@ def test_mdstat(
     assert settings["level"].value == level
     expected = [*words, *re.findall(r"\(.*?\)", states)]
     expected += [
-        f"{name}{flag}" for name, held in zip(NAMES, flags, strict=True) for flag in re.findall(r"\(.\)", held)
+        f"{name}{flag}"
+        for name, held in zip(NAMES, flags, strict=True)
+        for flag in re.findall(r"\(.\)", held)
+        if flag != "(W)"
     ]
+    mostly = [name for name, held in zip(NAMES, flags, strict=True) if "(W)" in held]
+    if level == "1" and 0 < len(mostly) < len(NAMES):
+        assert settings["write_mostly"].value == len(mostly)
+        assert [one.name for one in server.drives][-len(mostly) :] == mostly
+    else:
+        assert "write_mostly" not in settings
+        expected += [f"{name}: write-mostly" for name in mostly]
     expected += [re.sub(r"\s*=\s*", " = ", action)] if action else []
     expected += [f"metadata {metadata}"] if metadata != "1.2" else []
     expected += ["1 missing or rebuilding member(s)"] if working == 3 else []
@@ -140,7 +152,7 @@ def test_detail(rows: list[str], state: list[str], fields: dict[str, str], polic
     expected = [f"{name} : {value}" for name, value in fields.items()]
     expected += [one for one in state if one != "clean"]
     expected += [
-        f"/dev/{NAMES[slot]}: {word}"
+        FLAGS.get(word, "/dev/{}: " + word).format(NAMES[slot])
         for slot, row in enumerate(rows)
         for word in row.split()
         if word not in {"active", "sync"}

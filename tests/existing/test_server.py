@@ -1,6 +1,7 @@
 """What the plan of an existing server leaves out, and the reasons for its defaults."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,9 @@ KINDS: dict[str, Kind] = {
     "lsblk": "lsblk",
     "exports": "exports",
     "fstab": "fstab",
+    "mdstat": "mdstat",
+    "mdadm": "mdadm",
+    "examine": "examine",
 }
 
 
@@ -97,10 +101,12 @@ def test_a_write_cache_that_the_profile_does_not_have_is_named() -> None:
 
 def test_what_is_between_file_system_and_array_is_named_with_a_reason() -> None:
     volume = {"name": "vg0-data", "type": "lvm", "fstype": "xfs", "mountpoint": "/srv"}
-    array = {"name": "md0", "type": "raid1", "children": [volume]}
+    encrypted = {"name": "data", "type": "crypt", "children": [volume]}
+    array = {"name": "md0", "type": "raid1", "children": [encrypted]}
     disks = [{"name": name, "type": "disk", "children": [array]} for name in ("sda", "sdb")]
-    assert "LVM (vg0-data) (lsblk): the lab's file system is directly on the array" in left_out(
-        lsblk=json.dumps({"blockdevices": disks}), fstab=""
+    assert (
+        "LVM (vg0-data) (lsblk): the lab has at most one device between file system and array, and no partitions"
+        in left_out(lsblk=json.dumps({"blockdevices": disks}), fstab="")
     )
 
 
@@ -114,3 +120,83 @@ def test_what_is_between_file_system_and_array_is_named_with_a_reason() -> None:
 )
 def test_the_reason_for_a_short_lease(conf: str, why: str) -> None:
     assert server(nfs_conf=conf).defaults["lease"] == why
+
+
+def test_a_thin_volume_and_its_pool_are_one_volume() -> None:
+    volume = {"name": "vg0-data", "type": "lvm", "fstype": "xfs", "mountpoint": "/srv"}
+    pool = {"name": "vg0-thin-tpool", "type": "lvm", "children": [volume]}
+    parts = [{"name": f"vg0-thin_{part}", "type": "lvm", "children": [pool]} for part in ("tmeta", "tdata")]
+    found = on_array(*parts)
+    assert found.settings["volume"] == read("thin", "lsblk")
+    assert found.left_out == ()
+
+
+def test_a_logical_volume_with_other_hidden_parts_is_left_out() -> None:
+    volume = {"name": "vg0-data", "type": "lvm", "fstype": "xfs", "mountpoint": "/srv"}
+    origin = {"name": "vg0-data-real", "type": "lvm", "children": [volume]}
+    found = on_array(origin)
+    assert "volume" not in found.settings
+    assert [one.what for one in found.left_out] == ["LVM (vg0-data)", "LVM (vg0-data-real)"]
+
+
+def on_array(*volumes: dict[str, Any]) -> ExistingServer:
+    """Return the imported server with these devices on a RAID1."""
+    array = {"name": "md0", "type": "raid1", "children": list(volumes)}
+    disks = [{"name": name, "type": "disk", "children": [array]} for name in ("sda", "sdb")]
+    return server(lsblk=json.dumps({"blockdevices": disks}), fstab="")
+
+
+MOSTLY = """Personalities : [raid1]
+md0 : active raid1 sdc1[2] sdb1[1] sda1[0](W)
+      976630464 blocks super 1.2 [3/3] [UUU]
+      bitmap: 0/8 pages [0KB], 65536KB chunk
+
+unused devices: <none>
+"""
+
+
+def test_write_mostly_members_are_the_last_ones_with_their_write_behind() -> None:
+    found = server(mdstat=MOSTLY, sysfs="/sys/block/md0/md/bitmap/backlog:256\n")
+    assert [one.name for one in found.drives] == ["sdb1", "sdc1", "sda1"]
+    assert found.settings["write_mostly"] == read(1, "mdstat:2")
+    assert found.settings["write_behind"] == read(256, "sysfs:1")
+    plain = server(mdstat=MOSTLY, sysfs="/sys/block/md0/md/bitmap/backlog:0\n")
+    assert "write_behind" not in plain.settings
+
+
+def test_a_missing_member_stands_before_the_write_mostly_ones() -> None:
+    text = MOSTLY.replace("sdc1[2] ", "").replace("[3/3] [UUU]", "[3/2] [UU_]")
+    assert [one.name for one in server(mdstat=text).drives] == ["sdb1", "missing", "sda1"]
+
+
+def test_write_mostly_members_beside_a_spare_are_left_out() -> None:
+    found = server(mdstat=MOSTLY.replace("sdc1[2] ", "sdd1[3](S) sdc1[2] "))
+    assert "write_mostly" not in found.settings
+    assert "sda1: write-mostly" in [one.what for one in found.left_out]
+
+
+@pytest.mark.parametrize(
+    ("second", "failfast"),
+    [("active sync failfast", True), ("active sync", None), ("spare rebuilding failfast", True)],
+)
+def test_failfast_of_all_members_is_re_created(second: str, failfast: bool | None) -> None:
+    rows = ["active sync failfast", second]
+    table = "".join(f"       {slot}  8  {slot}  {slot}      {row}   /dev/sd{slot}\n" for slot, row in enumerate(rows))
+    detail = f"/dev/md0:\n        Raid Level : raid1\n      Raid Devices : 2\n\n{table}"
+    found = server(mdadm=detail)
+    fact = found.settings.get("failfast")
+    assert (fact.value if fact else None) == failfast
+    assert ("sd0: failfast" in [one.what for one in found.left_out]) == (failfast is None)
+
+
+def test_flags_of_superblocks_are_read() -> None:
+    part = (
+        "/dev/sd{}1:\n          Magic : a92b4efc\n        Version : 1.2\n    Feature Map : 0x1\n"
+        "           Name : host:0\n     Array UUID : 4a6ebb1c:0a1ab9e3:bd3c1b92:6a0b5d55\n"
+        "     Raid Level : raid1\n   Raid Devices : 2\n"
+        "{}   Device Role : Active device {}\n"
+    )
+    text = part.format("a", "", 0) + part.format("b", "          Flags : write-mostly quux\n", 1)
+    found = server(examine=text)
+    assert found.settings["write_mostly"].value == 1
+    assert [one.what for one in found.left_out if "Flags" in one.what] == ["Flags : quux"]

@@ -305,7 +305,7 @@ def test_no_access(wrong: dict[str, Any]) -> None:
 
 
 def test_nothing_is_expected_of_a_mirror_with_write_mostly_members() -> None:
-    alike = stack("1", 2, None)
+    alike = stack("1", 2)
     flagged = alike.model_copy(update={"array": alike.array.model_copy(update={"write_mostly": 1})})
     assert expected(hardware(2), alike, local()) is not None
     assert expected(hardware(2), flagged, local()) is None

@@ -10,12 +10,18 @@ from raidproof.existing.given import plain, shortened
 from raidproof.existing.md import MdArray
 from raidproof.existing.reports import Reports
 from raidproof.plan.table import Value
-from raidproof.storage.array import LEVELS
+from raidproof.storage.array import LEVELS, Level
+from raidproof.storage.array.member_flags import FAILFAST, MOST_BEHIND, WRITE_MOSTLY
 
 USUAL_CHUNK = 512 * KIB
 """Bytes of mdadm's default chunk size since mdadm 3.1."""
 _BY_KERNEL_NAME = {f"raid{name}": name for name in ("0", "1", "4", "5", "6", "10")}
 _STRIPE_CACHE = range(17, 32769)
+_WHY = {
+    WRITE_MOSTLY: "plans have it for some members of a RAID1 without spares; md ignores it on other levels",
+    FAILFAST: "plans have it for all members of a RAID1 or RAID10; md ignores it on other levels",
+}
+"""The reason why a flag of a member is not re-created."""
 SCHEDULERS = ("none", "mq-deadline", "kyber", "bfq")
 
 
@@ -71,9 +77,11 @@ def array_facts(array: MdArray, reports: Reports) -> ArrayFacts:
     if kind.redundant:
         settings["consistency_policy"] = _policy(array)
     settings |= _tuning(array, reports, parity=kind.parity > 0)
+    flags = _flags(array, kind, reports)
+    settings |= flags.settings
     return ArrayFacts(
         settings=settings,
-        left_out=_left_out(array),
+        left_out=(*_left_out(array), *flags.left_out),
         layout=layout,
         chunk_size=int(settings["chunk"].value) if "chunk" in settings else None,
         policy=array.policy if array.policy is not None and kind.redundant else None,
@@ -109,6 +117,30 @@ def _tuning(array: MdArray, reports: Reports, *, parity: bool) -> dict[str, Fact
     if len(chosen) == 1 and (scheduler := next(iter(chosen))) in SCHEDULERS:
         found["scheduler"] = read(scheduler, chosen[scheduler])
     return found
+
+
+class _Flags(NamedTuple):
+    settings: dict[str, Fact[Value]]
+    left_out: tuple[LeftOut, ...]
+
+
+def _flags(array: MdArray, kind: type[Level], reports: Reports) -> _Flags:
+    """Return the settings for the flags of members, and the flagged members that the plan re-creates without flag."""
+    settings: dict[str, Fact[Value]] = {}
+    flagged = {flag: [one.name for one in array.members if flag in one.flags] for flag in (WRITE_MOSTLY, FAILFAST)}
+    others = [name for role in ("spare", "journal") for name in array.named(role)]
+    mostly = array.write_mostly
+    if mostly and len(mostly) < array.raid_devices and not others:
+        settings["write_mostly"] = read(len(mostly), array.source)
+        flagged[WRITE_MOSTLY] = [name for name in flagged[WRITE_MOSTLY] if name not in mostly]
+        behind = reports.kernel_files.get(f"/sys/block/{array.name}/md/bitmap/backlog")
+        if behind is not None and behind.number and array.policy == "bitmap" and behind.number <= MOST_BEHIND:
+            settings["write_behind"] = read(behind.number, behind.source)
+    if flagged[FAILFAST] and FAILFAST in kind.member_flags and not {*array.active, *others} - {*flagged[FAILFAST]}:
+        settings["failfast"] = read(True, array.source)
+        flagged[FAILFAST] = []
+    left = [(f"{name}: {flag}", flag) for flag, names in flagged.items() for name in names]
+    return _Flags(settings, tuple(LeftOut(what=what, source=array.source, why=_WHY[flag]) for what, flag in left))
 
 
 def _of_member(path: str, array: MdArray, reports: Reports) -> bool:

@@ -1,15 +1,18 @@
 """From an exported directory down to its md array, past file system and volumes; a refusal where there is none."""
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from raidproof.core.errors import RequestError
 from raidproof.disk.drive_model import logical_drive
 from raidproof.existing.block_devices import BlockDevices, Device
+from raidproof.existing.fact import Fact, read
 from raidproof.existing.fstab import Entry, resolved, within
 from raidproof.existing.given import shortened
 from raidproof.existing.md import MdArray
 from raidproof.existing.reports import Reports
+from raidproof.plan.table import Value
 
 KNOWN = {"xfs": "xfs", "ext4": "ext4", "ext3": "ext4", "ext2": "ext4"}
 """File systems that a plan can create, by their name in fstab; ext4's driver mounts ext2 and ext3."""
@@ -23,7 +26,9 @@ OTHER_RAID = {
 LEVELS = ("raid0", "raid1", "raid4", "raid5", "raid6", "raid10")
 _OWN_ARRAY = "test such a server itself with --provider hosts, or write a plan for md arrays by hand"
 _BETWEEN = {"lvm": "LVM", "crypt": "dm-crypt", "part": "a partition"}
-"""Types of devices that may be between file system and array; the plan leaves them out."""
+"""Types of devices that may be between file system and array. The plan has one of them, if it is LVM or dm-crypt."""
+_THIN = ("-tpool", "_tdata", "_tmeta")
+"""Ends of the names of the hidden devices of a thin pool (lvmthin(7))."""
 _LVM_RAID = ("_rimage_", "_rmeta_", "_mimage_")
 """Parts of the names of the hidden volumes of an LVM volume with redundancy (lvmraid(7))."""
 
@@ -39,8 +44,10 @@ class Below(NamedTuple):
     mount: Entry | None
     device: Device | None
     """The device with the file system; None if lsblk does not list it."""
+    volume: Fact[Value] | None
+    """The kind of volume of the plan that stands for a device between file system and array; None without one."""
     between: tuple[str, ...]
-    """What is between file system and array and is left out: LVM, dm-crypt, a partition."""
+    """What is between file system and array and is left out: LVM below or above dm-crypt, a partition."""
 
 
 def below(reports: Reports, path: str, filesystem: str | None = None) -> Below:
@@ -62,8 +69,11 @@ def below(reports: Reports, path: str, filesystem: str | None = None) -> Below:
         remedy = other if _on_md(reports, device) else _OWN_ARRAY
         raise RequestError(f"{shortened(path)} is on {shortened(kind)}: {why}", remedy=remedy)
     array = _array(reports, mount, device, path)
-    between = _left_out(reports.devices, device) if device is not None else ()
-    return Below(array, KNOWN[kind], source, mount, device, between)
+    layers = _between(reports.devices, device) if device is not None and reports.devices is not None else []
+    volume, kept = _volume(layers)
+    found: Fact[Value] | None = read(volume, reports.devices.source) if volume and reports.devices else None
+    between = tuple(f"{_BETWEEN[one.type or '']} ({one.name})" for one in layers if one not in kept)
+    return Below(array, KNOWN[kind], source, mount, device, found, between)
 
 
 def _device(reports: Reports, mount: Entry | None, path: str) -> Device | None:
@@ -204,11 +214,20 @@ def _by_name(reports: Reports, mount: Entry | None, path: str) -> MdArray:
     return usable[0]
 
 
-def _left_out(devices: BlockDevices | None, device: Device) -> tuple[str, ...]:
-    found = []
-    for one in devices.chain(device) if devices else ():
-        if _is_md(one):
-            break
-        if (name := _BETWEEN.get(one.type or "")) is not None:
-            found.append(f"{name} ({one.name})")
-    return tuple(found)
+def _between(devices: BlockDevices, device: Device) -> list[Device]:
+    """Return the devices of the types in `_BETWEEN` that are between a device with a file system and its array."""
+    chain = itertools.takewhile(lambda one: not _is_md(one), devices.chain(device))
+    return [one for one in chain if one.type in _BETWEEN]
+
+
+def _volume(layers: Sequence[Device]) -> tuple[str | None, Sequence[Device]]:
+    """Return the kind of volume that re-creates one of the layers, and the layers that it stands for.
+
+    lsblk does not have the segments of a logical volume. A volume without hidden devices, on one array, is linear.
+    """
+    if encrypted := [one for one in layers if one.type == "crypt"]:
+        return "crypt", encrypted[:1]
+    logical = [one for one in layers if one.type == "lvm"]
+    if any(one.name.endswith(_THIN) for one in logical):
+        return "thin", logical
+    return ("linear", logical) if len(logical) == 1 else (None, [])

@@ -36,12 +36,15 @@ class Drive(BaseModel):
 def drives_of(array: MdArray, reports: Reports) -> tuple[Drive, ...]:
     """Return the drives of an array: the members in the order of their slots, then spares, then the journal.
 
-    For a missing member the drive is that of the first member.
+    Write-mostly members are the last ones, as in plans. For a missing member the drive is that of the first member.
     """
-    members = [drive(name, "member", reports) for name in array.active][: array.raid_devices]
-    pattern = members[0] if members else drive("missing", "member", reports)
+    mostly = array.write_mostly
+    first = [name for name in array.active if name not in mostly]
+    members = [drive(name, "member", reports) for name in first][: array.raid_devices - len(mostly)]
+    last = [drive(name, "member", reports) for name in mostly][: array.raid_devices]
+    pattern = next(iter([*members, *last]), None) or drive("missing", "member", reports)
     missing = pattern.model_copy(update={"name": "missing", "real_size": None})
-    members += [missing] * (array.raid_devices - len(members))
+    members += [missing] * (array.raid_devices - len(members) - len(last)) + last
     spares = [drive(name, "spare", reports) for name in array.named("spare")]
     journal = [drive(name, "journal", reports) for name in array.named("journal")][:1]
     if array.policy == "journal" and not journal:

@@ -1,14 +1,15 @@
 """md arrays of a server: the output of mdadm --detail and mdadm --examine, and the file /proc/mdstat."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.units import KIB, MIB
 from raidproof.existing.given import Given, shortened
-from raidproof.storage.array.level import LEVELS
+from raidproof.storage.array.level import LEVELS, Level
+from raidproof.storage.array.member_flags import FAILFAST, WRITE_MOSTLY
 
 Policy = Literal["none", "resync", "bitmap", "journal", "ppl"]
 _HEADING = re.compile(r"^(/dev/\S+):\s*$")
@@ -56,6 +57,13 @@ _EXAMINE_STATE = frozenset(
 )
 """As `_DETAIL_STATE`, for mdadm --examine."""
 _FLAG = re.compile(r"\([A-Z]\)")
+_FLAGS: Mapping[str, str] = {
+    "(W)": WRITE_MOSTLY,
+    "writemostly": WRITE_MOSTLY,
+    WRITE_MOSTLY: WRITE_MOSTLY,
+    FAILFAST: FAILFAST,
+}
+"""Flags of a member by their words in /proc/mdstat, which lacks failfast, in mdadm --detail and mdadm --examine."""
 _ROLES: Mapping[str, Literal["faulty", "journal", "spare"]] = {"(F)": "faulty", "(J)": "journal", "(S)": "spare"}
 _QUIET_STATES = frozenset({"clean", "active", "active-idle"})
 _ROW_WORDS = frozenset({"active", "sync", "spare", "rebuilding", "faulty", "journal", "removed", "set-A", "set-B"})
@@ -73,6 +81,8 @@ class Member(BaseModel):
     """The kernel's name of the device: ``sda1``."""
     role: Literal["active", "spare", "faulty", "journal"]
     slot: int | None = None
+    flags: tuple[str, ...] = ()
+    """``write-mostly``, ``failfast``."""
 
 
 class MdArray(BaseModel):
@@ -97,7 +107,7 @@ class MdArray(BaseModel):
     degraded: int | None = None
     members: tuple[Member, ...] = ()
     others: tuple[str, ...] = ()
-    """What else the text has about the array, in its words: ``sdb1(W)``, ``reshape = 12.6%``, unknown fields."""
+    """What else the text has about the array, in its words: ``sdb1(R)``, ``reshape = 12.6%``, unknown fields."""
     container: str | None = None
     """The container of external metadata (IMSM, DDF) that the array belongs to."""
 
@@ -106,6 +116,19 @@ class MdArray(BaseModel):
         """The names of the members with a slot, in the order of their slots."""
         with_slot = [one for one in self.members if one.role == "active"]
         return tuple(one.name for one in sorted(with_slot, key=lambda one: (one.slot is None, one.slot or 0)))
+
+    @property
+    def kind(self) -> type[Level] | None:
+        """The RAID level; None if plans have no such level."""
+        return next((kind for _, kind in LEVELS.items() if kind.kernel_name == self.level), None)
+
+    @property
+    def write_mostly(self) -> tuple[str, ...]:
+        """The names of the members with a slot from which md reads only if no other member has the data."""
+        if self.kind is None or WRITE_MOSTLY not in self.kind.member_flags:
+            return ()
+        flagged = {one.name for one in self.members if WRITE_MOSTLY in one.flags}
+        return tuple(name for name in self.active if name in flagged)
 
     def named(self, role: str) -> tuple[str, ...]:
         """Return the names of the devices with a role."""
@@ -146,7 +169,8 @@ def _detailed(file: Given, begin: int, path: str, lines: list[tuple[int, str]]) 
         row = _ROW.match(line)
         if row and row["path"]:
             slot = int(row["slot"]) if row["slot"].isdecimal() and len(row["slot"]) < 6 else None
-            members.append(Member(name=device_name(row["path"]), role=_role(row["state"], slot), slot=slot))
+            role, flags = _role(row["state"], slot), _flags(row["state"].split())
+            members.append(Member(name=device_name(row["path"]), role=role, slot=slot, flags=flags))
     level = fields.word("Raid Level")
     devices = fields.count("Raid Devices") if level != "container" else 0
     bitmap = _bitmap(fields.get("Intent Bitmap"))
@@ -178,13 +202,17 @@ def _other_lines(lines: list[tuple[int, str]], read: frozenset[str], state: froz
         row, field = _ROW.match(line), _FIELD.match(line)
         words = " ".join(line.split())
         if row:
-            unknown = [word for word in row["state"].split() if word not in _ROW_WORDS]
+            unknown = [word for word in row["state"].split() if word not in _ROW_WORDS and word not in _FLAGS]
             if unknown:
                 yield f"{row['path'] or row['slot']}: {' '.join(unknown)}"
         elif field and field[1] == "State":
             unknown = [word for word in re.split(r",\s*", field[2].strip()) if word not in _QUIET_STATES]
             if unknown:
                 yield f"State : {', '.join(unknown)}"
+        elif field and field[1] == "Flags":
+            unknown = [word for word in field[2].split() if word not in _FLAGS]
+            if unknown:
+                yield f"Flags : {' '.join(unknown)}"
         elif words and words not in state and not (field and field[1] in read | state):
             yield words
 
@@ -302,13 +330,18 @@ def _from_mdstat(file: Given, number: int, begun: re.Match[str], below: str) -> 
     if not re.fullmatch(r"[\w-]{1,20}", level):
         file.refuse(number, f"not a RAID level: {shortened(level)!r}")
     members = [
-        Member(name=one["name"], role=_flagged(one["flags"]), slot=int(one["slot"][:6]))
+        Member(
+            name=one["name"],
+            role=_flagged(one["flags"]),
+            slot=int(one["slot"][:6]),
+            flags=_flags(_FLAG.findall(one["flags"])),
+        )
         for one in map(_MDSTAT_MEMBER.match, words)
         if one
     ]
     others = [*re.findall(r"\([^)]*\)", begun["flags"]), *(word for word in words if not _MDSTAT_MEMBER.match(word))]
     for one in filter(None, map(_MDSTAT_MEMBER.match, words)):
-        others += [f"{one['name']}{flag}" for flag in _FLAG.findall(one["flags"]) if flag not in _ROLES]
+        others += [f"{one['name']}{flag}" for flag in _FLAG.findall(one["flags"]) if flag not in {*_ROLES, *_FLAGS}]
     others += [f"{action} = {progress}" for action, progress in _MDSTAT_ACTION.findall(below)]
     # mdstat numbers devices by descriptor, not by slot; for an array without replaced members these are equal.
     shape = re.search(r"\[(\d{1,4})/(\d{1,4})\] \[[U_]+\]", below)
@@ -335,6 +368,10 @@ def _from_mdstat(file: Given, number: int, begun: re.Match[str], below: str) -> 
         members=tuple(members),
         others=tuple(others),
     )
+
+
+def _flags(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_FLAGS[word] for word in words if word in _FLAGS))
 
 
 def _flagged(flags: str) -> Literal["active", "spare", "faulty", "journal"]:
@@ -389,7 +426,8 @@ def _examined(file: Given, found: list[tuple[int, str, _Fields]], lines: list[tu
         slot = re.fullmatch(r"Active device (\d{1,4})", role)
         kind: Literal["active", "spare", "journal"] = "active" if slot or not role else "spare"
         kind = "journal" if role == "Journal" else kind
-        members.append(Member(name=device_name(path), role=kind, slot=int(slot[1]) if slot else None))
+        flags = _flags((one.get("Flags") or "").split())
+        members.append(Member(name=device_name(path), role=kind, slot=int(slot[1]) if slot else None, flags=flags))
     features = fields.get("Feature Map") or "0x0"
     bits = int(features, 16) if re.fullmatch(r"0x[0-9a-f]{1,8}", features) else 0
     policies = [policy for bit, policy in FEATURES.items() if bits & bit]

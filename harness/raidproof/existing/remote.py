@@ -42,7 +42,7 @@ FIXED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 """The commands without a value from outside, each with the kind of its output. None of them writes."""
 QUEUE = ("rotational", "scheduler", "write_cache")
 """Files in /sys/block/DISK/queue that are read of each disk."""
-MD = ("mismatch_cnt", "stripe_cache_size", "sync_speed_max")
+MD = ("mismatch_cnt", "stripe_cache_size", "sync_speed_max", "bitmap/backlog")
 """Files in /sys/block/ARRAY/md that are read of each array."""
 
 
