@@ -361,6 +361,7 @@ def test_what_settings_do_not_permit_is_left_out_with_the_reason() -> None:
     fitting, reasons = LedgerSpec().fitting("4.2", "ext4", "knfsd", shows_old_data=True)
     assert {*reasons} == {"clone", "shrink", "grow"}
     assert {"shrink", "grow"}.isdisjoint(kind for one in fitting.workers(["client1"]) for kind in one.kinds)
+    assert {*LedgerSpec().fitting("4.2", "xfs", "knfsd", shares_blocks=False)[1]} == {"clone"}
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,7 @@ class CrashTest:
             no_locks=why_no_locks(stack, [one.effects(stack) for one in self.schedule.faults]),
             root_squash=stack.export.squashes_root,
             shows_old_data=stack.filesystem.shows_old_data,
+            shares_blocks=stack.filesystem.shares_blocks,
         )
         self.record.workload["left_out"] = left_out
         ledger_spec = fitting.model_copy(update={"seed": seed, "tolerated_errnos": self._tolerated_errnos()})

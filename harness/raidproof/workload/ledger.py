@@ -199,12 +199,14 @@ class LedgerSpec(BaseModel):
         no_locks: str | None = None,
         root_squash: bool = False,
         shows_old_data: bool = False,
+        shares_blocks: bool = True,
     ) -> tuple["LedgerSpec", dict[str, str]]:
         """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why.
 
         ``no_locks``: why clients may lose locks, or wait for them for too long; None if neither.
         ``root_squash``: whether the server maps root to an anonymous user (exports(5)).
         ``shows_old_data``: whether the file system may show old data after a crash, also behind a truncated end.
+        ``shares_blocks``: whether files may share blocks with the settings of the file system.
         """
         reasons: dict[str, str] = {}
         if vers != "4.2":
@@ -219,6 +221,8 @@ class LedgerSpec(BaseModel):
             reasons["chown"] = "the export maps root to a user who may not change owners (root_squash)"
         elif users:
             reasons["chown"] = "the workers work as users who may not change owners"
+        if not shares_blocks:
+            reasons["clone"] = f"this {filesystem} does not share blocks between files, by its settings"
         if "clone" not in FILESYSTEMS[filesystem].operations:
             reasons["clone"] = f"{filesystem} does not share blocks between files"
         if "clone" not in SERVERS[server].operations:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
-from raidproof.core.layer import uuid_of
+from raidproof.core.layer import differences, uuid_of
 from raidproof.core.registry import OneOf
 from raidproof.core.units import KIB, MIB
 from raidproof.storage.array import Geometry
@@ -29,7 +29,7 @@ from raidproof.storage.filesystem import (
     parse_findmnt,
     xfs,
 )
-from raidproof.storage.filesystem.state import few
+from raidproof.storage.filesystem.state import Mounted, Superblock, few, state_of
 
 DATA = Path(__file__).parents[2] / "data"
 GEOMETRY = Geometry(64 * KIB, 3)
@@ -431,3 +431,80 @@ def test_a_flood_of_reasons_is_cut() -> None:
 )
 def test_least_size(spec: XfsSpec | Ext4Spec, geometry: Geometry | None, least: int) -> None:
     assert spec.least_size(geometry) == least * MIB
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        (XfsSpec(rmapbt=False, reflink=True), ["-m", "rmapbt=0,reflink=1"]),
+        (Ext4Spec(fast_commit=True, orphan_file=False), ["-O", "fast_commit,^orphan_file"]),
+        (Ext4Spec(journal=False, inline_data=True), ["-O", "^has_journal,inline_data"]),
+        (Ext4Spec(cluster_size=64 * KIB), ["-O", "bigalloc", "-C", "65536"]),
+    ],
+)
+def test_features_are_requested_from_mkfs(spec: XfsSpec | Ext4Spec, words: list[str]) -> None:
+    made = spec.mkfs_command("/dev/md0", None)
+    assert made[made.index(words[0]) :][: len(words)] == words
+    assert words[0] not in type(spec)().mkfs_command("/dev/md0", None)
+
+
+def test_an_external_log_and_features_are_in_one_option() -> None:
+    made = XfsSpec(log="d", reflink=False).mkfs_command("/dev/md0", None)
+    assert made.count("-m") == 1
+    assert made[made.index("-m") + 1].endswith(",reflink=0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "differing"),
+    [
+        ({"rmapbt": True, "reflink": True}, []),
+        ({"rmapbt": False}, ["rmapbt"]),
+        ({"reflink": False}, ["reflink"]),
+        ({}, []),
+    ],
+)
+def test_features_of_xfs_are_read_back(asked: dict[str, bool], differing: list[str]) -> None:
+    superblock = xfs.parse_info((DATA / "xfsprogs" / "xfs_info-6.13-aligned.txt").read_text())
+    assert differing_features(XfsSpec.model_validate(asked), superblock) == differing
+
+
+@pytest.mark.parametrize(
+    ("asked", "differing"),
+    [
+        ({"orphan_file": True, "fast_commit": False, "inline_data": False}, []),
+        ({"orphan_file": False}, ["orphan_file"]),
+        ({"fast_commit": True}, ["fast_commit"]),
+        ({"inline_data": True}, ["inline_data"]),
+        ({"cluster_size": "64KiB"}, ["cluster_size"]),
+    ],
+)
+def test_features_of_ext4_are_read_back(asked: dict[str, Any], differing: list[str]) -> None:
+    superblock = ext4.parse_info((DATA / "e2fsprogs" / "dumpe2fs-1.47.4-aligned.txt").read_text())
+    assert differing_features(Ext4Spec.model_validate(asked), superblock) == differing
+
+
+def differing_features(spec: XfsSpec | Ext4Spec, superblock: Superblock) -> list[str]:
+    """Return the features whose requested and effective values differ."""
+    mounted = Mounted(type=spec.type, source="/dev/md0", directory="/srv", options=())
+    asked, found = spec.asked(None), spec.found(state_of(mounted, superblock))
+    names = {*spec.features, "cluster_size"}
+    return [one.field for one in differences(asked, found) if one.field in names]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"journal": False, "fast_commit": True}, "need a journal"),
+        ({"cluster_size": "4KiB"}, "not a power of two above the block size"),
+        ({"cluster_size": "96KiB"}, "not a power of two above the block size"),
+    ],
+)
+def test_impossible_features_of_ext4_are_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        Ext4Spec.model_validate(asked)
+
+
+def test_files_on_xfs_without_reflink_share_no_blocks() -> None:
+    assert XfsSpec().shares_blocks
+    assert not XfsSpec(reflink=False).shares_blocks
+    assert not Ext4Spec().shares_blocks

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
-from raidproof.core.layer import Machine, Value, found_in, uuid_of
-from raidproof.core.units import MIB, format_size
+from raidproof.core.layer import Machine, Value, found_in, power_of_two, uuid_of
+from raidproof.core.units import MIB, Size, format_size
 from raidproof.storage.array import Geometry, disk_path
 from raidproof.storage.filesystem.filesystem import FREE, OWNER_DEADLINE_S, UNKNOWN, FilesystemSpec, Owner
 from raidproof.storage.filesystem.placement import Extent
@@ -55,7 +55,12 @@ class Ext4Spec(FilesystemSpec):
     axes: ClassVar[Mapping[str, str]] = {
         "journal": "whether ext4 has a journal",
         "data": "data mode of ext4",
+        "fast_commit": "whether ext4 has fast commits (mke2fs(8))",
+        "inline_data": "whether ext4 has the data of tiny files in their inodes (mke2fs(8))",
+        "orphan_file": "whether ext4 has a file with the orphan inodes (ext4(5))",
+        "cluster_size": "bytes of a cluster of ext4, in which it allocates blocks (bigalloc)",
     }
+    features: ClassVar[Mapping[str, str]] = {name: name for name in ("fast_commit", "inline_data", "orphan_file")}
     forcing: ClassVar[frozenset[str]] = frozenset({"-F", "-q"})
     # A message of ext4_feature_set_ok in the kernel.
     refused_features: ClassVar[str] = "unsupported optional features"
@@ -75,6 +80,14 @@ class Ext4Spec(FilesystemSpec):
     """Whether the file system has a journal."""
     inodes: Annotated[int, Field(ge=64, lt=2**32)] | None = None
     """Least number of inodes. mke2fs rounds up to whole blocks of inode tables, equally in each block group."""
+    fast_commit: bool | None = None
+    """Whether the journal has an area for fast commits; None leaves the choice to mke2fs, as for all features."""
+    inline_data: bool | None = None
+    """Whether the data of tiny files is in their inodes."""
+    orphan_file: bool | None = None
+    """Whether the orphan inodes are in a file; e2fsprogs 1.47 and newer enable it."""
+    cluster_size: Size | None = None
+    """Bytes of a cluster, a multiple of the block size in which blocks are allocated; None: without bigalloc."""
 
     @model_validator(mode="after")
     def _possible_journal(self) -> Self:
@@ -90,6 +103,14 @@ class Ext4Spec(FilesystemSpec):
         if not self.journal and (self.log or self.log_size or self.data != "ordered"):
             raise RequestError(
                 "log, log_size, data = journal and data = writeback need a journal, but journal = false is requested"
+            )
+        if not self.journal and (self.fast_commit or self.orphan_file):
+            raise RequestError("fast_commit and orphan_file need a journal, but journal = false is requested")
+        cluster = self.cluster_size
+        if cluster is not None and (cluster <= self.block_size or not power_of_two(cluster)):
+            raise RequestError(
+                f"cluster_size {format_size(cluster)} is not a power of two above the block size, "
+                f"{format_size(self.block_size)}"
             )
         return self
 
@@ -132,14 +153,18 @@ class Ext4Spec(FilesystemSpec):
             f"stride={stride}",
             f"stripe_width={width}",
         ]
+        features = [
+            *([] if self.journal else ["^has_journal"]),
+            *(name if wanted else f"^{name}" for name, wanted in self.asked_features().items()),
+            *(["bigalloc"] if self.cluster_size else []),
+        ]
         journal: list[str] = []
-        if not self.journal:
-            journal = ["-O", "^has_journal"]
-        elif self.log:
+        if self.log:
             journal = ["-J", f"device={disk_path(self.log)}"]
         elif self.log_size:
             journal = ["-J", f"size={self.log_size // MIB}"]
         inodes = ["-N", str(self.inodes)] if self.inodes else []
+        clusters = ["-C", str(self.cluster_size)] if self.cluster_size else []
         return [
             "mkfs.ext4",
             "-F",
@@ -149,6 +174,8 @@ class Ext4Spec(FilesystemSpec):
             *inodes,
             "-E",
             ",".join(extended),
+            *(["-O", ",".join(features)] if features else []),
+            *clusters,
             *journal,
             device,
         ]
@@ -250,7 +277,8 @@ class Ext4Spec(FilesystemSpec):
 
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
         """Return the requested values of the file system, with inodes, journal and data mode."""
-        asked = {**super().asked(geometry), "inodes": self.inodes}
+        clusters = self.cluster_size or self.block_size
+        asked = {**super().asked(geometry), "inodes": self.inodes, "cluster_size": clusters}
         if not self.journal:
             return {**asked, "log": "none"}
         # The superblock does not have the size of an external journal.
@@ -349,6 +377,7 @@ def parse_info(text: str) -> Superblock:
         width,
         log=log,
         log_size=log_size,
+        cluster_size=int(_optional(r"^Cluster size:\s+(\d+)$", text, "0")) or block_size,
         inodes=int(found_in(r"^Inode count:\s+(\d+)$", text, "dumpe2fs: inode count")),
         features=tuple(features),
     )

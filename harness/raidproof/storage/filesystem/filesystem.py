@@ -102,6 +102,9 @@ class FilesystemSpec(Spec):
     """Mount options that follow from fields. They are refused in ``mount_options``."""
     axes: ClassVar[Mapping[str, str]] = {}
     """The fields of this kind that a plan may vary, each with a description."""
+    features: ClassVar[Mapping[str, str]] = {}
+    """The fields, None or a truth value, that request a feature of the superblock; with the word by which the tool of
+    the file system lists the feature. The effective features are compared with the requested ones."""
     operations: ClassVar[frozenset[str]] = frozenset()
     """The optional operations of the ledger that the file system supports: ``clone``."""
     refused_features: ClassVar[str] = _NEVER
@@ -303,7 +306,13 @@ class FilesystemSpec(Spec):
             "mount_options": tuple(sorted(self.mount_options)),
             "log": "external" if self.log else "internal",
             "log_size": self.log_size,
+            **self.asked_features(),
         }
+
+    def asked_features(self) -> dict[str, bool]:
+        """Return the requested features: whether each is to be enabled, by field."""
+        asked = {name: getattr(self, name) for name in self.features}
+        return {name: wanted for name, wanted in asked.items() if wanted is not None}
 
     def found(self, state: FilesystemState) -> dict[str, Value]:
         """Return the effective values of the file system by name, to compare with those of `asked`."""
@@ -311,6 +320,7 @@ class FilesystemSpec(Spec):
             **state.model_dump(),
             "log": state.log if state.log in {"internal", "none"} else "external",
             "mount_options": tuple(sorted(set(self.mount_options) & set(state.options))),
+            **{name: word in state.features for name, word in self.features.items()},
         }
 
     @staticmethod
@@ -350,6 +360,11 @@ class FilesystemSpec(Spec):
     def names_caveat(self) -> str:
         """The setting with which changes of names and attributes may be lost, and why; empty without one."""
         return ""
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether files may share blocks: the operation ``clone`` of the ledger."""
+        return "clone" in self.operations
 
     @property
     def shows_old_data(self) -> bool:

@@ -31,6 +31,8 @@ class Superblock(State):
     """Size of the log or journal in bytes; None if the file system's tool does not report it."""
     log_su: int | None = None
     """XFS only: stripe unit of the log in bytes."""
+    cluster_size: int | None = None
+    """ext4 only: bytes of a cluster, in which blocks are allocated (feature bigalloc); the block size without it."""
     inodes: int | None = None
     """ext4 only: total number of inodes. XFS allocates inodes on demand."""
     features: tuple[str, ...] = ()

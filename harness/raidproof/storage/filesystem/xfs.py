@@ -94,7 +94,10 @@ class XfsSpec(FilesystemSpec):
     axes: ClassVar[Mapping[str, str]] = {
         "sector_size": "sector size of XFS",
         "log_su": "stripe unit of the log of XFS",
+        "rmapbt": "whether XFS has a reverse mapping btree (mkfs.xfs(8))",
+        "reflink": "whether files on XFS may share blocks (mkfs.xfs(8))",
     }
+    features: ClassVar[Mapping[str, str]] = {"rmapbt": "rmapbt=1", "reflink": "reflink=1"}
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
     structures: ClassVar[Mapping[bytes, str]] = _STRUCTURES
     # xlog_write_iclog in the kernel's fs/xfs/xfs_log.c.
@@ -115,6 +118,10 @@ class XfsSpec(FilesystemSpec):
     """Sector size of the file system in bytes (mkfs.xfs -s size)."""
     log_su: Size | None = None
     """Stripe unit of the log in bytes: each write to the log is a multiple of it. None leaves the choice to mkfs."""
+    rmapbt: bool | None = None
+    """Whether the file system has a reverse mapping btree; None leaves the choice to mkfs."""
+    reflink: bool | None = None
+    """Whether files may share blocks; None leaves the choice to mkfs, which enables it since xfsprogs 5.1."""
 
     @model_validator(mode="after")
     def _possible_sector(self) -> Self:
@@ -162,6 +169,11 @@ class XfsSpec(FilesystemSpec):
             *([f"size={self.log_size}"] if self.log_size else []),
             *([f"su={self.log_su}"] if self.log_su else []),
         ]
+        metadata = [
+            # XFS requires the same UUID in the file system and its external log.
+            *([f"uuid={uuid_of(self.log)}"] if self.log else []),
+            *(f"{name}={int(wanted)}" for name, wanted in self.asked_features().items()),
+        ]
         return [
             "mkfs.xfs",
             "-f",
@@ -173,8 +185,7 @@ class XfsSpec(FilesystemSpec):
             "-d",
             f"su={alignment.su},sw={alignment.sw}" if alignment else "noalign",
             *(["-l", ",".join(log)] if log else []),
-            # XFS requires the same UUID in the file system and its external log.
-            *(["-m", f"uuid={uuid_of(self.log)}"] if self.log else []),
+            *(["-m", ",".join(metadata)] if metadata else []),
             device,
         ]
 
@@ -223,6 +234,11 @@ class XfsSpec(FilesystemSpec):
     def asked(self, geometry: Geometry | None) -> dict[str, Value]:
         """Return the requested values of the file system, with the log's stripe unit and the sector size."""
         return {**super().asked(geometry), "sector_size": self.sector_size, "log_su": self.log_su}
+
+    @property
+    def shares_blocks(self) -> bool:
+        """Whether files may share blocks: not with ``reflink = false``."""
+        return self.reflink is not False
 
     @staticmethod
     def commit_s(options: Sequence[str], files: Sequence[float]) -> float:  # noqa: ARG004
