@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -71,3 +72,25 @@ def test_a_read_only_export_and_an_unknown_path_are_refused() -> None:
         served(exports="/srv/data *(ro)\n")
     with pytest.raises(RequestError, match="/srv/data is not exported; exported: /srv/x"):
         served(exports="/srv/x *(rw)\n")
+
+
+def test_features_of_the_superblock_are_re_created() -> None:
+    features = "Filesystem features:      has_journal bigalloc fast_commit metadata_csum\nCluster size:  65536"
+    text = re.sub(r"^Filesystem features: .*$", features, DUMPE2FS, flags=re.MULTILINE)
+    found = values(fstab="/dev/md0 /srv/data ext4 defaults\n", dumpe2fs=text)
+    names = ("fast_commit", "inline_data", "orphan_file", "cluster_size")
+    assert {name: found.get(name) for name in names} == {
+        "fast_commit": True,
+        "inline_data": False,
+        "orphan_file": False,
+        "cluster_size": 65536,
+    }
+    assert "cluster_size" not in values(fstab="/dev/md0 /srv/data ext4 defaults\n", dumpe2fs=DUMPE2FS)
+
+
+def test_a_feature_that_an_old_xfs_info_does_not_list_is_left_to_mkfs() -> None:
+    info = (SET / "xfs_info.txt").read_text()
+    assert values(xfs_info=info)["reflink"] is True
+    assert values(xfs_info=info)["rmapbt"] is False
+    old = re.sub(r" *(?:reflink|rmapbt)=[01]", "", info)
+    assert not {"reflink", "rmapbt"} & values(xfs_info=old).keys()

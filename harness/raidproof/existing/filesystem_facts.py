@@ -13,6 +13,7 @@ from raidproof.existing.given import shortened
 from raidproof.existing.reports import FoundSuperblock, Reports
 from raidproof.plan.configuration import LogPlace, without_barriers
 from raidproof.plan.table import Value
+from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.filesystem.state import Superblock
 
 KEPT = {
@@ -117,11 +118,24 @@ def _from_superblock(
         left_out.append(LeftOut(what="stripe unit without a width", source=found.source, why="mkfs refuses it"))
     if kind == "xfs" and one.sector_size is not None and one.sector_size <= unit:
         settings["sector_size"] = read(one.sector_size, found.source)
+    if one.cluster_size is not None and one.cluster_size > one.block_size == unit:
+        settings["cluster_size"] = read(one.cluster_size, found.source)
+    settings |= {name: read(enabled, found.source) for name, enabled in _features(kind, one).items()}
     if one.log_size:
         size = f"log of {round(one.log_size / KIB / KIB)} MiB"
         why = "mkfs chooses a log that fits the smaller file system of the lab"
         left_out.append(LeftOut(what=size, source=found.source, why=why))
     return settings
+
+
+def _features(kind: str, superblock: Superblock) -> dict[str, bool]:
+    """Return the features that plans can request, by setting; an old xfs_info does not list all of them."""
+    listed = {word.partition("=")[0] for word in superblock.features}
+    return {
+        name: word in superblock.features
+        for name, word in FILESYSTEMS[kind].features.items()
+        if "=" not in word or word.partition("=")[0] in listed
+    }
 
 
 def _data_mode(options: tuple[str, ...] | None) -> str | None:
