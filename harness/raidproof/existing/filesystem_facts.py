@@ -162,8 +162,6 @@ def _options(
     for written in options:
         option = _SAME.get(written, written)
         name = option.partition("=")[0]
-        if name == "allocsize":
-            option = _in_kib(option)
         if name in KEPT_BY_ALL | KEPT[kind] and re.fullmatch(r"[a-z0-9_]+(=[^,\s]+)?", option):
             kept.append(option)
         elif not _SILENT.fullmatch(option):
@@ -172,15 +170,6 @@ def _options(
     if not kept:
         return {}
     return {"mount_options": read(",".join(dict.fromkeys(kept)), layers.mount.source)}
-
-
-def _in_kib(option: str) -> str:
-    """Return allocsize as the kernel lists it, in KiB: ``allocsize=65536k`` for ``allocsize=64m``."""
-    found = re.fullmatch(r"allocsize=([0-9]{1,9})([kmg]?)", option, re.IGNORECASE)
-    if found is None:
-        return option
-    size = int(found[1]) * {"": 1, "k": KIB, "m": KIB**2, "g": KIB**3}[found[2].lower()]
-    return f"allocsize={size // KIB}k"
 
 
 def _log(

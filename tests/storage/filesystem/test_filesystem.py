@@ -508,3 +508,22 @@ def test_files_on_xfs_without_reflink_share_no_blocks() -> None:
     assert XfsSpec().shares_blocks
     assert not XfsSpec(reflink=False).shares_blocks
     assert not Ext4Spec().shares_blocks
+
+
+@pytest.mark.parametrize(
+    ("written", "listed"),
+    [
+        ("allocsize=64m", "allocsize=65536k"),
+        ("allocsize=1G", "allocsize=1048576k"),
+        ("logbsize=262144", "logbsize=256k"),
+        ("logbsize=256k", "logbsize=256k"),
+        ("allocsize=1000", "allocsize=1000"),
+        ("lazytime", "lazytime"),
+    ],
+)
+def test_sizes_in_mount_options_of_xfs_are_compared_in_kib(written: str, listed: str) -> None:
+    spec = XfsSpec.model_validate({"mount_options": written})
+    assert spec.mount_options == (listed,)
+    mounted = Mounted(type="xfs", source="/dev/md0", directory="/srv", options=(listed,))
+    superblock = xfs.parse_info((DATA / "xfsprogs" / "xfs_info-6.13-aligned.txt").read_text())
+    assert spec.found(state_of(mounted, superblock))["mount_options"] == spec.asked(None)["mount_options"]

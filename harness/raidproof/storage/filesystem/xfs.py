@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
@@ -122,6 +122,12 @@ class XfsSpec(FilesystemSpec):
     """Whether the file system has a reverse mapping btree; None leaves the choice to mkfs."""
     reflink: bool | None = None
     """Whether files may share blocks; None leaves the choice to mkfs, which enables it since xfsprogs 5.1."""
+
+    @field_validator("mount_options", mode="after")
+    @classmethod
+    def _as_listed(cls, options: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the mount options with sizes in KiB, as the kernel lists them (xfs_fs_show_options)."""
+        return tuple(map(in_kib, options))
 
     @model_validator(mode="after")
     def _possible_sector(self) -> Self:
@@ -277,6 +283,15 @@ class XfsSpec(FilesystemSpec):
         commands = ["-c", "blockget -n", "-c", f"daddr {sector}", "-c", "blockuse -n"]
         ended = machine.run(["xfs_db", "-r", *commands, device], deadline_s=OWNER_DEADLINE_S)
         return parse_blockuse(ended.stdout) or Owner(UNKNOWN)
+
+
+def in_kib(option: str) -> str:
+    """Return a mount option, with a size in KiB: ``allocsize=65536k`` for ``allocsize=64m``."""
+    found = re.fullmatch(r"(allocsize|logbsize)=(\d{1,9})([kmg]?)", option, re.IGNORECASE)
+    if found is None:
+        return option
+    size = int(found[2]) * {"": 1, "k": KIB, "m": MIB, "g": GIB}[found[3].lower()]
+    return option if size % KIB else f"{found[1]}={size // KIB}k"
 
 
 def beyond(kernel: str) -> dict[str, str]:
