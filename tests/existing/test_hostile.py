@@ -16,6 +16,7 @@ from raidproof.existing.fstab import parse_fstab, resolved
 from raidproof.existing.given import Given
 from raidproof.existing.imported import imported
 from raidproof.existing.kernel_files import parse_kernel_files
+from raidproof.existing.logical_volumes import parse_lvs
 from raidproof.existing.md import parse_detail, parse_examine, parse_mdstat
 from raidproof.existing.nfs_conf import parse_nfs_conf
 from raidproof.existing.reports import Text, reports_of
@@ -26,6 +27,7 @@ SET = SERVERS / "debian-11-raid5-xfs"
 REAL: dict[Callable[[Given], Any], str] = {
     parse_detail: (SET / "mdadm.txt").read_text(),
     parse_lsblk: (SET / "lsblk.json").read_text(),
+    parse_lvs: (SERVERS.parent / "lvm" / "lvs-import-thin.json").read_text(),
     parse_fstab: (SET / "fstab").read_text(),
     parse_exports: (SET / "exports").read_text(),
     parse_xfs_info: (SET / "xfs_info.txt").read_text(),

@@ -28,8 +28,8 @@ from tests.machine.test_transport import Server as SilentServer
 from tests.provider.hosts.test_login import Server, needs_sshd, server  # noqa: F401  a fixture
 
 SET = SERVERS / "debian-13-raid10-nvme-xfs"
-READING = {"cat", "grep", "lsblk", "mdadm", "xfs_info", "dumpe2fs"}
-"""The programs that the closed list contains; mdadm only with --detail, dumpe2fs only with -h."""
+READING = {"cat", "grep", "lsblk", "lvs", "mdadm", "xfs_info", "dumpe2fs"}
+"""The programs that the closed list contains; mdadm only with --detail, dumpe2fs only with -h, lvs only readonly."""
 # Stands for the login shell of the server: records the command, and runs it on the files of a folder. Every other
 # program than those of the list fails.
 SHELL = """\

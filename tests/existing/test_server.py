@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.errors import RequestError
 from raidproof.existing.fact import default, read
 from raidproof.existing.given import Given
 from raidproof.existing.reports import Kind, Text, reports_of
@@ -27,6 +28,7 @@ KINDS: dict[str, Kind] = {
     "mdstat": "mdstat",
     "mdadm": "mdadm",
     "examine": "examine",
+    "lvs": "lvs",
 }
 
 
@@ -105,8 +107,8 @@ def test_what_is_between_file_system_and_array_is_named_with_a_reason() -> None:
     array = {"name": "md0", "type": "raid1", "children": [encrypted]}
     disks = [{"name": name, "type": "disk", "children": [array]} for name in ("sda", "sdb")]
     assert (
-        "LVM (vg0-data) (lsblk): the lab has at most one device between file system and array, and no partitions"
-        in left_out(lsblk=json.dumps({"blockdevices": disks}), fstab="")
+        "LVM (vg0-data) (lsblk): the lab has at most one device between file system and array: dm-crypt, or a linear "
+        "or thin volume" in left_out(lsblk=json.dumps({"blockdevices": disks}), fstab="")
     )
 
 
@@ -139,11 +141,59 @@ def test_a_logical_volume_with_other_hidden_parts_is_left_out() -> None:
     assert [one.what for one in found.left_out] == ["LVM (vg0-data)", "LVM (vg0-data-real)"]
 
 
-def on_array(*volumes: dict[str, Any]) -> ExistingServer:
+def lvs(**volumes: dict[str, str]) -> str:
+    """Return a report of lvs about volumes of the group vg0, with some columns of each."""
+    names = ("vg_name", "lv_name", "segtype", "pool_lv", "chunk_size", "discards")
+    base = dict.fromkeys(names, "") | {"vg_name": "vg0", "chunk_size": "0"}
+    rows = [base | {"lv_name": name} | columns for name, columns in volumes.items()]
+    return json.dumps({"report": [{"lv": rows}]})
+
+
+THIN = {
+    "data": {"segtype": "thin", "pool_lv": "thin"},
+    "thin": {"segtype": "thin-pool", "chunk_size": "131072", "discards": "nopassdown"},
+    "[thin_tdata]": {"segtype": "linear"},
+}
+
+
+def test_lvs_has_the_settings_of_a_thin_pool() -> None:
+    volume = {"name": "vg0-data", "type": "lvm", "fstype": "xfs", "mountpoint": "/srv"}
+    found = on_array({"name": "vg0-thin-tpool", "type": "lvm", "children": [volume]}, lvs=lvs(**THIN))
+    assert {name: found.settings.get(name) for name in ("volume", "thin_chunk", "thin_discards")} == {
+        "volume": read("thin", "lvs"),
+        "thin_chunk": read(131072, "lvs"),
+        "thin_discards": read("nopassdown", "lvs"),
+    }
+    passing = lvs(**THIN).replace("nopassdown", "passdown")
+    assert "thin_discards" not in on_array(volume, lvs=passing).settings
+
+
+@pytest.mark.parametrize(("segments", "kind"), [(["linear", "linear"], "linear"), (["linear", "striped"], None)])
+def test_a_volume_with_segments_of_several_kinds_is_left_out(segments: list[str], kind: str | None) -> None:
+    volume = {"name": "vg0-my--data", "type": "lvm", "fstype": "xfs", "mountpoint": "/srv"}
+    report = json.loads(lvs(data={}))
+    (row,) = report["report"][0]["lv"]
+    report["report"][0]["lv"] = [{**row, "lv_name": "my-data", "segtype": one} for one in segments]
+    fact = on_array(volume, lvs=json.dumps(report)).settings.get("volume")
+    assert (fact.value if fact else None) == kind
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"report": [{"lv": [{"lv_name": "data"}]}]}', "no JSON"])
+def test_another_text_than_a_report_of_lvs_is_refused(text: str) -> None:
+    with pytest.raises(RequestError, match="lvs:1"):
+        server(lvs=text)
+
+
+def test_a_size_with_a_unit_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"chunk_size: not a number of bytes: '64.00k'"):
+        server(lvs=lvs(thin={"chunk_size": "64.00k"}))
+
+
+def on_array(*volumes: dict[str, Any], **texts: str) -> ExistingServer:
     """Return the imported server with these devices on a RAID1."""
     array = {"name": "md0", "type": "raid1", "children": list(volumes)}
     disks = [{"name": name, "type": "disk", "children": [array]} for name in ("sda", "sdb")]
-    return server(lsblk=json.dumps({"blockdevices": disks}), fstab="")
+    return server(lsblk=json.dumps({"blockdevices": disks}), fstab="", **texts)
 
 
 MOSTLY = """Personalities : [raid1]

@@ -44,10 +44,10 @@ class Below(NamedTuple):
     mount: Entry | None
     device: Device | None
     """The device with the file system; None if lsblk does not list it."""
-    volume: Fact[Value] | None
-    """The kind of volume of the plan that stands for a device between file system and array; None without one."""
+    volume: dict[str, Fact[Value]]
+    """The settings of the volume of the plan that stands for a device between file system and array."""
     between: tuple[str, ...]
-    """What is between file system and array and is left out: LVM below or above dm-crypt, a partition."""
+    """What is between file system and array and is left out: a second layer, other volumes of LVM, a partition."""
 
 
 def below(reports: Reports, path: str, filesystem: str | None = None) -> Below:
@@ -70,10 +70,9 @@ def below(reports: Reports, path: str, filesystem: str | None = None) -> Below:
         raise RequestError(f"{shortened(path)} is on {shortened(kind)}: {why}", remedy=remedy)
     array = _array(reports, mount, device, path)
     layers = _between(reports.devices, device) if device is not None and reports.devices is not None else []
-    volume, kept = _volume(layers)
-    found: Fact[Value] | None = read(volume, reports.devices.source) if volume and reports.devices else None
+    volume, kept = _volume(layers, reports)
     between = tuple(f"{_BETWEEN[one.type or '']} ({one.name})" for one in layers if one not in kept)
-    return Below(array, KNOWN[kind], source, mount, device, found, between)
+    return Below(array, KNOWN[kind], source, mount, device, volume, between)
 
 
 def _device(reports: Reports, mount: Entry | None, path: str) -> Device | None:
@@ -220,14 +219,25 @@ def _between(devices: BlockDevices, device: Device) -> list[Device]:
     return [one for one in chain if one.type in _BETWEEN]
 
 
-def _volume(layers: Sequence[Device]) -> tuple[str | None, Sequence[Device]]:
-    """Return the kind of volume that re-creates one of the layers, and the layers that it stands for.
-
-    lsblk does not have the segments of a logical volume. A volume without hidden devices, on one array, is linear.
-    """
+def _volume(layers: Sequence[Device], reports: Reports) -> tuple[dict[str, Fact[Value]], Sequence[Device]]:
+    """Return the settings of the volume that re-creates one of the layers, and the layers that it stands for."""
+    source = reports.devices.source if reports.devices is not None else "lsblk"
     if encrypted := [one for one in layers if one.type == "crypt"]:
-        return "crypt", encrypted[:1]
+        return {"volume": read("crypt", source)}, encrypted[:1]
     logical = [one for one in layers if one.type == "lvm"]
-    if any(one.name.endswith(_THIN) for one in logical):
-        return "thin", logical
-    return ("linear", logical) if len(logical) == 1 else (None, [])
+    if not logical:
+        return {}, []
+    top = reports.volumes.get(logical[0].name)
+    # Without lvs only names tell the kinds apart: a volume without hidden parts, on one array, is linear.
+    thin = any(one.name.endswith(_THIN) for one in logical)
+    kind = top.segment if top is not None else "thin" if thin else "linear"
+    if kind not in {"linear", "thin"} or (kind == "linear" and len(logical) > 1):
+        return {}, []
+    settings: dict[str, Fact[Value]] = {"volume": read(kind, top.source if top is not None else source)}
+    pool = reports.volumes.get(top.pool) if top is not None and top.pool is not None else None
+    if kind == "thin" and pool is not None and pool.chunk_size:
+        settings["thin_chunk"] = read(pool.chunk_size, pool.source)
+    # The default, passdown, takes effect only on an array that takes discards.
+    if kind == "thin" and pool is not None and pool.discards in {"ignore", "nopassdown"}:
+        settings["thin_discards"] = read(str(pool.discards), pool.source)
+    return settings, logical

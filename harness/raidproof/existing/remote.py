@@ -12,6 +12,7 @@ from raidproof.core.waiting import Deadline
 from raidproof.existing.block_devices import COLUMNS, BlockDevices, parse_lsblk
 from raidproof.existing.fstab import Entry, parse_fstab
 from raidproof.existing.given import Given, shortened
+from raidproof.existing.logical_volumes import COMMAND as LVS
 from raidproof.existing.md import parse_mdstat
 from raidproof.existing.reports import Kind, Text
 from raidproof.machine.login import Login
@@ -69,6 +70,7 @@ def announcement() -> list[str]:
         detail_command("ARRAY"),
         superblock_command("xfs", "DEVICE"),
         superblock_command("ext4", "DEVICE"),
+        LVS,
         sysfs_command(["DISK"], ["ARRAY"]),
     )
     return [shlex.join(argv) for argv in (*(argv for _, argv in FIXED), *per_device)]
@@ -139,6 +141,8 @@ def read_server(name: str, run: Callable[[Sequence[str]], Completed]) -> Reading
     mounts = parse_fstab(outputs["fstab"]) if "fstab" in outputs else ()
     for filesystem, device in _filesystems(devices, mounts):
         read("xfs-info" if filesystem == "xfs" else "dumpe2fs", superblock_command(filesystem, device), device)
+    if devices is not None and any(one.type == "lvm" for one in devices.devices.values()):
+        read("lvs", LVS)
     disks = _disks(devices)
     if disks or arrays:
         read("sysfs", sysfs_command(disks, arrays))

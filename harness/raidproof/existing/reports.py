@@ -9,12 +9,25 @@ from raidproof.existing.exports import Exported, parse_exports
 from raidproof.existing.fstab import Entry, parse_fstab
 from raidproof.existing.given import Given
 from raidproof.existing.kernel_files import KernelFile, parse_kernel_files
+from raidproof.existing.logical_volumes import LogicalVolume, parse_lvs
 from raidproof.existing.md import MdArray, parse_detail, parse_examine, parse_mdstat
 from raidproof.existing.nfs_conf import NfsConf, parse_nfs_conf
 from raidproof.existing.superblock import parse_dumpe2fs, parse_xfs_info
 from raidproof.storage.filesystem.state import Superblock
 
-Kind = Literal["exports", "nfs-conf", "mdadm", "examine", "mdstat", "lsblk", "fstab", "xfs-info", "dumpe2fs", "sysfs"]
+Kind = Literal[
+    "exports",
+    "nfs-conf",
+    "mdadm",
+    "examine",
+    "mdstat",
+    "lsblk",
+    "lvs",
+    "fstab",
+    "xfs-info",
+    "dumpe2fs",
+    "sysfs",
+]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -46,6 +59,8 @@ class Reports:
     arrays: tuple[MdArray, ...] = ()
     """From mdadm --detail if given, else from --examine, else from /proc/mdstat: each array once."""
     devices: BlockDevices | None = None
+    volumes: dict[str, LogicalVolume] = field(default_factory=dict)
+    """The logical volumes by their names in lsblk."""
     mounts: tuple[Entry, ...] = ()
     """The mounts of the server."""
     superblocks: tuple[FoundSuperblock, ...] = ()
@@ -78,6 +93,7 @@ def reports_of(texts: Sequence[Text], clients: Sequence[Given] = ()) -> Reports:
         nfs_conf=_merged([parse_nfs_conf(given) for given in of["nfs-conf"]]),
         arrays=tuple(arrays.values()),
         devices=parse_lsblk(of["lsblk"][-1]) if of["lsblk"] else None,
+        volumes={name: one for given in of["lvs"] for name, one in parse_lvs(given).items()},
         mounts=tuple(entry for given in of["fstab"] for entry in parse_fstab(given)),
         superblocks=tuple(_superblock(text) for text in texts if text.kind in {"xfs-info", "dumpe2fs"}),
         kernel_files=dict(kernel_files),

@@ -94,7 +94,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
     mounted = client_facts(reports, where)
     settings = {
         **array.settings,
-        **({"volume": layers.volume} if layers.volume is not None else {}),
+        **layers.volume,
         **stored.settings,
         **export.settings,
         **_server_settings(reports),
@@ -120,7 +120,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
 
 def _between_left_out(reports: Reports, layers: Below) -> tuple[LeftOut, ...]:
     source = reports.devices.source if reports.devices else "lsblk"
-    why = "the lab has at most one device between file system and array, and no partitions"
+    why = "the lab has at most one device between file system and array: dm-crypt, or a linear or thin volume"
     return tuple(LeftOut(what=what, source=source, why=why) for what in layers.between)
 
 
