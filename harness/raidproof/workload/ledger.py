@@ -48,8 +48,11 @@ START_DEADLINE_S = 60.0
 """Seconds within which all workers must have connected to the host."""
 OUTPUT_S = 10.0
 """Seconds within which the writer of a failed application must end, so that its message is known."""
-ENOUGH_DEADLINE_S = 30.0
-"""Seconds beyond the requested time that clients may work until `LEAST` operations of each kind have ended."""
+ENOUGH_DEADLINE_S = 90.0
+"""Seconds beyond the requested time that clients may work until `LEAST` operations of each kind have ended.
+
+They take 2 to 10 s on two cores with other load; a host that is much slower must not make a crash test INCONCLUSIVE.
+"""
 SCAN_DEADLINE_S = 120.0
 """Time limit in seconds for reading back all files of the ledger on one machine."""
 USERS = 3
