@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raidproof.core.waiting import Deadline, now_ns
+from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.guest.ledger_format import CONTINUE, ONE, PAUSE
 from raidproof.machine.machine import Machine
 from raidproof.workload import solo
@@ -44,14 +44,18 @@ def receiver_of(ledger: Ledger) -> Receiver:
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, History, tuple[int, int, int]]:
     """Return a ledger with its history, and the begin of its solo operations, their end, and the end of the pause."""
     ledger = ledger_in(tmp_path_factory.mktemp("solo"))
-    with ledger.running():
+    with pytest.MonkeyPatch.context() as patch, ledger.running():
+        # A stall of this host must not look like an operation that does not return.
+        patch.setattr(solo, "OPERATION_DEADLINE_S", 30.0)
         ledger.work(0.2)
         begun_ns = now_ns()
         with ledger.solo(1.0, lambda: 0):
             ended_ns = now_ns()
             time.sleep(0.3)
             continued_ns = now_ns()
-        ledger.work(0.2)
+        last = receiver_of(ledger).begun_ns
+        goes_on = "each worker to begin an operation"
+        wait_until(lambda: min(last.values()) >= continued_ns, Deadline.after(30), goes_on)
         stop(ledger)
     return ledger, ledger.history(), (begun_ns, ended_ns, continued_ns)
 
