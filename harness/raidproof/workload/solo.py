@@ -18,7 +18,7 @@ from raidproof.workload.ledger_sizes import class_of
 
 PAUSE_DEADLINE_S = 10.0
 """Seconds in which all workers must have ended their operations before the first solo operation."""
-OPERATION_DEADLINE_S = 2.0
+OPERATION_DEADLINE_S = 10.0
 """Seconds in which a solo operation must end; after one that does not, there are no more."""
 LEAST = 3
 """Number of solo operations of each kind, and of each class of sizes, that each client should carry out."""
