@@ -25,8 +25,15 @@ from scenarios.crash.ppl import gaps
 MISSING = "disk1"
 MINUTES = 5.0
 STATES = 50
-STATES_WITH_HOLE = 40
-"""Number of crash states to check if the write hole is open; about one in five breaks a promise."""
+STATES_WITH_HOLE = 60
+"""Number of crash states to check if the write hole is open; with `BUSY`, about one in four breaks a promise."""
+INTEGRITY_STATES = 40
+"""The same with dm-integrity, with which the check of a state takes a second; more states break a promise."""
+BUSY: dict[str, Any] = {"ledger": LedgerSpec(kinds=("fsync",) * 6, blocks=6), "solo_seconds": 0.0}
+"""Changes of a crash test in which many writes are in flight at each instant, and which overwrites few blocks often.
+
+No worker works alone: at a cut during solo operations data and parity seldom differ.
+"""
 SCRUBBED_STATES = 20
 """Number of crash states with all members; in some of them the array is also scrubbed, which takes seconds."""
 
@@ -58,24 +65,18 @@ def on_lvm(chunk_size: int = 4 * KIB) -> StackSpec:
     return stack_of().model_copy(update={"array": ARRAYS["lvm"].model_validate(asked)})
 
 
-def degraded(cycle: CrashTestRunner, stack: StackSpec, cache_mode: CacheMode = CacheMode.NONE) -> CrashTestResult:
-    """Record clients that overwrite blocks while a member is missing.
+def degraded(cycle: CrashTestRunner, stack: StackSpec, **changes: Any) -> CrashTestResult:
+    """Record clients that overwrite blocks while a member is missing."""
+    return overwritten(cycle, stack, during=[Degraded(MISSING)], **changes)
+
+
+def overwritten(cycle: CrashTestRunner, stack: StackSpec, **changes: Any) -> CrashTestResult:
+    """Record clients that overwrite blocks; ``changes``: fields of `CrashTestSpec`.
 
     By default the disks have no volatile cache, because md with a PPL loses data from such a cache.
     """
-    return cycle(
-        stack,
-        during=[Degraded(MISSING)],
-        fault="none",
-        cache_mode=cache_mode,
-        ledger=LedgerSpec(kinds=("fsync", "fsync")),
-    )
-
-
-def whole(cycle: CrashTestRunner, policy: str) -> CrashTestResult:
-    """Record clients that overwrite blocks while all members are there, on disks without a volatile cache."""
-    ledger = LedgerSpec(kinds=("fsync", "fsync"))
-    return cycle(stack_with(policy), fault="none", cache_mode=CacheMode.NONE, ledger=ledger)
+    usual = {"cache_mode": CacheMode.NONE, "ledger": LedgerSpec(kinds=("fsync", "fsync"))}
+    return cycle(stack, fault="none", **{**usual, **changes})
 
 
 def must_find_the_hole(explored: Explored) -> None:
@@ -88,7 +89,7 @@ def must_find_the_hole(explored: Explored) -> None:
 def test_a_member_that_is_lost_with_the_power_takes_old_data_with_it(
     cycle: CrashTestRunner, explore: Explore, policy: str
 ) -> None:
-    ended = whole(cycle, policy)
+    ended = overwritten(cycle, stack_with(policy), **BUSY)
     with_all = explore(ended, states=SCRUBBED_STATES, minutes=MINUTES, scrub=True, cold=False)
     with_all.must_keep_every_promise(but=KNOWN)
     assert with_all.record.scrub is not None
@@ -114,7 +115,7 @@ def test_a_member_that_is_lost_with_the_power_takes_old_data_with_it(
 def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
     cycle: CrashTestRunner, explore: Explore, policy: str
 ) -> None:
-    ended = whole(cycle, policy)
+    ended = overwritten(cycle, stack_with(policy))
     explored = explore(ended, states=STATES, minutes=MINUTES, starts_dirty=True, lost_member=MISSING, cold=False)
     explored.must_keep_every_promise(but=KNOWN)
     assert not explored.record.refused
@@ -122,7 +123,7 @@ def test_a_log_of_the_array_keeps_old_data_without_the_lost_member(
 
 @pytest.mark.parametrize("policy", ["resync", pytest.param("bitmap", marks=pytest.mark.exhaustive)])
 def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, policy: str) -> None:
-    ended = degraded(cycle, stack_with(policy))
+    ended = degraded(cycle, stack_with(policy), **BUSY)
     explored = explore(
         ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, smallest=False, cold=False
     )
@@ -133,9 +134,9 @@ def test_the_write_hole_is_found(cycle: CrashTestRunner, explore: Explore, polic
 def test_checksums_of_the_members_do_not_close_the_write_hole(
     cycle: CrashTestRunner, explore: Explore, layer: str
 ) -> None:
-    ended = degraded(cycle, stack_with("resync", member_layer=layer))
+    ended = degraded(cycle, stack_with("resync", member_layer=layer), **BUSY)
     explored = explore(
-        ended, states=STATES_WITH_HOLE, minutes=MINUTES, starts_dirty=True, explained=4, smallest=False, cold=False
+        ended, states=INTEGRITY_STATES, minutes=MINUTES, starts_dirty=True, explained=4, smallest=False, cold=False
     )
     must_find_the_hole(explored)
     assert explored.record.refused, "md must refuse to start a dirty and degraded array"
@@ -144,7 +145,7 @@ def test_checksums_of_the_members_do_not_close_the_write_hole(
 
 @pytest.mark.exhaustive
 def test_lvm_starts_a_dirty_and_degraded_array(cycle: CrashTestRunner, explore: Explore) -> None:
-    ended = degraded(cycle, on_lvm())
+    ended = degraded(cycle, on_lvm(), **BUSY)
     explored = explore(
         ended, states=STATES_WITH_HOLE, minutes=MINUTES, lost_member=MISSING, explained=4, smallest=False, cold=False
     )
@@ -176,7 +177,7 @@ def test_with_a_partial_parity_log_md_acknowledges_a_flush_before_the_disks_do(
     cycle: CrashTestRunner, explore: Explore
 ) -> None:
     # A defect of md (docs/findings.md): at the acknowledgement the data are only in the disks' volatile caches.
-    ended = degraded(cycle, stack_with("ppl"), CacheMode.VOLATILE)
+    ended = degraded(cycle, stack_with("ppl"), cache_mode=CacheMode.VOLATILE)
     explored = explore(ended, states=STATES, minutes=MINUTES, at_replies=True, starts_dirty=True)
     must_find_the_hole(explored)
     recording, missing = explored.source.recording, MEMBERS.index(MISSING)
