@@ -23,6 +23,16 @@ def test_asks_at_least_once_even_if_the_time_is_up() -> None:
     assert wait_until(lambda: "there", Deadline(at_ns=0), "it") == "there"
 
 
+def test_an_event_that_happens_while_this_process_is_stopped_is_not_missed() -> None:
+    deadline, answers = Deadline.after(0.02), iter([None, "there"])
+
+    def stopped() -> str | None:
+        wait_until(lambda: deadline.passed, Deadline.after(60), "the deadline")
+        return next(answers)
+
+    assert wait_until(stopped, deadline, "it") == "there"
+
+
 def test_a_long_wait_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("raidproof.core.waiting._listeners", [said.append])

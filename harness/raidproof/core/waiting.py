@@ -106,14 +106,17 @@ def wait_until(
 
     ``what`` names the awaited event in messages. ``interval_s`` is the seconds between two calls.
 
+    The last call begins after the deadline, so that no event is missed if this process was stopped for some time.
+
     Raises:
         DeadlineExceeded: the deadline passed without a true value; the message has the time limit, if it is known.
     """
     wait = LongWait(what)
     while True:
+        last = deadline.passed
         if value := condition():
             return value
-        if deadline.passed:
+        if last:
             limit = "" if deadline.limit_s is None else f" after {deadline.limit_s:g} s"
             raise DeadlineExceeded(f"gave up waiting for {what}{limit}")
         wait.goes_on()
