@@ -4,7 +4,6 @@ Each function stores the place of its defect. The scenario compares this place w
 """
 
 import mmap
-import re
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,11 +20,12 @@ from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, Kerne
 from raidproof.fault.array import hits, place_of
 from raidproof.fault.disk import BLOCK
 from raidproof.guest.ledger_format import HEADER, MAGIC
+from raidproof.guest.ledger_holders import TURNS
 from raidproof.storage.array.superblock import OFFSET
 from raidproof.storage.filesystem import FilesystemState
 from raidproof.storage.member import disk_path
 from raidproof.storage.stack import StackSpec
-from raidproof.workload.ledger import LEDGER_DIRECTORY, LedgerSpec
+from raidproof.workload.ledger import LEDGER_DIRECTORY, ROUNDS, LedgerSpec
 
 LEDGER = LedgerSpec(kinds=("fsync", "o_sync", "close", "metadata", "removed"), blocks=48, files=16)
 """A ledger with few blocks, so that each block is overwritten many times, and with one worker of each kind."""
@@ -37,14 +37,18 @@ QUIET = LedgerSpec(kinds=("metadata",))
 """A ledger with one worker on each client, whose operations write only to the file system's log."""
 AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]py ")
 """Command that sends a signal, to be appended, to the ledger's program on a client."""
-DROPPED = 30
-"""Number of dropped flushes. About one in five causes a loss, as the file system's log alternates between members and
-parts of the log are flushed twice."""
+DROPPED = 120
+"""Number of dropped flushes. About one in ten causes a loss, as the file system's log alternates between members and
+parts of the log are flushed twice. The log stays on one member for many operations, so few drops may cause none."""
 BITMAP_HEADER = 256
 """Bytes before the bits of the bitmap (sizeof bitmap_super_s in the kernel's drivers/md/md-bitmap.h)."""
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 ROTS = "client2-1-o_sync"
 """Path of the file of which `block_rots` corrupts a block."""
+RENAMES = "client1-3-metadata"
+"""Path of the directory of the worker of which `rename_is_undone` undoes a rename."""
+UNNAMED = ".nfs*"
+"""Pattern of the names on the server of removed files that are open: NFS clients rename such a file."""
 WORK_S = 0.5
 """Seconds during which clients continue to work after some defects were planted."""
 SLOW_FLUSH_MS = 2000
@@ -358,14 +362,22 @@ def array_is_created_anew(context: FaultContext, places: Places) -> None:
     places["array-re-created"] = "disk0"
 
 
-def first_directory_is_done(context: FaultContext, _places: Places) -> None:
-    """Wait until a worker has begun its second directory, and thus has made every kind of change in its first one."""
-    path = f"{context.stack.filesystem.directory}/{LEDGER_DIRECTORY}/client1-3-metadata/d1"
-    wait_until(
-        lambda: context.lab.server.run(["test", "-d", path]).ok,
-        Deadline.after(DEADLINE_S),
-        f"the second directory of the worker, {path}",
-    )
+def names_are_changed(context: FaultContext, _places: Places) -> None:
+    """Wait until a worker has made every kind of change, and another one uses an open file without a name for long.
+
+    The worker of names has done all of its rounds when it has more directories than rounds. A file without a name is
+    used `TURNS` times, each time for its next block: one with few blocks is in use until long after the cut.
+    """
+    root = f"{context.stack.filesystem.directory}/{LEDGER_DIRECTORY}"
+    path = f"{root}/{RENAMES}/d{len(ROUNDS['metadata'])}"
+    opened = ["find", root, "-name", UNNAMED, "-printf", "%s\\n"]
+
+    def ready() -> bool:
+        server = context.lab.server
+        sizes = map(int, server.succeed(opened).split()) if server.exists(path) else ()
+        return any(2 * BLOCK <= size <= TURNS // 2 * BLOCK for size in sizes)
+
+    wait_until(ready, Deadline.after(DEADLINE_S), f"the directory {path}, and a file in use without a name")
 
 
 def rename_is_undone(context: FaultContext, places: Places) -> None:
@@ -376,22 +388,26 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
     """
     context.lab.server.run(["insmod", "/etc/hostname"])
     filesystem, server = context.stack.filesystem, context.lab.server
-    mount, worker = filesystem.activate, "client1-3-metadata"
+    mount = filesystem.activate
 
     def undo(options: tuple[str, ...] = ()) -> FilesystemState:
         state = mount(options)
-        root = f"{filesystem.directory}/{LEDGER_DIRECTORY}/{worker}"
-        names = server.succeed(["find", root, "-name", "[bc]", "-printf", "%P\n"]).split()
-        # In each round the worker renames `a` to `c` and later removes `b`. Without `b`, the rename was acknowledged.
-        done = {name[:-2] for name in names if name.endswith("/c")} - {name[:-2] for name in names if name[-1] == "b"}
-        last = max(int(re.sub(r"\D", "", name)) for name in done)
-        server.succeed(["mv", f"{root}/d{last}/c", f"{root}/d{last}/a"])
-        places["rename-undone"] = f"{worker}: rename of directory d{last} "
-        # NFS clients rename a removed file that is open to a name that begins with .nfs.
-        opened = server.succeed(["find", f"{filesystem.directory}/{LEDGER_DIRECTORY}", "-name", ".nfs*"]).split()
+        root = f"{filesystem.directory}/{LEDGER_DIRECTORY}"
+        names = server.succeed(["find", f"{root}/{RENAMES}", "-mindepth", "1", "-printf", "%P\\n"]).split()
+        # The worker has made every change of a directory before it makes the next directory.
+        newest = max(number_of(name) for name in names)
+        last = max(number for name in names if name.endswith("/c") and (number := number_of(name)) < newest)
+        server.succeed(["mv", f"{root}/{RENAMES}/d{last}/c", f"{root}/{RENAMES}/d{last}/a"])
+        places["rename-undone"] = f"{RENAMES}: rename of directory d{last} "
+        opened = server.succeed(["find", root, "-name", UNNAMED]).split()
         assert opened, "no client has a removed file open"
         for path in opened:
             server.succeed(["dd", "if=/dev/zero", f"of={path}", "bs=4096", "count=1", "conv=notrunc,fsync"])
         return state
 
     setattr(filesystem, "activate", undo)  # noqa: B010  mypy knows it as a method
+
+
+def number_of(name: str) -> int:
+    """Return the number of the directory in a path such as ``d7/c``."""
+    return int(name.partition("/")[0].removeprefix("d"))

@@ -128,8 +128,11 @@ ACKNOWLEDGED_BEFORE = """            if end == ledger.ACKNOWLEDGE:
 {called}"""
 NEVER = ACKNOWLEDGED_BEFORE.format(seconds=60, called=CALLED)
 """Code for the ledger's program that reports success, and then waits for a minute before the operation."""
-EARLY = ACKNOWLEDGED_BEFORE.format(seconds=0.001, called=CALLED)
-"""Code for the ledger's program that reports success, and then waits for 1 ms before the operation."""
+EARLY = ACKNOWLEDGED_BEFORE.format(seconds=1, called=CALLED)
+"""Code for the ledger's program that reports success, and then waits for a second before the operation.
+
+An operation takes much less time: so for most workers the wait, and not the operation, is in progress at any instant.
+"""
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     ),
     "late-write-back": Experiment(lambda _: {"stack": ASYNC}, "async", kernel_keeps_for_longer),
     "panic": Experiment(cut(booted=defects.server_panics)),
-    "rename": Experiment(cut(at_work=defects.first_directory_is_done, booted=defects.rename_is_undone)),
+    "rename": Experiment(cut(at_work=defects.names_are_changed, booted=defects.rename_is_undone)),
     "swapped": Experiment(cut(without_power=defects.serials_are_swapped)),
     "re-created": Experiment(cut(booted=defects.array_is_created_anew)),
 }
