@@ -40,7 +40,6 @@ def test_missing_certificates_are_named(tmp_path: Path) -> None:
 
 
 def test_a_client_without_the_certificates_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("raidproof.cluster.connection.CONNECT_S", 2)
     ours, others = tmp_path / "ours", tmp_path / "others"
     create(ours)
     create(others)
@@ -57,6 +56,7 @@ def test_a_client_without_the_certificates_is_refused(tmp_path: Path, monkeypatc
         assert spec.address.startswith("tls://")
         with connected(spec) as client:
             assert client.submit(twice, 21).result(timeout=20) == 42
+        monkeypatch.setattr("raidproof.cluster.connection.CONNECT_S", 2)
         with pytest.raises((RigError, ssl.SSLError)), connected(spec.model_copy(update={"certificates": others})):
             pass
         with pytest.raises((OSError, ValueError, TypeError, RuntimeError)):

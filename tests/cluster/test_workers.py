@@ -90,6 +90,7 @@ def test_a_scheduler_that_is_gone_ends_the_work() -> None:
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a fetch end soon whose worker is gone."""
     monkeypatch.setattr(module, "FETCH_S", 0.5)
     monkeypatch.setattr(module, "POLL_S", 0.1)
 
@@ -105,7 +106,6 @@ def end(client: Any, number: int) -> None:
     client.cluster.sync(client.cluster.workers[number].close, nanny=False)
 
 
-@pytest.mark.usefixtures("_soon")
 def test_a_result_is_fetched_from_its_worker() -> None:
     with cluster_of(1) as client:
         workers, future = Workers(client, "checker"), submitted(client, refused, "1", "one")
@@ -113,7 +113,6 @@ def test_a_result_is_fetched_from_its_worker() -> None:
         assert workers.fetch(future) == refused("1", "one")
 
 
-@pytest.mark.usefixtures("_soon")
 def test_results_are_fetched_together(monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster_of(2) as client:
         futures = [submitted(client, refused, str(number), "one") for number in range(3)]
@@ -164,7 +163,6 @@ def test_a_worker_that_ends_before_its_result_is_fetched_has_no_result(
         assert future.cancelled()
 
 
-@pytest.mark.usefixtures("_soon")
 def test_a_task_that_raises_has_no_result_and_a_reason() -> None:
     with cluster_of(1) as client:
         found = Workers(client, "checker").fetch(submitted(client, int, "x"))
@@ -173,7 +171,6 @@ def test_a_task_that_raises_has_no_result_and_a_reason() -> None:
         assert "invalid literal" in found.reason
 
 
-@pytest.mark.usefixtures("_soon")
 def test_a_task_whose_worker_ended_its_machines_has_no_result() -> None:
     with cluster_of(1) as client:
         workers, interrupted = Workers(client, "checker"), replace(refused("1", "one"), result=Interrupted())
