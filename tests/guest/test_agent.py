@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest import agent as program
 from raidproof.guest.agent import MORE, START, Frames, frame
 
@@ -225,12 +226,11 @@ def test_a_step_that_is_none_fails_alone(agent: Running) -> None:
 
 
 def test_a_command_outlives_the_agent(tmp_path: Path) -> None:
-    agent, late = Running(), tmp_path / "late"
-    agent.send(frame({"id": 1, "steps": [{"run": ["sh", "-c", f"sleep 0.3; touch {late}"]}]}))
+    agent, begin, late = Running(), tmp_path / "begin", tmp_path / "late"
+    script = f"while [ ! -e {begin} ]; do sleep 0.05; done; touch {late}"
+    agent.send(frame({"id": 1, "steps": [{"run": ["sh", "-c", script]}]}))
     assert agent.next()[0]["began"]
     assert agent.close() == 0
     assert not late.exists()
-    deadline = time.monotonic() + 20
-    while not late.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    begin.touch()
+    wait_until(late.exists, Deadline.after(20), "the command to continue")

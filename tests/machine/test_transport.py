@@ -11,12 +11,13 @@ from typing import Any
 from unittest.mock import Mock
 
 import paramiko
+import psutil
 import pytest
 from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequirementMissing, RigError
-from raidproof.core.waiting import Deadline, LongWait
+from raidproof.core.waiting import Deadline, LongWait, wait_until
 from raidproof.machine import transport as transport_module
 from raidproof.machine.agent import SHOWN, ChannelCommand
 from raidproof.machine.login import KeyPair, LabKeys, LabLogin
@@ -173,6 +174,15 @@ def run(transport: Transport, *argv: str, stdin: bytes = b"", deadline_s: float 
     return transport.run(argv, deadline, stdin)
 
 
+def ended(path: Path) -> None:
+    """Wait until no process has this path in its command line."""
+
+    def gone() -> bool:
+        return not any(str(path) in str(one.info["cmdline"]) for one in psutil.process_iter(["cmdline"]))
+
+    wait_until(gone, Deadline.after(20), "the end of the command")
+
+
 def test_a_command_gives_output_and_status(transport: Transport) -> None:
     completed = run(transport, "sh", "-c", "echo out; echo error >&2; exit 3")
     assert (completed.status, completed.stdout, completed.stderr) == (3, "out\n", "error\n")
@@ -229,16 +239,15 @@ def test_a_command_that_was_started_is_waited_for(transport: Transport) -> None:
 def test_a_command_that_outlives_its_deadline_is_killed_with_what_it_has_started(
     agent: Transport, tmp_path: Path
 ) -> None:
-    late = tmp_path / "late"
     with pytest.raises(DeadlineExceeded, match="server: still running at its deadline: sh -c"):
-        run(agent, "sh", "-c", f"(sleep 1; touch {late}) & wait", deadline_s=0.2)
-    assert not run(agent, "sh", "-c", f"sleep 2; ls {late}").ok
+        run(agent, "sh", "-c", f"(sleep 1000; touch {tmp_path}) & wait", deadline_s=0.2)
+    ended(tmp_path)
 
 
 def test_a_command_whose_wait_is_interrupted_is_killed(
     agent: Transport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = agent.start(["sh", "-c", f"sleep 1; touch {tmp_path}/late"], Deadline.after(20))
+    command = agent.start(["sh", "-c", f"sleep 1000; touch {tmp_path}"], Deadline.after(20))
 
     def interrupted(_: LongWait) -> None:
         raise KeyboardInterrupt
@@ -247,7 +256,7 @@ def test_a_command_whose_wait_is_interrupted_is_killed(
         inner.setattr(LongWait, "goes_on", interrupted)
         with pytest.raises(KeyboardInterrupt):
             command.wait(Deadline.after(20))
-    assert not run(agent, "sh", "-c", f"sleep 2; ls {tmp_path}/late").ok
+    ended(tmp_path)
 
 
 def test_commands_run_side_by_side(transport: Transport) -> None:
