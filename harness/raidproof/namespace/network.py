@@ -16,9 +16,9 @@ DISCARD = 9
 MEND_DEADLINE_S = 30.0
 """Seconds to wait for an answer of a reconnected machine; the renewal of a stale ARP entry takes some seconds."""
 STILL_S = 0.05
-"""Seconds without a frame to a machine after which it has read all frames sent before its network was cut."""
+"""Seconds in which a machine usually reads all frames that were sent before its network was cut."""
 STILL_DEADLINE_S = 10.0
-"""Seconds to wait until a machine has read all frames sent before its network was cut."""
+"""Seconds to wait until a machine has read all frames that were sent before its network was cut."""
 
 
 def tap_name(machine: str) -> str:
@@ -61,27 +61,32 @@ class Port:
     def cut(self, way: Way) -> str:
         """Cut the machine off the network, verify this by a probe, and return the evidence as text.
 
+        Frames that were sent before the cut may arrive during a probe, as a tap counts a frame when the machine reads
+        it. Another probe follows then.
+
         Raises:
             RequirementMissing: the kernel of this host cannot drop the frames.
             RigError: frames still pass; the machine is connected again.
         """
         self._gate(way)
-        if way is not Way.FROM:
-            awaited = f"{self.machine} to read the frames that were sent before the cut"
-            wait_until(self._still, Deadline.after(STILL_DEADLINE_S), awaited)
-        before = self.traffic()
-        answered = self.answers()
-        after = self.traffic()
-        to, come, dropped = after.to - before.to, after.come - before.come, after.dropped - before.dropped
-        name = self.machine
-        counted = f"{name} received {to} frames and sent {come}; {dropped} frames to {name} were dropped"
-        evidence = f"probe {'answered' if answered else 'not answered'}; {counted}"
-        # If only frames from the machine are dropped, the machine receives the probe, and the bridge drops the answer.
-        as_requested = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
-        if answered or not as_requested:
-            self._gate(None)
-            raise RigError(f"{name} is not cut off the network (direction {way.value}): {evidence}")
-        return evidence
+        pause(STILL_S)
+        deadline = Deadline.after(STILL_DEADLINE_S)
+        while True:
+            last = deadline.passed
+            before = self.traffic()
+            answered = self.answers()
+            after = self.traffic()
+            to, come, dropped = after.to - before.to, after.come - before.come, after.dropped - before.dropped
+            counted = f"{self.machine} received {to} frames and sent {come}; {dropped} frames to it were dropped"
+            evidence = f"probe {'answered' if answered else 'not answered'}; {counted}"
+            # If only frames from the machine are dropped, the machine receives the probe, and the bridge drops the
+            # answer.
+            as_requested = (to > 0 and come > 0) if way is Way.FROM else (to == 0 and dropped > 0)
+            if as_requested and not answered:
+                return evidence
+            if answered or last:
+                self._gate(None)
+                raise RigError(f"{self.machine} is not cut off the network (direction {way.value}): {evidence}")
 
     def mend(self) -> None:
         """Reconnect the machine to the network, and wait until it answers a probe.
@@ -107,15 +112,6 @@ class Port:
     def traffic(self) -> Traffic:
         """Return the numbers of frames to and from the machine."""
         return self.namespace.traffic(tap_name(self.machine))
-
-    def _still(self) -> bool:
-        """Return whether the machine reads no frame for ``STILL_S`` seconds.
-
-        A tap counts a frame when the machine reads it, which may be after `_gate` has returned.
-        """
-        before = self.traffic()
-        pause(STILL_S)
-        return self.traffic().to == before.to
 
     def _gate(self, way: Way | None) -> None:
         """Drop the machine's frames of a direction at the bridge; for None, pass all frames."""
