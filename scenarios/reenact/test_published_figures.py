@@ -26,6 +26,9 @@ MISSED = "fourteen pairs in line, random write"
 @pytest.mark.alone
 def test_single_disks_of_2006_read_as_fast_as_published(pytestconfig: pytest.Config) -> None:
     figures = reenact("md_read_single.toml", pytestconfig)
+    if far_from(figures):
+        # A host that stops for one second makes a measurement of three seconds by a third slower: see the median.
+        figures = reenact("md_read_single.toml", pytestconfig, repeats=3)
     must_be_near(figures)
 
 
@@ -81,17 +84,23 @@ def test_a_working_set_in_the_controllers_cache_is_not_ranked_as_disk_throughput
     assert "cache" not in (large.why_not or "")
 
 
-def reenact(name: str, config: pytest.Config) -> list[PublishedFigure]:
-    """Run a plan, print the published figures beside the measured ones, and return them."""
-    _, figures = carry_out(name, config)
+def reenact(name: str, config: pytest.Config, **changes: int) -> list[PublishedFigure]:
+    """Run a plan, print the published figures beside the measured ones, and return them.
+
+    ``changes``: as for `carry_out`.
+    """
+    _, figures = carry_out(name, config, **changes)
     say(figure_text(figures))
     return figures
 
 
-def carry_out(name: str, config: pytest.Config) -> tuple[RunRecord, list[PublishedFigure]]:
-    """Run a plan, assert that every cell was measured, and return the record and the published figures."""
+def carry_out(name: str, config: pytest.Config, **changes: int) -> tuple[RunRecord, list[PublishedFigure]]:
+    """Run a plan, assert that every cell was measured, and return the record and the published figures.
+
+    ``changes``: values that replace those of the plan's table ``[run]``.
+    """
     path = PLANS / name
-    record, _ = run_plan(matrix_of(load_plan(path)), path, Path(config.option.results))
+    record, _ = run_plan(matrix_of(load_plan(path, changes)), path, Path(config.option.results))
     must_be_measured(record)
     return record, published_figures(record)
 
@@ -102,9 +111,14 @@ def must_be_measured(record: RunRecord) -> None:
     assert not broken, f"cells that were not measured, with the reasons: {broken}"
 
 
+def far_from(figures: Sequence[PublishedFigure]) -> list[PublishedFigure]:
+    """Return the figures that were not measured, or are not near the published ones."""
+    return [figure for figure in figures if figure.deviation is None or abs(figure.deviation) > NEAR]
+
+
 def must_be_near(figures: Sequence[PublishedFigure]) -> None:
     """Assert that the measured figures are near the published ones, also those from which a plan takes a limit."""
-    far = [figure for figure in figures if figure.deviation is None or abs(figure.deviation) > NEAR]
+    far = far_from(figures)
     assert not far, f"deviate by more than {NEAR:.0%} from the published figures: {far}"
 
 
