@@ -13,6 +13,7 @@ from raidproof.crash.states import CrashState
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.storage.array.state import Area
 from raidproof.storage.array.striping import ROW
+from raidproof.storage.stack import StackSpec
 from tests.crash.made_up import FakeChecker
 from tests.crash.mirror import DATA, PAGE, MirrorRun
 from tests.guest_files import FilesByCommands
@@ -80,6 +81,14 @@ def test_of_an_array_of_arrays_and_of_no_machine_nothing_is_known() -> None:
     server = Server()
     assert owners_of(OnServer(server, "1+0"), [0]) == {}
     assert owners_of(FakeChecker(), [0]) == {}
+    assert server.did == []
+
+
+def test_of_a_thin_volume_whose_pool_places_the_data_nothing_is_known() -> None:
+    server = Server()
+    checker = OnServer(server)
+    checker.stack = StackSpec.model_validate({**checker.stack.model_dump(mode="json"), "volume": "thin"})
+    assert owners_of(checker, [0, 2 << 20]) == {}
     assert server.did == []
 
 
