@@ -185,7 +185,9 @@ ARGUMENTS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(FAULTS))
+@pytest.mark.parametrize(
+    "name", sorted(name for name, kind in FAULTS.items() if kind.__module__.startswith("raidproof."))
+)
 def test_a_soft_mount_may_report_errors_of_each_fault_that_takes_the_server_away(name: str) -> None:
     kind = FAULTS[name]
     fields = getattr(kind, "__dataclass_fields__", {})
