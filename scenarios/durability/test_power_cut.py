@@ -9,9 +9,13 @@ from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 
 
-@pytest.mark.parametrize("policy", [CutPolicy.DROP, CutPolicy.TORN], ids=lambda policy: policy.value)
-def test_sync_export_keeps_every_promise(cycle: CrashTestRunner, policy: CutPolicy) -> None:
-    cycle(stack_of(), policy=policy).must_keep_every_promise()
+def test_sync_export_keeps_every_promise(cycle: CrashTestRunner) -> None:
+    cycle(stack_of()).must_keep_every_promise()
+
+
+def test_a_cut_that_tears_requests_breaks_no_promise(cycle: CrashTestRunner) -> None:
+    # XFS of stock kernels does not always recover from torn metadata (docs/findings.md, xfs-torn-recovery).
+    cycle(stack_of(filesystem=Ext4Spec()), policy=CutPolicy.TORN).must_keep_every_promise()
 
 
 @pytest.mark.exhaustive

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from raidproof.core.errors import RigError
-from raidproof.machine.kernel_errors import FLAGS, TAINTED, ErrorWatch, Reported, kinds_of, reported_by
+from raidproof.machine.kernel_errors import FLAGS, TAINTED, ErrorWatch, Reported, kinds_of, note_usual, reported_by
 from raidproof.machine.kernel_log import text_of
 from raidproof.machine.machine import Machine
 
@@ -53,6 +53,15 @@ def test_what_the_kernel_reports_later_is_new(fake: FakeMachine) -> None:
     one.look()
     one.look()
     assert one.found == {"server": Reported((ODD,), frozenset({"warning"}))}
+
+
+def test_messages_of_the_boot_are_usual_also_if_the_ring_buffer_has_lost_them(fake: FakeMachine) -> None:
+    note_usual([cast("Machine", fake)])
+    fake.lines = []
+    one = watch(fake)
+    fake.reboot(USUAL, ODD)
+    one.look()
+    assert one.found["server"].errors == (ODD,)
 
 
 def test_each_flag_that_shows_a_failure_is_named(fake: FakeMachine) -> None:

@@ -1,6 +1,6 @@
 import re
 from collections.abc import Sequence
-from errno import EIO, ETIMEDOUT
+from errno import EBUSY, EIO, ETIMEDOUT
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -269,7 +269,7 @@ def test_options_say_what_was_requested(asked: dict[str, Any]) -> None:
 def test_effects_are_those_of_nfs_5() -> None:
     usual = MountSpec().effects
     assert (usual.errors, usual.local_locks, usual.old_data_s, usual.old_attributes_s) == (frozenset(), False, 0, 60)
-    assert MountSpec(recovery="softerr").effects.errors == {EIO, ETIMEDOUT}
+    assert MountSpec(recovery="softerr").effects.errors == {EBUSY, EIO, ETIMEDOUT}
     assert MountSpec(cto=False).effects.old_data_s == 60
     assert MountSpec(cto=False, actimeo=7).effects.old_data_s == 7
     assert MountSpec(cto=False, acregmin=1, acregmax=9).effects.old_data_s == 9

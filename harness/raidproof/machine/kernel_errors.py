@@ -57,6 +57,17 @@ def kinds_of(lines: Iterable[str]) -> frozenset[str]:
     return frozenset(_NUMBER.sub("#", text_of(line)) for line in lines)
 
 
+def note_usual(machines: Iterable[Machine]) -> None:
+    """Note what the kernels of machines have reported by now, which is usual for them; to be called after their boot.
+
+    Later the ring buffer may have lost the messages of the boot.
+    """
+    for machine in machines:
+        with suppress(RigError):
+            if machine.usual_errors is None:
+                machine.usual_errors = kinds_of(reported_by(machine).errors)
+
+
 @dataclass
 class ErrorWatch:
     """Collects what the kernels of machines report from now on, over several boots.
@@ -71,12 +82,10 @@ class ErrorWatch:
     """The boot_id of each machine at the last look, and what its kernel had reported."""
 
     def __post_init__(self) -> None:
+        note_usual(self.machines.values())
         for name, machine in self.machines.items():
             with suppress(RigError):
-                now = reported_by(machine)
-                self._last[name] = machine.boot_id, now
-                if machine.usual_errors is None:
-                    machine.usual_errors = kinds_of(now.errors)
+                self._last[name] = machine.boot_id, reported_by(machine)
 
     def look(self) -> None:
         """Add what the kernels of all machines that answer have reported since the last look.

@@ -21,6 +21,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.fault import FaultEffects
 from raidproof.image.software import software_of
 from raidproof.lab.lab import Lab
+from raidproof.machine.kernel_errors import note_usual
 from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import why_no_capture
 from raidproof.provider.registry import lab_of
@@ -179,6 +180,7 @@ class Run:
                 self._no_lab = str(error)
                 raise
             self.record.environment = environment_of(lab)
+            note_usual(lab.machines.values())
         return self._lab
 
     def has_lab(self, lab: Lab) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from errno import EIO, ETIMEDOUT
+from errno import EBUSY, EIO, ETIMEDOUT
 from math import inf
 from typing import Annotated, Any, Literal, Self
 
@@ -235,7 +235,8 @@ class MountSpec(Spec):
         attributes_s = max(self._seconds("acregmax"), self._seconds("acdirmax"))
         return MountEffects(
             # A soft mount gives up: EIO, with softerr ETIMEDOUT (nfs(5)). The server may have executed the request.
-            errors=frozenset() if self.recovery == "hard" else frozenset({EIO, ETIMEDOUT}),
+            # EBUSY: the removal of an open file, whose other name the client could not look up (nfs_sillyrename).
+            errors=frozenset() if self.recovery == "hard" else frozenset({EIO, ETIMEDOUT, EBUSY}),
             local_locks=self.local_locks,
             # Without close-to-open, an open uses the cached attributes until they expire.
             old_data_s=0.0 if self.cto else self._seconds("acregmax"),
