@@ -9,7 +9,7 @@ from raidproof.fault import ClientNetworkCut, NfsdRestart, PowerCut
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.workload.lock import LockHolder
-from scenarios.nfs.two_clients import LEASE_S, Clients, two_clients
+from scenarios.nfs.two_clients import LEASE_S, Clients, TwoClients, two_clients
 
 SOON_S = 3.0
 """Seconds in which a server that is ready opens or locks a file; a client repeats a refused LOCK within less."""
@@ -36,17 +36,27 @@ def test_a_lock_is_granted_as_soon_as_a_file_opens(two_clients: Clients, record:
     conclude(record, server, measured, wrong=int(locked_s > SOON_S), seen=1, least=1)
 
 
+def take(clients: TwoClients) -> tuple[int, int]:
+    """Lock a file on the second client; return the descriptors of the second and of the first client.
+
+    Raises:
+        Inconclusive: the first client got the lock, too.
+    """
+    clients.end_grace()
+    held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
+    clients.two.do("lock", held, "write").require("lock")
+    if clients.one.do("lock", wanted, "write").ok:
+        raise Inconclusive("two clients had the lock at once before the fault")
+    return held, wanted
+
+
 def test_a_client_of_some_seconds_keeps_its_lock_after_a_power_cut(two_clients: Clients, record: Record) -> None:
     with two_clients(may_say=LOST) as clients:
         # nfsdcld must store the record of the client with the lock as the last one.
         newest = clients.two.client
         newest.succeed(["umount", clients.path("")])
         clients.context.stack.activate_client(newest.name)
-        clients.end_grace()
-        held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
-        clients.two.do("lock", held, "write").require("lock")
-        if clients.one.do("lock", wanted, "write").ok:
-            raise Inconclusive("two clients had the lock at once before the power cut")
+        held, wanted = take(clients)
         clients.suffer(PowerCut())
         clients.one.begin("lock", wanted, "write")
         clients.two.do("write", held, "mine")
@@ -62,11 +72,7 @@ def test_a_client_of_some_seconds_keeps_its_lock_after_a_power_cut(two_clients: 
 @pytest.mark.parametrize("vers", ["3", "4.2"])
 def test_a_client_keeps_its_lock_after_a_restart_of_nfsd(two_clients: Clients, record: Record, vers: str) -> None:
     with two_clients(stack={"mount": MountSpec(vers=vers)}) as clients:
-        clients.end_grace()
-        held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
-        clients.two.do("lock", held, "write").require("lock")
-        if clients.one.do("lock", wanted, "write").ok:
-            raise Inconclusive("two clients had the lock at once before the restart")
+        held, wanted = take(clients)
         clients.suffer(NfsdRestart())
         clients.two.do("write", held, "mine")
         clients.end_grace()

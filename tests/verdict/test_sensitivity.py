@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from raidproof.record.sensitivity import Defect, Subject, missing_flushes, noticed_in
 from raidproof.verdict.durability import Copy, Durability, Flush, Needed, Requests, Write, needed_of_names
-from raidproof.verdict.sensitivity import EARLY_NS, before_commits, missed_at, rounds_of, sensitivity
+from raidproof.verdict.sensitivity import EARLY_NS, Order, before_commits, missed_at, rounds_of, sensitivity
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 
 END = 1_000
@@ -18,7 +18,7 @@ WORKER = WorkerSpec(number=0, client="client1", kind="fsync", path="w", file=7, 
 def counted(
     needed: list[Needed], flushes: dict[int, list[Flush]], cut_ns: int | None = None
 ) -> dict[Defect, tuple[int, int, int | None]]:
-    found = sensitivity(Requests({}, flushes, END), needed, cut_ns)
+    found = sensitivity(Order(Requests({}, flushes, END)), needed, cut_ns)
     return {one.defect: (one.instances, one.in_some_state, one.in_this_cut) for one in found}
 
 
@@ -53,7 +53,7 @@ def test_the_injected_cut_shows_it_only_between_the_reply_and_the_next_flush(cut
 )
 def test_a_checked_state_shows_it_only_between_the_reply_and_the_next_flush(checked_ns: list[int], shown: int) -> None:
     flushes = {0: [Flush(110, 120), Flush(200, 210)]}
-    found = sensitivity(Requests({}, flushes, END), [Needed(130, [Copy(0, 100, fua=False)])], None, checked_ns)
+    found = sensitivity(Order(Requests({}, flushes, END)), [Needed(130, [Copy(0, 100, fua=False)])], None, checked_ns)
     by_defect = {one.defect: one.in_checked_states for one in found}
     assert [by_defect[one] for one in (Defect.FLUSH_OF_A_MEMBER, Defect.FLUSH, Defect.FUA)] == [shown, shown, 0]
     assert noticed_in(found) == shown
@@ -68,7 +68,9 @@ def test_each_cut_shows_the_flushes_whose_absence_would_lose_data() -> None:
 
 
 def test_without_checked_states_nothing_is_known_of_them() -> None:
-    found = sensitivity(Requests({}, {0: [Flush(110, 120)]}, END), [Needed(130, [Copy(0, 100, fua=False)])], None)
+    found = sensitivity(
+        Order(Requests({}, {0: [Flush(110, 120)]}, END)), [Needed(130, [Copy(0, 100, fua=False)])], None
+    )
     assert {one.in_checked_states for one in found} == {None}
     assert noticed_in(found) is noticed_in([]) is None
 
@@ -159,7 +161,7 @@ def test_an_early_flush_shows_if_the_reply_came_before_its_effect_and_the_next_f
 ) -> None:
     later = [] if later_ns is None else [Flush(later_ns, later_ns + 10)]
     requests = Requests({}, {0: [Flush(110, 120), *later]}, 10 * EARLY_NS)
-    found = sensitivity(requests, [Needed(promised_ns, [Copy(0, 100, fua=False)])], None)
+    found = sensitivity(Order(requests), [Needed(promised_ns, [Copy(0, 100, fua=False)])], None)
     (early,) = (one for one in found if one.defect is Defect.EARLY_FLUSH)
     assert (early.instances, early.in_some_state) == (1, shown)
 
@@ -192,10 +194,10 @@ def test_the_flush_right_before_a_fua_write_is_its_preflush(
 def test_a_commit_record_without_its_preflush_loses_what_the_flush_covered() -> None:
     needed = [Needed(140, [Copy(0, 100, fua=False)])]
     writes = [write(90, 100), write(125, 130, fua=True)]
-    found = {one.defect: one for one in sensitivity(Requests({}, FLUSHED, END, writes=writes), needed, 150)}
+    found = {one.defect: one for one in sensitivity(Order(Requests({}, FLUSHED, END, writes=writes)), needed, 150)}
     without = found[Defect.NO_PREFLUSH]
     assert (without.instances, without.in_some_state, without.in_this_cut) == (1, 1, 1)
-    plain = {one.defect: one for one in sensitivity(Requests({}, FLUSHED, END, writes=writes[:1]), needed, 150)}
+    plain = {one.defect: one for one in sensitivity(Order(Requests({}, FLUSHED, END, writes=writes[:1])), needed, 150)}
     assert plain[Defect.NO_PREFLUSH].instances == 0
     assert plain[Defect.FLUSH].instances == 1
 
@@ -214,7 +216,7 @@ def test_a_commit_record_that_overtakes_its_flush_shows_while_the_flush_runs(
     before: list[Write], cut_ns: int, some: int, this: int
 ) -> None:
     requests = Requests({}, FLUSHED, END, writes=[*before, write(125, 130, fua=True)])
-    (first,) = (one for one in sensitivity(requests, [], cut_ns) if one.defect is Defect.COMMIT_FIRST)
+    (first,) = (one for one in sensitivity(Order(requests), [], cut_ns) if one.defect is Defect.COMMIT_FIRST)
     assert (first.instances, first.in_some_state, first.in_this_cut) == (1, some, this)
 
 
@@ -245,7 +247,7 @@ def test_all_writes_of_a_solo_operation_belong_to_its_change_of_names() -> None:
 def test_the_sensitivity_for_names_is_counted_apart() -> None:
     requests = Requests({}, FLUSHED, END, writes=[write(91, 95), write(125, 128, fua=True)])
     names = sensitivity(
-        requests, needed_of_names(requests, [operation("mkdir", 90, 140)]), None, subject=Subject.NAMES
+        Order(requests), needed_of_names(requests, [operation("mkdir", 90, 140)]), None, subject=Subject.NAMES
     )
     counts = {one.defect: (one.instances, one.in_some_state) for one in names}
     # Both writes have equal data, and the one with FUA is durable at its reply.
@@ -269,7 +271,7 @@ def test_without_fua_the_first_write_after_a_flush_of_a_solo_operation_is_its_co
     requests = Requests({}, FLUSHED, END, writes=[write(90, 100), write(125, 130), write(126, 131)])
     solo = [operation("append", begun_ns, replied_ns)]
     assert before_commits(requests, rounds_of(FLUSHED), solo) == commits
-    (first,) = (one for one in sensitivity(requests, [], 115, solo=solo) if one.defect is Defect.COMMIT_FIRST)
+    (first,) = (one for one in sensitivity(Order(requests, solo), [], 115) if one.defect is Defect.COMMIT_FIRST)
     # A commit record in the volatile cache is lost with all the rest: only a cut that keeps it shows the order.
     assert (first.instances, first.in_some_state, first.in_this_cut) == (len(commits), len(commits), 0)
 
@@ -298,7 +300,7 @@ def test_the_counts_agree_with_each_other_for_every_write_log(
 ) -> None:
     done = [operation("rename", *span) for span in solo]
     needed = needed_of_names(requests, done)
-    both = [sensitivity(requests, needed, cut_ns, checked_ns, subject=one, solo=done) for one in Subject]
+    both = [sensitivity(Order(requests, done), needed, cut_ns, checked_ns, subject=one) for one in Subject]
     for found in both:
         for one in found:
             assert 0 <= one.in_some_state <= one.instances

@@ -19,7 +19,7 @@ from raidproof.crash.unwritten import never_written
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
-from raidproof.fault.fault import combined, why_no_locks
+from raidproof.fault.fault import FaultEffects, combined, why_no_locks
 from raidproof.fault.schedule import Schedule, ScheduledFault
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.lab.lab import Lab
@@ -173,8 +173,7 @@ class CrashTest:
         """Execute all steps of the crash test. After an error the lab is unusable; the record has what was seen."""
         if self.spec.fio is not None:
             self.lab.clients[0].require("fio")
-        effects = combined(one.effects(self.spec.stack) for one in self.schedule.faults)
-        self.lab.disks.require(self.spec.cache_mode, effects.caches or self.spec.policy)
+        self.lab.disks.require(self.spec.cache_mode, combined(self._effects).caches or self.spec.policy)
         require_write_cache(self.lab.topology, self.spec.cache_mode, self.spec.cache_mode_of)
         self.lab.disks.reset(self._old())
         begun = {name: moment(machine) for name, machine in self.lab.machines.items()}
@@ -251,7 +250,7 @@ class CrashTest:
             stack.mount.vers,
             stack.filesystem.type,
             stack.export.type,
-            no_locks=why_no_locks(stack, [one.effects(stack) for one in self.schedule.faults]),
+            no_locks=why_no_locks(stack, self._effects),
             root_squash=stack.export.squashes_root,
             shows_old_data=stack.filesystem.shows_old_data,
             shares_blocks=stack.filesystem.shares_blocks,
@@ -377,9 +376,14 @@ class CrashTest:
         clients = [client for client in self.lab.clients if client.name not in self.record.lost_power]
         return {client.name: calls(client, self.stack.mounts[client.name].directory) for client in clients}
 
+    @property
+    def _effects(self) -> list[FaultEffects]:
+        """The effects of each fault."""
+        return [one.effects(self.spec.stack) for one in self.schedule.faults]
+
     def _tolerated_errnos(self) -> tuple[int, ...]:
         """Return the errors (errno) that the faults may cause, after which the ledger continues."""
-        return tuple(sorted(combined(one.effects(self.spec.stack) for one in self.schedule.faults).errors))
+        return tuple(sorted(combined(self._effects).errors))
 
     @contextmanager
     def _captured(self) -> Iterator[None]:

@@ -29,7 +29,7 @@ from raidproof.machine.kernel_log import stuck_tasks
 from raidproof.machine.machine import Machine
 from raidproof.record.run import CrashTestRecord, FaultRecord, Recovery
 from raidproof.run.crash_test_files import CrashTestFiles
-from raidproof.run.member_watch import MemberWatch
+from raidproof.run.member_watch import MemberWatch, injected
 from raidproof.workload.ledger import LEDGER_DIRECTORY, Ledger
 from raidproof.workload.workload import on_all
 
@@ -196,24 +196,13 @@ class FaultSequence:
     def _inject(self, fault: Fault, after_stage: RecoveryStage | None = None) -> FaultRecord:
         """Inject a fault; return its record."""
         self._say(fault.name)
-        begun_ns = now_ns()
-        injected = fault.inject(self.context)
-        ended_ns = now_ns()
+        entry = injected(fault, self.context)
         self._server_faults -= fault.target(self.context) is self.context.lab.server
         if self.cache_mode is CacheMode.NONE and self._server_faults <= 0:
             # Set the mode while no guest is connected: a guest that has seen a disk without a cache never flushes it.
             self.context.lab.disks.set_mode(CacheMode.VOLATILE)
-        return FaultRecord(
-            fault=injected.fault,
-            target=injected.target,
-            proof=injected.proof,
-            effects=fault.effects(self.context.stack.spec),
-            begun_ns=begun_ns,
-            at_ns=injected.at_ns,
-            ended_ns=ended_ns,
-            after_stage=after_stage,
-            disks={cut.serial: asdict(cut) for cut in injected.cut_results},
-        )
+        entry.after_stage = after_stage
+        return entry
 
     def _recover(self, strike: Strike, entry: FaultRecord, ledger: Ledger) -> None:
         """Heal a fault, bring the services online again, and wait until a client continues.

@@ -1,6 +1,6 @@
 """Records the metadata of the member disks in a crash test, and the faults that stay in effect while clients work."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.fault import Fault, FaultContext
@@ -25,6 +25,22 @@ class Lasting:
     """Whether it was proved at a cut that the fault lasted until then."""
 
 
+def injected(fault: Fault, context: FaultContext) -> FaultRecord:
+    """Inject a fault; return its record."""
+    begun_ns = now_ns()
+    event = fault.inject(context)
+    return FaultRecord(
+        fault=event.fault,
+        target=event.target,
+        proof=event.proof,
+        effects=fault.effects(context.stack.spec),
+        begun_ns=begun_ns,
+        at_ns=event.at_ns,
+        ended_ns=now_ns(),
+        disks={cut.serial: asdict(cut) for cut in event.cut_results},
+    )
+
+
 class MemberWatch:
     """Records the metadata of the member disks, and the faults that stay in effect while clients work."""
 
@@ -38,17 +54,8 @@ class MemberWatch:
 
     def begin(self, fault: Fault, lasts_s: float | None = None) -> None:
         """Inject a fault that stays in effect for ``lasts_s`` seconds, or, for None, until `heal`."""
-        begun, begun_ns = moment(self.context.lab.server), now_ns()
-        injected = fault.inject(self.context)
-        entry = FaultRecord(
-            fault=injected.fault,
-            target=injected.target,
-            proof=injected.proof,
-            effects=fault.effects(self.context.stack.spec),
-            begun_ns=begun_ns,
-            at_ns=injected.at_ns,
-            ended_ns=now_ns(),
-        )
+        begun = moment(self.context.lab.server)
+        entry = injected(fault, self.context)
         self.record.during.append(entry)
         until = None if lasts_s is None else Deadline.after(lasts_s)
         self._lasting.append(Lasting(fault, entry, begun, until))

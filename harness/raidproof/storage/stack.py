@@ -256,11 +256,10 @@ class Stack:
 
     def _export(self) -> None:
         self._connect(self._server)
-        if self.monitor is None:
-            self.export.activate()
-        else:
+        if self.monitor is not None:
             self.monitor.activate()
-            self.export.activate()
+        self.export.activate()
+        if self.monitor is not None:
             self.monitor.notify()
 
     def _connect(self, name: str) -> None:

@@ -59,7 +59,7 @@ class Conditions:
     @property
     def allowed_errors(self) -> frozenset[int]:
         """The errors (errno) that clients may get at some time."""
-        return combined_by(self.windows, None).errors
+        return frozenset[int]().union(*(one.effects.errors for one in self.windows))
 
     @property
     def losing_ns(self) -> int | None:

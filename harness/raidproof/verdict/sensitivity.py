@@ -184,24 +184,17 @@ class _Shown(NamedTuple):
 
 
 def sensitivity(
-    requests: Requests,
+    order: Order,
     needed: Iterable[Needed],
     cut_ns: int | None,
     checked_ns: Iterable[int] | None = None,
     subject: Subject = Subject.DATA,
-    solo: Sequence[Operation] = (),
 ) -> list[Sensitivity]:
     """Return the sensitivity to each defect; to `Defect.COMMIT_FIRST` only with the subject DATA.
 
     ``cut_ns``: the injected power cut, None without one. ``checked_ns``: the instants of the checked crash states in
-    which nothing volatile survived; None if no crash state was to be checked. ``solo``: see `before_commits`.
+    which nothing volatile survived; None if no crash state was to be checked.
     """
-    return _sensitivity(Order(requests, solo), needed, cut_ns, checked_ns, subject)
-
-
-def _sensitivity(
-    order: Order, needed: Iterable[Needed], cut_ns: int | None, checked_ns: Iterable[int] | None, subject: Subject
-) -> list[Sensitivity]:
     of_data = subject is Subject.DATA
     shown: dict[Defect, dict[Hashable, _Shown]] = {
         one: {} for one in Defect if of_data or one is not Defect.COMMIT_FIRST
@@ -255,5 +248,5 @@ def of_data_and_names(
     ``blocks``: the blocks that acknowledged operations wrote.
     """
     order, names = Order(requests, solo), needed_of_names(requests, solo)
-    found = _sensitivity(order, blocks, cut_ns, checked_ns, Subject.DATA)
-    return found + (_sensitivity(order, names, cut_ns, checked_ns, Subject.NAMES) if names else [])
+    found = sensitivity(order, blocks, cut_ns, checked_ns)
+    return found + (sensitivity(order, names, cut_ns, checked_ns, Subject.NAMES) if names else [])
