@@ -35,7 +35,7 @@ WITHOUT_PARITY = ("disk0", "disk1", "disk2")
 """The members of a RAID4 that hold data; the last member holds parity. The file system chooses a block's member."""
 QUIET = LedgerSpec(kinds=("metadata",))
 """A ledger with one worker on each client, whose operations write only to the file system's log."""
-AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]py ")
+AGENT_SIGNAL = ("pkill", "--full", "ledger_writer[.]main")
 """Command that sends a signal, to be appended, to the ledger's program on a client."""
 DROPPED = 120
 """Number of dropped flushes. About one in ten causes a loss, as the file system's log alternates between members and

@@ -16,7 +16,7 @@ from raidproof.record import ControlSpec
 from raidproof.run.crash_test import CrashTest
 from raidproof.storage.filesystem.state import WriteBackState
 from raidproof.storage.server import ExportSpec
-from raidproof.workload import ledger
+from raidproof.workload import ledger, ledger_programs
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.selftest import defects
 from scenarios.selftest.defects import Before, Places, PlantDefect, TamperedCut
@@ -54,12 +54,12 @@ def change_programs(machine: Machine, changes: Sequence[tuple[str, str]]) -> Non
         assert any(old in source for source in sources.values()), f"no program of the ledger has the line {old!r}"
         sources = {path: source.replace(old, new) for path, source in sources.items()}
     for path, source in sources.items():
-        machine.put(source, f"{ledger.FOLDER}/{path.name}")
+        machine.put(source, f"{ledger_programs.FOLDER}/{path.name}")
 
 
 def careless_agents(patch: pytest.MonkeyPatch) -> None:
     """Change the ledger's program: client1 reports success before it writes, and client2 never calls fsync."""
-    install = ledger.install
+    install = ledger_programs.install
     changed = {
         "client1": (
             (CALLED, EARLY),
@@ -77,7 +77,7 @@ def careless_agents(patch: pytest.MonkeyPatch) -> None:
 
 def agents_that_never_write(patch: pytest.MonkeyPatch) -> None:
     """Change the ledger's program on client1: it reports success a minute before each operation, thus does none."""
-    install = ledger.install
+    install = ledger_programs.install
     changed = {
         CALLED: NEVER,
         REPORTED: UNREPORTED,

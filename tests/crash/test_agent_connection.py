@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,6 +44,9 @@ class Guest:
 
     def put(self, content: str | bytes, path: str) -> None:
         self.files[path] = content
+
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        self.files |= programs
 
     def require_on(self) -> None:
         if self.dead:

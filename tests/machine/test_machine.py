@@ -191,6 +191,41 @@ def test_a_file_that_is_refused_is_named() -> None:
         machine.put("1", "/sys/a")
 
 
+def written(computer: Computer, machine: Machine, programs: dict[str, bytes]) -> set[str]:
+    """Return the paths of the files that `Machine.install` writes."""
+    computer.files = {}
+    machine.install(programs)
+    return set(computer.files)
+
+
+def test_a_program_is_written_once_in_each_boot() -> None:
+    computer = Computer(("one", "ready"), ("two", "ready"))
+    machine = machine_on(computer)
+    machine.start()
+    programs = {"/run/a.py": b"a", "/run/b.py": b"b"}
+    assert written(computer, machine, programs) == {*programs}
+    assert written(computer, machine, programs) == set()
+    assert written(computer, machine, {**programs, "/run/b.py": b"changed"}) == {"/run/b.py"}
+    machine.crash()
+    machine.start()
+    assert written(computer, machine, programs) == {*programs}
+
+
+def test_a_program_that_something_else_replaced_is_written_again() -> None:
+    computer = Computer()
+    machine = machine_on(computer)
+    assert written(computer, machine, {"/run/a.py": b"a"}) == {"/run/a.py"}
+    machine.put("defective", "/run/a.py")
+    assert written(computer, machine, {"/run/a.py": b"a"}) == {"/run/a.py"}
+
+
+def test_a_program_that_cannot_be_written_is_not_taken_for_installed() -> None:
+    machine = machine_on(Computer())
+    for _ in range(2):
+        with pytest.raises(CommandFailed, match="/sys/a"):
+            machine.install({"/sys/a.py": b"a"})
+
+
 def test_links_are_resolved() -> None:
     machine = machine_on(Computer())
     assert machine.resolve(["/dev/link"]) == ["/dev/vda"]

@@ -3,11 +3,19 @@
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 from raidproof.core.command import Completed
 from raidproof.core.waiting import Deadline
-from raidproof.workload.ledger import WRITER
+from raidproof.workload.ledger_programs import FOLDER, command_of
+
+
+def local_command(program: ModuleType, config: object) -> list[str]:
+    """Return the command that runs a program of the ledger on this host; ``config``: the path of its configuration."""
+    folder = str(Path(str(program.__file__)).parent)
+    return [sys.executable, *(word.replace(FOLDER, folder) for word in command_of(program)[1:-1]), str(config)]
 
 
 class Client:
@@ -23,12 +31,16 @@ class Client:
 
     def put(self, content: str | bytes, path: str) -> None:
         data = content if isinstance(content, bytes) else content.encode()
-        if path == WRITER:
+        if path == f"{FOLDER}/ledger_writer.py":
             data = self._defect.encode() + data
         (self.folder / Path(path).name).write_bytes(data)
 
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        for path, content in programs.items():
+            self.put(content, path)
+
     def start_command(self, argv: list[str]) -> "Process":
-        return Process([sys.executable, *(str(self.folder / Path(word).name) for word in argv[1:])])
+        return Process([sys.executable, *(word.replace(FOLDER, str(self.folder)) for word in argv[1:])])
 
     def succeed(self, argv: list[str], *, deadline_s: float) -> str:
         process = self.start_command(argv)

@@ -44,6 +44,7 @@ from raidproof.workload.application import LIBRARIES, LIBRARY, ApplicationError,
 from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Recorder, WorkerSpec
 from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec, ServerPlace, application_config
 from raidproof.workload.ledger_receiver import Receiver
+from tests.workload.local_clients import local_command
 
 TOY = Path(__file__).resolve().parents[2] / "scenarios" / "applications" / "records.py"
 PYTHON = sys.executable
@@ -87,7 +88,7 @@ class House:
             file = self.path / "config.json"
             file.write_text(json.dumps(self.config(listener.getsockname()[1])))
             process = subprocess.Popen(
-                [PYTHON, ledger_writer.__file__, file], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                local_command(ledger_writer, file), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
             wait_until(
                 lambda: enough(receiver) or process.poll() is not None or receiver.refused is not None,

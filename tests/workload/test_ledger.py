@@ -6,7 +6,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from raidproof.workload.history import Ended, History, PieceSpec, Recorder, Work
 from raidproof.workload.ledger import KINDS, LEAST, AckListener, Found, Ledger, LedgerSpec
 from raidproof.workload.ledger_receiver import SO_TIMESTAMPNS, Arrivals, Receiver
 from raidproof.workload.ledger_sizes import BYTES
-from tests.workload.local_clients import Client, Host
+from tests.workload.local_clients import Client, Host, local_command
 
 OPERATIONS = 40
 OMIT = ("clone", "o_direct", "setxattr", "locks", "removed", "listing")
@@ -53,7 +52,7 @@ class Ran:
         orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
         path = self.root.with_name("scan.json")
         path.write_text(json.dumps(orders))
-        said = subprocess.run([sys.executable, scan.__file__, path], capture_output=True, check=True)
+        said = subprocess.run(local_command(scan, path), capture_output=True, check=True)
         found: Found = json.loads(said.stdout)
         return found
 
@@ -83,7 +82,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Ran:
         }  # fmt: skip
         config = directory / "config.json"
         config.write_text(json.dumps(orders))
-        process = subprocess.Popen([sys.executable, agent.__file__, config], stdin=subprocess.PIPE)
+        process = subprocess.Popen(local_command(agent, config), stdin=subprocess.PIPE)
         wait_until(lambda: process.poll() is not None, Deadline.after(60), "the agent to finish")
         wait_until(lambda: receiver.open_connections == 0, Deadline.after(10), "its last words")
         receiver.stop()

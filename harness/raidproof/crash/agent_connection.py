@@ -77,9 +77,8 @@ class AgentConnection:
             RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
-        for module in (*PROGRAMS, *others):
-            path = Path(str(module.__file__))
-            machine.put(path.read_bytes(), f"{FOLDER}/{path.name}")
+        sources = [Path(str(module.__file__)) for module in (*PROGRAMS, *others)]
+        machine.install({f"{FOLDER}/{source.name}": source.read_bytes() for source in sources})
         machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
         command = machine.start_command(
             [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]

@@ -1,7 +1,7 @@
 """Reader of the ledger: it reads, on any machine, the files that `ledger_writer` has written on the clients.
 
-The harness copies this file into machines, into the folder of ledger_writer.py: standard library only. Run as
-``ledger_reader.py CONFIG``, where CONFIG is a JSON file. It prints the result of `read_back` as JSON.
+The harness copies this file into machines, into the folder of ledger_writer.py: standard library only. The
+command line names the configuration, a JSON file. The program prints the result of `read_back` as JSON.
 """
 
 import errno
@@ -485,7 +485,8 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = (), owner: int 
     return found
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print the content of the ledger of the configuration that the command line names."""
     with open(sys.argv[1]) as config_file:
         found = read_back(json.load(config_file))
     # json.dump would write each element by itself, which takes a quarter of the time of the whole program.

@@ -1,8 +1,8 @@
 """Writer of the ledger in a client: it writes blocks, changes names, and reports each operation to the harness.
 
 The harness copies this file into machines, where it runs on a minimal Python: standard library only. The harness also
-imports this file, so that formats and names are defined once. Run as ``ledger_writer.py CONFIG``, where CONFIG is a
-JSON file. `ledger_reader` reads the files.
+imports this file, so that formats and names are defined once. The command line names the configuration, a JSON file.
+`ledger_reader` reads the files.
 
 Each worker has its own connection to the harness. A worker reports an operation before it begins and after it has
 returned. The harness records the arrival of both reports on the host, which no fault affects. A report also contains
@@ -375,6 +375,7 @@ def take_turns(workers: list[Worker]) -> None:
                 del going[number]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the workers of the configuration that the command line names."""
     with open(sys.argv[1]) as config_file:
         write(json.load(config_file))

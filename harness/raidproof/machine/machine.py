@@ -246,6 +246,8 @@ class Machine(Remote):
         """Kinds of kernel messages of level err or worse before the first crash test; None: not read yet."""
         self._last_boot_id: str | None = None
         """`boot_id` of the last boot, also while the machine is off."""
+        self._installed: dict[str, bytes] = {}
+        """Content of the programs that this boot has, by path."""
 
     @property
     def address(self) -> str:
@@ -297,6 +299,26 @@ class Machine(Remote):
             return None
         boot_id, *ready = completed.stdout.splitlines()
         return (*ready, "ready")[0], boot_id
+
+    def install(self, programs: Mapping[str, bytes]) -> None:
+        """Write programs, given as content by path, but those that this boot already has.
+
+        Python compiles a module anew if its file was written again, which takes longer than to run it.
+
+        Raises:
+            CommandFailed: a file cannot be written.
+        """
+        new = {path: content for path, content in programs.items() if self._installed.get(path) != content}
+        if new:
+            for path, error in self.put_all(new).items():
+                raise self._failed("tee", path, error)
+            self._installed.update(new)
+
+    def put_all(self, files: Mapping[str, str | bytes]) -> dict[str, str]:
+        """Write files, see `Remote.put_all`."""
+        for path in files:
+            self._installed.pop(path, None)
+        return super().put_all(files)
 
     def start_command(self, argv: Sequence[str], deadline_s: float = DEFAULT_DEADLINE_S) -> RemoteCommand:
         """Start a command, and return when it is running; the start must succeed within ``deadline_s`` seconds."""
@@ -353,4 +375,5 @@ class Machine(Remote):
 
     def _gone(self) -> None:
         self.boot_id = None
+        self._installed.clear()
         self.transport.close()

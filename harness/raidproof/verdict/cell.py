@@ -239,6 +239,8 @@ def losing(record: RunRecord) -> bool:
 
 def judge_cells(record: RunRecord) -> None:
     """Fill in outcome, reason, flag, limit and loss of a run's cells, and rank the cells of each workload."""
+    if not record.cells:
+        return
     from raidproof.verdict.ranking import rank  # noqa: PLC0415  numpy and scipy take half a second
 
     cycles = {cycle.name: cycle for cycle in record.cycles}

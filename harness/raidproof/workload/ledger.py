@@ -15,35 +15,21 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, nearest
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, pause, wait_until
-from raidproof.guest import (
-    application,
-    ledger_format,
-    ledger_holders,
-    ledger_listing,
-    ledger_pieces,
-    ledger_reader,
-    ledger_worker,
-    ledger_writer,
-)
+from raidproof.guest import ledger_format, ledger_reader, ledger_writer
 from raidproof.guest.ledger_format import APPLICATION, HOLDERS, LOCKS
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
-from raidproof.workload.application import PROGRAM, ApplicationError, ApplicationSpec
+from raidproof.workload.application import ApplicationError, ApplicationSpec
 from raidproof.workload.history import History, Recorder, WorkerSpec
+from raidproof.workload.ledger_programs import command_of, install
 from raidproof.workload.ledger_receiver import Receiver
 from raidproof.workload.ledger_sizes import MOST_ROUNDS, PIECES, pieces_from
 from raidproof.workload.solo import SoloOperations
 
 LEDGER_DIRECTORY = "ledger"
 """Name of the ledger's directory in the exported file system."""
-FOLDER = "/run/raidproof"
-"""Folder of the ledger's programs in a machine: a tmpfs."""
-WRITER = f"{FOLDER}/ledger_writer.py"
-"""Path of the ledger's writer (guest/ledger_writer.py) in a client."""
-READER = f"{FOLDER}/ledger_reader.py"
-"""Path of the ledger's reader (guest/ledger_reader.py) in a machine."""
 START_DEADLINE_S = 60.0
 """Seconds within which all workers must have connected to the host."""
 OUTPUT_S = 10.0
@@ -394,7 +380,7 @@ class Ledger:
                     install(client, self.config(client.name, address))
                 for name, client in machines.items():
                     self._boots[name] = client.boot_id
-                    self._commands[name] = client.start_command(["python3", WRITER, f"{WRITER}.json"])
+                    self._commands[name] = client.start_command(command_of(ledger_writer))
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
                     Deadline.after(
@@ -562,10 +548,9 @@ class Ledger:
         """Return the content of all workers' files, read on a machine where they are below the directory ``root``."""
         config = json.loads(self.config(None)) | {"root": root}
         install(machine, json.dumps(config))
-        machine.put(Path(ledger_reader.__file__).read_bytes(), READER)
         checks = [] if self.spec.application is None else [2 * self.spec.application.check_s] * len(self.workers)
         deadline_s = SCAN_DEADLINE_S + sum(checks)
-        found: Found = json.loads(machine.succeed(["python3", READER, f"{WRITER}.json"], deadline_s=deadline_s))
+        found: Found = json.loads(machine.succeed(command_of(ledger_reader), deadline_s=deadline_s))
         return found
 
 
@@ -575,12 +560,3 @@ def application_config(spec: ApplicationSpec | None, content: Mapping[str, str])
     ``content``: the application's files, as `ApplicationSpec.content` returns them.
     """
     return {} if spec is None else {"application": spec.config(dict(content))}
-
-
-def install(machine: Machine, config: str) -> None:
-    """Copy the writer and its configuration into a machine, to the tmpfs /run."""
-    machine.put(Path(application.__file__).read_bytes(), PROGRAM)
-    for program in (ledger_format, ledger_pieces, ledger_worker, ledger_holders, ledger_listing, ledger_writer):
-        source = Path(str(program.__file__))
-        machine.put(source.read_bytes(), f"{FOLDER}/{source.name}")
-    machine.put(config, f"{WRITER}.json")

@@ -15,7 +15,7 @@ from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.link import INGRESS
 from raidproof.storage.server import knfsd as export
 from raidproof.storage.tuning import DIRTY, QUEUE, VM
-from raidproof.workload import fio, ledger, shared_file
+from raidproof.workload import fio, ledger_programs, shared_file
 
 ROOMS = Path(export.__file__).parents[2]
 SUITES = ROOMS.parents[1] / "scenarios" / "suites" / "raidproof_suites"
@@ -55,7 +55,7 @@ def test_directories_are_watched() -> None:
 
 
 def test_agents_and_orders_lie_where_all_is_put_back() -> None:
-    paths = (monitor.AGENT, monitor.OUTPUT, ledger.WRITER, shared_file.AGENT, fio.JOB_FILE)
+    paths = (monitor.AGENT, monitor.OUTPUT, ledger_programs.CONFIG, shared_file.AGENT, fio.JOB_FILE)
     assert all(path.startswith(f"{RUNTIME}/") for path in paths)
 
 

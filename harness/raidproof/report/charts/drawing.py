@@ -6,8 +6,12 @@ derive from the palette of Okabe and Ito (2008), which readers with any kind of 
 
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.image import cache as artefacts
 from raidproof.report.charts.figure import Specification, packed
 
 INK, SOFT, LINE, CARD = "var(--ink)", "var(--soft)", "var(--line)", "var(--card)"
@@ -22,6 +26,11 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [1, 3])
 MAX_LINEAR_SPAN = 50.0
 """Ratio of the largest to the smallest positive value above which an axis becomes logarithmic."""
 
+_SNIPPET = "window.vegaEmbed=vegaEmbed;"
+"""The program that vl-convert bundles with what it imports."""
+_SCRIPT = "script"
+"""Name of the file in the cache."""
+
 
 @cache
 def library() -> Any:
@@ -33,11 +42,26 @@ def library() -> Any:
 
 @cache
 def script() -> str:
-    """Return the JavaScript of Vega and Vega-Lite, which draws specifications in a browser; see `packed`."""
+    """Return the JavaScript of Vega and Vega-Lite, which draws specifications in a browser; see `packed`.
+
+    It takes seconds to make, and is the same for each version of vl-convert: the cache keeps it, if it can be written.
+    """
+    made_for = artefacts.digest(version("vl-convert-python"), _SNIPPET)
+    try:
+        return (artefacts.build("charts", made_for, _write_script) / _SCRIPT).read_text()
+    except (RequirementMissing, RigError):
+        return _make_script()
+
+
+def _write_script(folder: Path) -> None:
+    (folder / _SCRIPT).write_text(_make_script())
+
+
+def _make_script() -> str:
     import vl_convert  # noqa: PLC0415
 
     # Vega-Embed is the only one of the bundle's three names that is not null (vl-convert 1.9 with Vega 6).
-    return packed(f"(() => {{{vl_convert.javascript_bundle('window.vegaEmbed=vegaEmbed;')}}})();")
+    return packed(f"(() => {{{vl_convert.javascript_bundle(_SNIPPET)}}})();")
 
 
 def finished(chart: Any, height: Any) -> Specification:

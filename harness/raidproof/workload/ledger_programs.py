@@ -1,0 +1,43 @@
+"""The ledger's programs in a machine: their files, and the commands that run them."""
+
+from pathlib import Path
+from types import ModuleType
+
+from raidproof.guest import (
+    application,
+    ledger_format,
+    ledger_holders,
+    ledger_listing,
+    ledger_pieces,
+    ledger_reader,
+    ledger_worker,
+    ledger_writer,
+)
+from raidproof.machine.machine import Machine
+from raidproof.workload.application import PROGRAM
+
+FOLDER = "/run/raidproof"
+"""Folder of the programs: a tmpfs."""
+CONFIG = f"{FOLDER}/ledger.json"
+"""Path of the configuration of writer and reader."""
+PROGRAMS = (
+    ledger_format, ledger_pieces, ledger_worker, ledger_holders, ledger_listing, ledger_writer, ledger_reader
+)  # fmt: skip
+"""Writer, reader, and the modules that they import."""
+
+
+def install(machine: Machine, config: str) -> None:
+    """Copy writer, reader and their configuration into a machine."""
+    sources = [Path(str(program.__file__)) for program in PROGRAMS]
+    programs = {f"{FOLDER}/{source.name}": source.read_bytes() for source in sources}
+    machine.install({**programs, PROGRAM: Path(application.__file__).read_bytes()})
+    machine.put(config, CONFIG)
+
+
+def command_of(program: ModuleType) -> list[str]:
+    """Return the command that runs the writer (`ledger_writer`) or the reader (`ledger_reader`) in a machine.
+
+    The program is imported, so that Python keeps its compiled form; -E and -S leave out what the programs do not use.
+    """
+    name = program.__name__.rpartition(".")[2]
+    return ["python3", "-ESc", f"import sys; sys.path.insert(0, {FOLDER!r}); import {name}; {name}.main()", CONFIG]
