@@ -76,6 +76,9 @@ def test_two_workers_measure_a_plan(tmp_path: Path) -> None:
     assert record.plan is not None
     assert all([repeat.round for repeat in cell.repeats] == [1, 2] for cell in record.cells)
     assert all(repeat.rig_error is None for cell in record.cells for repeat in cell.repeats)
+    cuts = [one for one in record.cycles if one.control is None]
+    assert cuts
+    assert all(one.explored for one in cuts), "the worker checks crash states of each power cut"
     for round_ in (1, 2):
         makers = {repeat.worker for cell in record.cells for repeat in cell.repeats if repeat.round == round_}
         assert len(makers) == 1

@@ -149,6 +149,12 @@ def test_a_crash_test_says_what_it_could_have_shown(run: RunRecord) -> None:
     assert Defect.FUA.value not in text
 
 
+def test_crash_states_that_could_not_be_checked_are_named(run: RunRecord) -> None:
+    assert "No crash state was checked" not in render(run)
+    run.cycles[0].no_states = "provider hosts: crash states need the disk engine"
+    assert "No crash state was checked after this crash test: provider hosts: crash states need" in render(run)
+
+
 def test_light_and_dark(run: RunRecord) -> None:
     text = render(run)
     light, dark, _printed = re.findall(r":root \{(.*?)\}", text, re.DOTALL)

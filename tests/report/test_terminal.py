@@ -75,6 +75,13 @@ def test_a_pass_says_what_it_would_have_noticed(run: RunRecord) -> None:
     assert "in this power cut" not in shown(run, 160)
 
 
+def test_crash_states_that_could_not_be_checked_are_named(run: RunRecord) -> None:
+    assert "not checked" not in shown(run, 160)
+    run.cycles[0].no_states = "provider hosts: crash states need the disk engine"
+    text = words(shown(run, 160))
+    assert f"1 {run.cycles[0].title}, crash states: not checked: provider hosts: crash states need" in text
+
+
 @pytest.mark.parametrize("width", [80, 120, 160])
 def test_the_loss_stands_beside_the_verdict_in_one_table(run: RunRecord, width: int) -> None:
     table = shown(run, width).split("\n\n")[0]

@@ -90,10 +90,17 @@ def test_nothing_is_checked_without_solo_operations_or_states(
     check_directed(explorations.run, cycle, 0)
     cycle.solo_operations = {}
     check_directed(explorations.run, cycle)
-    explorations.provider, cycle.solo_operations = "hosts", {"fsync": 3}
-    check_directed(explorations.run, cycle)
     assert not explorations.asked
     assert not explorations.entered
+    assert not cycle.no_states, "nothing was requested"
+
+
+def test_a_provider_that_cannot_show_a_crash_state_is_said(explorations: Explorations, cycle: CrashTestRecord) -> None:
+    explorations.provider = "hosts"
+    check_directed(explorations.run, cycle)
+    assert not explorations.asked
+    assert cycle.no_states.startswith("provider hosts: crash states need the disk engine")
+    check_directed(explorations.run, cycle, 0)
 
 
 def test_a_crash_test_that_cannot_be_explored_keeps_its_result(
@@ -106,3 +113,4 @@ def test_a_crash_test_that_cannot_be_explored_keeps_its_result(
     check_directed(explorations.run, cycle)
     assert not explorations.entered
     assert cycle.outcome is Outcome.PASS
+    assert cycle.no_states == f"no write log in {tmp_path}"

@@ -67,7 +67,7 @@ from raidproof.core.errors import (
     Status,
 )
 from raidproof.core.waiting import unwind_on_signals
-from raidproof.run.options import RESULTS
+from raidproof.run.options import RESULTS, STATES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -235,7 +235,6 @@ def demo(
     """
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.demo import read_settings, run_demo  # noqa: PLC0415
-    from raidproof.run.directed import STATES  # noqa: PLC0415
 
     record, report = run_demo(
         results,

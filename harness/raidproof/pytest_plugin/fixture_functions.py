@@ -88,8 +88,9 @@ def measure(plans: "Plans") -> "Measure":
 def cycle(current_run: "Run", request: pytest.FixtureRequest) -> "CrashTestRunner":
     """Run crash tests in the shared lab, each on a new stack on blank disks."""
     from raidproof.pytest_plugin.fixtures import CrashTestRunner, name_of  # noqa: PLC0415
+    from raidproof.pytest_plugin.plugin import states_of  # noqa: PLC0415
 
-    return CrashTestRunner(current_run, name_of(request.node.name))
+    return CrashTestRunner(current_run, name_of(request.node.name), states_of(request.config))
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import JOURNAL
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
+from raidproof.run.directed import check_directed
 from raidproof.run.exploration import explore_cycle, locate, replay
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
@@ -46,6 +47,7 @@ from raidproof.storage.filesystem import FilesystemSpec, usual
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
+from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.kernel_log import judge_kernel_logs
 from raidproof.verdict.oracle import Judgement
 from raidproof.workload.application import ApplicationSpec
@@ -128,12 +130,12 @@ class CrashTestResult:
             Inconclusive: the crash test showed neither that a promise was broken nor that all were kept.
         """
         __tracebackhide__ = True
-        if self.record.outcome is not Outcome.PASS:
-            raise self._error(ERRORS[self.record.outcome])
+        if self.outcome is not Outcome.PASS:
+            raise self._error(ERRORS[self.outcome])
         return self
 
     def must_keep_every_promise(self) -> Self:
-        """Assert that no acknowledged operation is lost.
+        """Assert that no acknowledged operation is lost, nor was lost in a checked crash state.
 
         Raises:
             ProductError: an acknowledged operation is lost, even if the export's options allow the loss.
@@ -141,7 +143,7 @@ class CrashTestResult:
         """
         __tracebackhide__ = True
         self.must_pass()
-        if self.lost:
+        if self.lost or any(one.lost for one in self.record.explored):
             raise self._error(ProductError)
         return self
 
@@ -159,7 +161,13 @@ class CrashTestResult:
         return self
 
     def _error(self, kind: type[RaidproofError]) -> RaidproofError:
-        return kind(f"{self.record.title}: {self.record.reason}", remedy=f"see {self.observations}")
+        _, reason = outcome_of(self.record)
+        return kind(f"{self.record.title}: {reason}", remedy=f"see {self.observations}")
+
+    @property
+    def outcome(self) -> Outcome:
+        """The outcome of the crash test with its crash states; ``record.outcome`` is that without them."""
+        return outcome_of(self.record)[0]
 
     @property
     def acknowledged(self) -> int:
@@ -188,17 +196,26 @@ class CrashTestResult:
 class CrashTestRunner:
     """Runs the crash tests of one scenario; the name of each crash test begins with the name of the scenario."""
 
-    def __init__(self, current_run: Run, name: str) -> None:
+    def __init__(self, current_run: Run, name: str, states: int = 0) -> None:
+        """``states``: greatest number of crash states that are checked after a crash test, if a call has no number."""
         self.current_run = current_run
+        self.states = states
         self._name = name
         self._count = 0
 
     def __call__(
-        self, stack: StackSpec, *, application: ApplicationSpec | None = None, **changes: Any
+        self,
+        stack: StackSpec,
+        *,
+        application: ApplicationSpec | None = None,
+        states: int | None = None,
+        **changes: Any,
     ) -> CrashTestResult:
         """Run one crash test on a stack; ``changes`` are fields of `CrashTestSpec` other than name and title.
 
         ``application``: the user's own application, whose acknowledged operations are checked instead of the ledger's.
+        ``states``: greatest number of crash states at the replies to solo operations that are checked afterwards, for
+        at most a minute; 0: none; None: as pytest's option ``--states`` says, by default 60.
         """
         if application is not None:
             changes = {"ledger": LedgerSpec.of(application), **changes}
@@ -208,12 +225,15 @@ class CrashTestRunner:
         return self.run(
             CrashTestSpec.model_validate(
                 {"name": name, "title": title, "stack": stack, "ledger_seconds": LEDGER_SECONDS, **changes}
-            )
+            ),
+            states,
         )
 
-    def run(self, spec: CrashTestSpec) -> CrashTestResult:
-        """Run a crash test, and return its result."""
-        return CrashTestResult(self.current_run.cycle(spec), self.current_run.store.path / spec.name)
+    def run(self, spec: CrashTestSpec, states: int | None = None) -> CrashTestResult:
+        """Run a crash test, check ``states`` of its crash states, and return its result; see `__call__`."""
+        record = self.current_run.cycle(spec)
+        check_directed(self.current_run, record, self.states if states is None else states)
+        return CrashTestResult(record, self.current_run.store.path / spec.name)
 
 
 class Measured:

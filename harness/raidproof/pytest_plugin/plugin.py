@@ -27,7 +27,7 @@ from raidproof.pytest_plugin.fixture_functions import (
 from raidproof.pytest_plugin.stash import CURRENT_RUN, PLANS
 from raidproof.record.outcome import REASON_OF_CALL, Outcome
 from raidproof.report import words
-from raidproof.run.options import OPTIONS
+from raidproof.run.options import OPTIONS, STATES
 
 if TYPE_CHECKING:
     from raidproof.record import CrashTestRecord
@@ -43,6 +43,8 @@ _LOCK = "raidproof-alone.lock"
 """Name of the file that scenarios of all workers lock: shared or, with the marker ``alone``, exclusively."""
 
 EXHAUSTIVE = "exhaustive"
+STATES_KEY = "raidproof_states"
+"""Key of pytest's configuration file with the number of crash states to check after each power cut."""
 PROPERTY = "raidproof-"
 """Prefix of a property of a test case in JUnit XML: the phase of the test follows, and the value is the outcome."""
 OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
@@ -160,6 +162,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for option in OPTIONS:
         action = "append" if option.repeated else "store"
         group.addoption(f"--{option.name}", metavar=option.metavar, help=option.help, action=action)
+    group.addoption(
+        "--states",
+        type=int,
+        metavar="N",
+        help=f"crash states to check after each power cut with solo operations, at most (default {STATES}; 0: none)",
+    )
+    parser.addini(STATES_KEY, "crash states to check after each power cut, if --states is not given", default="")
     group.addoption("--exhaustive", action="store_true", help="run the slow scenarios (marker exhaustive) too")
 
 
@@ -169,8 +178,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{ALONE}: measures speed; no other scenario runs at the same time")
     config.pluginmanager.register(Workers(config))
     config.stash[_SCREEN] = ExitStack()
+    states_of(config)
     if any(getattr(config.option, one.name) for one in OPTIONS):
         check_platform(config)
+
+
+def states_of(config: pytest.Config) -> int:
+    """Return the greatest number of crash states to check after each power cut: option, configuration file, default.
+
+    Raises:
+        pytest.UsageError: the number is not a number, or negative.
+    """
+    asked = config.option.states if config.option.states is not None else config.getini(STATES_KEY)
+    if asked == "":
+        return STATES
+    try:
+        states = int(asked)
+    except ValueError:
+        states = -1
+    if states < 0:
+        raise pytest.UsageError(
+            f"{STATES_KEY}, --states: expected a number of crash states of 0 or more, not {asked!r}"
+        )
+    return states
 
 
 def check_platform(config: pytest.Config) -> None:

@@ -286,6 +286,8 @@ class CrashTestRecord(Strict):
     """The requirement of the crash test that this host or lab lacks; None if it lacks none."""
     explored: list[Explored] = Field(default_factory=list)
     """The results of the explorations of the crash states of this crash test, by the names of their files."""
+    no_states: str = ""
+    """Why crash states were not checked after the crash test although that was requested; empty if they were."""
     # `raidproof judge` computes the following fields again from those above.
     on_server: ScanResult | None = None
     """The evidence from the scan on the server, before service resumed."""

@@ -279,6 +279,9 @@ def show_explorations(record: RunRecord, console: Console) -> None:
         said = Text(f"{place} {printable(cycle.title)}, crash states: ")
         said.append_text(verdict_text(one.outcome, plain=bool(loss_in(one)))).append(f": {printable(one.reason)}")
         say(console, said)
+    for place, cycle in enumerate(record.cycles, start=1):
+        if cycle.no_states:
+            say(console, f"{place} {cycle.title}, crash states: not checked: {cycle.no_states}")
     if found:
         console.print()
 

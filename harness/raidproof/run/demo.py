@@ -19,8 +19,9 @@ from raidproof.provider.registry import prepare
 from raidproof.provider.vagrant import box
 from raidproof.record import ControlSpec, RunRecord
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.directed import STATES, check_directed
+from raidproof.run.directed import check_directed
 from raidproof.run.doctor import require_host
+from raidproof.run.options import STATES
 from raidproof.run.platform import refuse_unknown
 from raidproof.run.run import Run
 from raidproof.storage.array import ARRAYS, LEVELS

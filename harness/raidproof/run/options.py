@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 RESULTS = Path("results")
 """Default directory of stored runs."""
+STATES = 60
+"""Default number of directed crash states that are checked after a crash test."""
 
 
 class Option(NamedTuple):
