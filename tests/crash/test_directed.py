@@ -1,12 +1,12 @@
 """Directed states: their order, and the operations whose counterfactual state they are."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.crash.directed import Directed, in_pairs
+from raidproof.crash.directed import MOST_VOLATILE, Directed, in_pairs
 from raidproof.crash.sampler import Choice, OnlyDirected, Policy
 from raidproof.crash.states import CrashState, Recording
 from raidproof.disk.writelog import Kind
@@ -76,6 +76,29 @@ def test_what_was_shown_before_is_worth_nothing() -> None:
     assert order("abaaaaaaa", {1: {1}, 6: {1}, 8: {2, 3}})[:4] == [0, 1, 7, 8]
 
 
+@given(KEYS, SHOWN, st.lists(st.sets(st.integers(0, 9)), max_size=20))
+def test_a_place_without_a_key_comes_only_if_it_shows_something_new(
+    keys: list[str], shows: dict[int, set[int]], others: list[set[int]]
+) -> None:
+    every = [*(shows.get(place, set()) for place in range(len(keys))), *others]
+    found, seen = list(in_pairs(keys, every)), set[int]()
+    assert sorted(place for place in found if place < len(keys)) == list(range(len(keys)))
+    for place in found:
+        assert place < len(keys) or every[place] - seen
+        seen |= every[place]
+    assert seen == set().union(*every)
+
+
+@given(st.lists(st.sets(st.integers(0, 12)), max_size=30))
+def test_places_without_a_key_come_in_the_order_of_what_they_add(shows: list[set[int]]) -> None:
+    greedy, seen, left = [], set[int](), set(range(len(shows)))
+    while left := {place for place in left if shows[place] - seen}:
+        best = max(left, key=lambda place: (len(shows[place] - seen), -place))
+        greedy.append(best)
+        seen |= shows[best]
+    assert list(in_pairs((), shows)) == greedy
+
+
 def test_the_cut_is_that_of_the_reply_and_the_next_operation_must_be_missing(made: Recording) -> None:
     solo = [operation(0, 2500), operation(1, 4500), operation(2, 6500)]
     directed = Directed.of(made, solo)
@@ -117,3 +140,26 @@ def test_what_a_cut_shows_is_requested_for_its_last_instant(made: Recording) -> 
     directed = Directed.of(made, solo, missed_at=missed_at)
     assert requested == [made.instant_ns(cut) for cut in (2, 4, 6, 8)]
     assert directed.cuts[:2] == (6, 8), "the last reply shows something"
+
+
+def shown_at(made: Recording, shows: Mapping[int, set[int]]) -> Callable[[Iterable[int]], dict[int, set[int]]]:
+    """Return a function that returns what cuts show, by their instants; ``shows``: by cut."""
+    by_instant = {made.instant_ns(cut): found for cut, found in shows.items()}
+    return lambda cuts_ns: {cut_ns: by_instant.get(cut_ns, set()) for cut_ns in cuts_ns}
+
+
+def test_a_reply_to_another_operation_has_a_state_if_it_shows_what_no_solo_operation_shows(made: Recording) -> None:
+    solo, others = ([operation(number, 2500 + 2000 * number) for number in pair] for pair in ((0, 1), (2, 3)))
+    missed_at = shown_at(made, {2: {1}, 4: {2}, 6: {1, 2}, 8: {2, 3}})
+    directed = Directed.of(made, solo, others, missed_at=missed_at)
+    assert directed.cuts == (2, 4, 8)
+    assert not directed.after(8), "its state is no counterfactual state"
+    assert Directed.of(made, solo, others).cuts == (2, 4), "what they show is not known"
+
+
+def test_states_with_volatile_data_come_first(made: Recording) -> None:
+    solo = [operation(0, 2500), operation(1, 4500)]
+    directed = Directed.of(made, solo, volatile=[operation(2, 8500), operation(0, 2500), operation(3, None)])
+    assert directed.cuts == (8, 2, 4)
+    many = Directed([], volatile=range(2 * MOST_VOLATILE))
+    assert many.cuts == tuple(range(MOST_VOLATILE)), "as many as an async export has would leave no other states"

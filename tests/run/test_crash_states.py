@@ -99,6 +99,25 @@ def test_a_sample_has_directed_states_and_others(solo: Source) -> None:
     assert policies(solo, Options(only_directed=True)) == {Policy.DIRECTED}
 
 
+def test_a_crash_test_without_solo_operations_has_no_directed_states(tmp_path: Path) -> None:
+    assert Policy.DIRECTED not in policies(source_of(store_run(tmp_path / "run")), Options())
+
+
+def test_replies_to_other_operations_have_states_if_their_data_were_volatile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_of(store_run(tmp_path / "run"))
+    first, *others = source.oracle.history.acknowledged(source.recording.end_ns)
+    monkeypatch.setattr(module, "solo_operations", lambda *_: [first])
+    of_solo = chosen(source, Options(only_directed=True)).order[0].cut
+    late = {others[0]: 2e6, others[-1]: 9e6}
+    monkeypatch.setattr(module, "late_ns", lambda *_: late)
+    cuts = [one.cut for one in chosen(source, Options(only_directed=True)).order]
+    expected = [source.recording.place_of_reply(one.promised_ns or 0) for one in (others[-1], others[0])]
+    assert cuts[:2] == expected, "those that were volatile longest come first"
+    assert of_solo in cuts
+
+
 def test_a_sample_for_a_share_has_no_directed_states(solo: Source) -> None:
     assert Policy.DIRECTED not in policies(solo, Options(uniform=True))
     assert Policy.DIRECTED not in policies(replace(solo, lost_member="disk1"), Options())

@@ -16,6 +16,7 @@ from raidproof.crash.sampler import Choices, Chosen, OnlyDirected
 from raidproof.crash.shrink import EXPLAINED
 from raidproof.record.exploration import AllLossesRecord, ExplorationDryRun, Possible
 from raidproof.run.source import Source
+from raidproof.verdict.checks.volatile import late_ns
 from raidproof.verdict.sensitivity import missed_at
 from raidproof.verdict.solo import solo_operations
 
@@ -135,9 +136,21 @@ def directed_of(source: Source, options: Options) -> Directed:
     """Return the directed states of an exploration; none with ``uniform``, and none of a measured write hole."""
     if options.uniform or source.lost_member is not None:
         return NONE_DIRECTED
-    solo = solo_operations(source.oracle.history, source.cycle.observed.solo)
-    missed = partial(missed_at, source.data.requests, source.data.blocks)
-    return Directed.of(source.recording, solo, first=source.first, missed_at=missed)
+    history, data = source.oracle.history, source.data
+    solo = solo_operations(history, source.cycle.observed.solo)
+    if not solo:
+        return NONE_DIRECTED
+    alone = frozenset(solo)
+    others = [one for one in history.acknowledged(source.recording.end_ns) if one not in alone]
+    late = late_ns(data.needed, data.requests)
+    return Directed.of(
+        source.recording,
+        solo,
+        others,
+        sorted(late, key=late.__getitem__, reverse=True),
+        first=source.first,
+        missed_at=partial(missed_at, data.requests, data.blocks),
+    )
 
 
 def chosen(source: Source, options: Options) -> Chosen:
