@@ -62,6 +62,8 @@ class Noticed(Strict):
     noticed: int
     of: int
     """Number of flushes that made data of acknowledged operations durable; at least 1."""
+    states: int = 0
+    """Number of checked crash states; 0 in an older record."""
 
 
 def missing_flushes(sensitivity: Iterable[Sensitivity], subject: Subject = Subject.DATA) -> Sensitivity | None:

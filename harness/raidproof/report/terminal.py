@@ -18,7 +18,7 @@ from raidproof.report.columns import Column
 from raidproof.report.columns import columns as all_columns
 from raidproof.report.configuration import caveats
 from raidproof.report.known import tell_known
-from raidproof.report.sensitivity import worth
+from raidproof.report.sensitivity import least_sensitive, worth
 from raidproof.report.table import Cell, Field, Table, say, say_end, verdict_text
 from raidproof.report.words import UNKNOWN, count, data, number, plural, some
 from raidproof.report.workers import tell_workers
@@ -268,7 +268,13 @@ def show_cuts(record: RunRecord, console: Console) -> None:
     bad = [(place, one) for place, one in numbered if outcome_of(one)[0] is not Outcome.PASS]
     for place, cycle in bad:
         say(console, line(record, place, cycle))
-    if bad:
+    least = least_sensitive(record.cycles)
+    if least is not None:
+        place = record.cycles.index(least) + 1
+        say(
+            console, f"{place} {printable(least.title)}: least sensitive of the power cuts that passed: {worth(least)}"
+        )
+    if bad or least is not None:
         console.print()
 
 

@@ -55,6 +55,10 @@ def noticed_by(cycle: CrashTestRecord | None, cell: CellRecord | None = None) ->
     found = missing_flushes(cycle.sensitivity)
     if found is None or not found.instances:
         return None
-    shown = [found.in_this_cut, *(one.noticed for one in explorations_of(cycle, cell))]
+    explored = explorations_of(cycle, cell)
+    shown = [found.in_this_cut, *(one.noticed for one in explored)]
     known = [one for one in shown if one is not None]
-    return Noticed(noticed=min(max(known), found.instances), of=found.instances) if known else None
+    if not known:
+        return None
+    states = sum(one.judged for one in explored)
+    return Noticed(noticed=min(max(known), found.instances), of=found.instances, states=states)

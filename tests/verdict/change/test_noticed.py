@@ -84,6 +84,16 @@ def cycle(outcome: Outcome, noticed: int | None, of: int = 100, states: int | No
     return found
 
 
+def after_states(noticed: int, of: int = 100) -> Noticed:
+    """Return a share of missing flushes after 60 checked crash states."""
+    return share(noticed, of).model_copy(update={"states": 60})
+
+
+def test_crash_states_of_several_crash_tests_add_up() -> None:
+    found = pooled([after_states(3), None, after_states(4), share(1)])
+    assert found == Noticed(noticed=8, of=300, states=120)
+
+
 @pytest.mark.parametrize(
     ("found", "noticed"),
     [
@@ -91,9 +101,9 @@ def cycle(outcome: Outcome, noticed: int | None, of: int = 100, states: int | No
         (cycle(Outcome.PASS, None), None),
         (cycle(Outcome.PASS, 0, of=0), None),
         (cycle(Outcome.PASS, 3), share(3)),
-        (cycle(Outcome.PASS, 3, states=37), share(37)),
-        (cycle(Outcome.PASS, 3, states=2), share(3)),
-        (cycle(Outcome.PASS, 3, of=10, states=37), share(10, 10)),
+        (cycle(Outcome.PASS, 3, states=37), after_states(37)),
+        (cycle(Outcome.PASS, 3, states=2), after_states(3)),
+        (cycle(Outcome.PASS, 3, of=10, states=37), after_states(10, 10)),
     ],
 )
 def test_of_power_cut_and_crash_states_the_more_sensitive_one_counts(

@@ -153,7 +153,11 @@ def table(history: CellHistory, points: Sequence[HistoryPoint], *, plot: bool = 
         ],
         points,
         note="Median (least to greatest) of the n repetitions of a run."
-        + (" Noticed: missing flushes of a member that its power cut would have shown." if known else ""),
+        + (
+            " Noticed: missing flushes of a member that its power cut, or a checked crash state, would have shown."
+            if known
+            else ""
+        ),
         marked=lambda point: point.run in changes,
     )
 

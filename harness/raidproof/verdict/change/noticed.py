@@ -15,7 +15,13 @@ from raidproof.verdict.change.statistics import share_interval
 def pooled(several: Iterable[Noticed | None]) -> Noticed | None:
     """Return the sums over several crash tests; None if it is known of none of them."""
     known = [one for one in several if one is not None]
-    return Noticed(noticed=sum(one.noticed for one in known), of=sum(one.of for one in known)) if known else None
+    if not known:
+        return None
+    return Noticed(
+        noticed=sum(one.noticed for one in known),
+        of=sum(one.of for one in known),
+        states=sum(one.states for one in known),
+    )
 
 
 def less_sensitive(one: Noticed | None, other: Noticed | None) -> bool:
