@@ -240,6 +240,25 @@ def test_time_that_is_up_is_said(honest: MadeUp) -> None:
     assert not exploration.stats.judged
 
 
+@pytest.mark.parametrize("broken", [1, 3])
+def test_enough_broken_states_end_the_checks(lying: MadeUp, broken: int) -> None:
+    exploration = lying.begin()
+    with closing(exploration.journal), exploration:
+        exploration.run(Budget(None, broken=broken))
+    assert exploration.enough_broken
+    assert broken <= exploration.stats.broken
+    # Those that were requested before the last of them was judged are counted, too.
+    assert exploration.stats.judged < len(exploration.choices.order)
+
+
+def test_states_without_a_failure_are_all_checked(honest: MadeUp) -> None:
+    exploration = honest.begin()
+    with closing(exploration.journal), exploration:
+        exploration.run(Budget(None, broken=1))
+    assert not exploration.enough_broken
+    assert exploration.stats.judged == len(exploration.choices.order)
+
+
 class Clock:
     """Stands for `Deadline`: each check of a made-up run's checkers takes a second."""
 

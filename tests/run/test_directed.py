@@ -12,7 +12,7 @@ from raidproof.fault import FaultEffects
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.run.crash_states import Options
-from raidproof.run.directed import MINUTES, check_directed
+from raidproof.run.directed import ENOUGH, MINUTES, check_directed
 from raidproof.run.run import Run
 
 
@@ -69,9 +69,10 @@ def test_directed_states_are_checked_for_a_limited_time(
     (options,) = explorations.asked
     assert (options.budget.states, options.budget.minutes) == (40, MINUTES)
     assert (options.only_directed, options.seed, options.resume) == (True, 5, False)
-    assert options.explained == EXPLAINED
-    check_directed(explorations.run, cycle, 40, explained=0)
-    assert explorations.asked.pop().explained == 0
+    assert (options.explained, options.budget.broken, options.crash_page) == (EXPLAINED, None, True)
+    check_directed(explorations.run, cycle, 40, briefly=True)
+    brief = explorations.asked.pop()
+    assert (brief.explained, brief.budget.broken, brief.crash_page) == (0, ENOUGH, False)
     assert explorations.entered == 2
 
 

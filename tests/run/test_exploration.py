@@ -11,7 +11,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Checker
 from raidproof.crash.exploration import Budget
-from raidproof.record.exploration import ExplorationRecord
+from raidproof.record.exploration import ExplorationRecord, StoppedBy
 from raidproof.record.failure import FailureRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.index import Index
@@ -24,6 +24,14 @@ from raidproof.run.source import source_of
 from raidproof.verdict.cell import SafetyWord, by_safety
 from raidproof.verdict.conclusion import conclude_run
 from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
+
+
+def test_an_exploration_that_enough_broken_states_ended_says_so(tmp_path: Path) -> None:
+    source = OnFakes.of(source_of(store_run(tmp_path / "run")))
+    record, _ = explore_cycle(source, Options(Budget(None, broken=1), checkers=1, explained=0, crash_page=False))
+    assert (record.outcome, record.stopped_by) == (Outcome.FAIL, StoppedBy.BROKEN)
+    assert record.judged < record.candidates
+    assert "no further states were checked" in (record.ended_early or "")
 
 
 class Ends:

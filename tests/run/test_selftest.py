@@ -72,10 +72,10 @@ class FakeRun:
         return record
 
 
-def explored(_run: Run, cycle: CrashTestRecord, states: int, *, explained: int) -> None:
+def explored(_run: Run, cycle: CrashTestRecord, *, briefly: bool) -> None:
     """Stand for the exploration of crash states, in which every promise held."""
-    assert not explained
-    cycle.explored = [Explored(file=None, judged=states, broken=0, outcome=Outcome.PASS, reason="held")]
+    assert briefly
+    cycle.explored = [Explored(file=None, judged=60, broken=0, outcome=Outcome.PASS, reason="held")]
 
 
 @pytest.fixture
@@ -111,9 +111,9 @@ def test_a_missed_defect_gives_exit_status_1(
 def test_sound_disks_pass_only_if_their_crash_states_passed(
     reasons: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def undecided(_run: Run, cycle: CrashTestRecord, _states: int, *, explained: int) -> None:
+    def undecided(_run: Run, cycle: CrashTestRecord, *, briefly: bool) -> None:
         found = [
-            Explored(file=None, judged=1, broken=explained, outcome=Outcome.INCONCLUSIVE, reason=one)
+            Explored(file=None, judged=1, broken=int(not briefly), outcome=Outcome.INCONCLUSIVE, reason=one)
             for one in reasons
         ]
         cycle.explored = found

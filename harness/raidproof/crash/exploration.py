@@ -41,6 +41,8 @@ class Budget:
     """Number of judged states, including the states in a journal that is resumed; None: unlimited."""
     minutes: float | None = None
     """Time in minutes for checking states and shrinking failures together; None: unlimited."""
+    broken: int | None = None
+    """Number of broken states after which no further check begins; None: unlimited."""
 
 
 class Exploration:
@@ -65,6 +67,8 @@ class Exploration:
         """Duration in seconds of the checks in this process, without the shrinking of failures."""
         self.out_of_time = False
         """Whether the time budget ended the checks."""
+        self.enough_broken = False
+        """Whether the number of broken states ended the checks."""
         self.deadline: Deadline | None = None
         """End of the time budget; None: the budget has no time limit."""
         self.counterfactual: dict[str, CounterfactualRecord] = {}
@@ -127,8 +131,8 @@ class Exploration:
         try:
             rest = islice(self.choices.order, budget.states)
             while batch := list(islice(rest, self.checkers.batch)):
-                self._batch(sorted(one for one in batch if one not in self._done), search_deadline)
-                if self.out_of_time:
+                self._batch(sorted(one for one in batch if one not in self._done), search_deadline, budget.broken)
+                if self.out_of_time or self.enough_broken:
                     break
             self._collect_all()
             self._check_by_fsck()
@@ -136,8 +140,11 @@ class Exploration:
             self._cancel()
             self.seconds += (now_ns() - begun) / 1e9
 
-    def _batch(self, choices: list[Choice], search_deadline: Deadline | None) -> None:
+    def _batch(self, choices: list[Choice], search_deadline: Deadline | None, most_broken: int | None) -> None:
         for choice in choices:
+            if most_broken is not None and self.stats.broken >= most_broken:
+                self.enough_broken = True
+                break
             if self._time_is_up(search_deadline):
                 self.out_of_time = True
                 break

@@ -164,6 +164,8 @@ class StoppedBy(StrEnum):
     """SIGINT or another signal."""
     TIME = "the time"
     """A time limit."""
+    BROKEN = "broken states"
+    """The number of broken states that was requested."""
 
 
 class StateMark(Strict):

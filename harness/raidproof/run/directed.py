@@ -15,16 +15,18 @@ from raidproof.run.source import source_of
 
 MINUTES = 1.0
 """Greatest duration of these checks in minutes."""
+ENOUGH = 3
+"""Number of broken states that show that a promise is broken."""
 DECIDED = frozenset({Outcome.FAIL, Outcome.ERROR, Outcome.INVALID})
 """Outcomes of a crash test to which its crash states add nothing."""
 
 
-def check_directed(run: Run, record: CrashTestRecord, states: int = STATES, *, explained: int = EXPLAINED) -> None:
+def check_directed(run: Run, record: CrashTestRecord, states: int = STATES, *, briefly: bool = False) -> None:
     """Check directed states of a crash test that has just ended, and enter the result into its record.
 
     Nothing is checked without solo operations, and after a failure. If the provider cannot show a crash state, or the
     crash test has no usable write log, the record says so.
-    ``explained``: see `Options.explained`.
+    ``briefly``: end after a few broken states, neither check them again nor shrink them, and write no crash page.
 
     Raises:
         KeyboardInterrupt: the user interrupted.
@@ -37,7 +39,12 @@ def check_directed(run: Run, record: CrashTestRecord, states: int = STATES, *, e
         source = source_of(run.store, record.name)
         # Few states take less time than the boot of another machine.
         options = Options(
-            Budget(states, MINUTES), seed=record.seed, only_directed=True, explained=explained, cold=False
+            Budget(states, MINUTES, broken=ENOUGH if briefly else None),
+            seed=record.seed,
+            only_directed=True,
+            explained=0 if briefly else EXPLAINED,
+            cold=False,
+            crash_page=not briefly,
         )
         exploration_of(source, options)
     except RequestError as error:

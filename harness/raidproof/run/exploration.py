@@ -176,6 +176,9 @@ def look(exploration: Exploration, budget: Budget, record: ExplorationRecord) ->
         kept = ", one third of it reserved for shrinking failures" if exploration.stats.broken else ""
         record.stopped_by = StoppedBy.TIME
         record.ended_early = f"the time limit of {budget.minutes:g} min was reached{kept}"
+    elif exploration.enough_broken:
+        record.stopped_by = StoppedBy.BROKEN
+        record.ended_early = "no further states were checked, as enough of them broke a promise"
 
 
 def replay_of(source: Source) -> Callable[[str], list[str]]:
