@@ -12,7 +12,7 @@ from raidproof.fault import FaultEffects
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.run.crash_states import Options
-from raidproof.run.directed import ENOUGH, MINUTES, check_directed
+from raidproof.run.directed import BUSY_MINUTES, ENOUGH, MINUTES, check_directed
 from raidproof.run.run import Run
 
 
@@ -73,6 +73,7 @@ def test_directed_states_are_checked_for_a_limited_time(
     check_directed(explorations.run, cycle, 40, briefly=True)
     brief = explorations.asked.pop()
     assert (brief.explained, brief.budget.broken, brief.crash_page) == (0, ENOUGH, False)
+    assert brief.budget.minutes == BUSY_MINUTES
     assert explorations.entered == 2
 
 

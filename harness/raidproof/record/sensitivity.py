@@ -78,9 +78,12 @@ def noticed_in(sensitivity: Iterable[Sensitivity]) -> int | None:
     return None if found is None else found.in_checked_states
 
 
-def noticed_in_states(sensitivity: Iterable[Sensitivity]) -> Noticed | None:
-    """Return how many missing flushes of a member the checked states of an exploration would have shown."""
+def noticed_in_states(sensitivity: Iterable[Sensitivity], states: int) -> Noticed | None:
+    """Return how many missing flushes of a member the checked states of an exploration would have shown.
+
+    ``states``: number of these states.
+    """
     one = missing_flushes(sensitivity)
     if one is None or not one.instances or one.in_checked_states is None:
         return None
-    return Noticed(noticed=one.in_checked_states, of=one.instances)
+    return Noticed(noticed=one.in_checked_states, of=one.instances, states=states)

@@ -388,7 +388,7 @@ class CrashStates:
             except (RequestError, RigError) as error:
                 return RepetitionResult(answer=CandidateAnswer.UNKNOWN, reason=str(error), evidence=evidence)
             return self.result(record).model_copy(
-                update={"evidence": evidence, "noticed": noticed_in_states(record.sensitivity)}
+                update={"evidence": evidence, "noticed": noticed_in_states(record.sensitivity, record.judged)}
             )
 
         return repeat

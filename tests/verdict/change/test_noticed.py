@@ -114,9 +114,10 @@ def test_of_power_cut_and_crash_states_the_more_sensitive_one_counts(
 
 def test_the_checked_states_of_an_exploration_would_have_noticed() -> None:
     one = Sensitivity(defect=Defect.FLUSH_OF_A_MEMBER, instances=9, in_some_state=8, in_checked_states=5)
-    assert noticed_in_states([one.model_copy(update={"defect": Defect.FUA}), one]) == share(5, 9)
-    assert noticed_in_states([one.model_copy(update={"in_checked_states": None})]) is None
-    assert noticed_in_states([]) is None
+    expected = Noticed(noticed=5, of=9, states=60)
+    assert noticed_in_states([one.model_copy(update={"defect": Defect.FUA}), one], 60) == expected
+    assert noticed_in_states([one.model_copy(update={"in_checked_states": None})], 60) is None
+    assert noticed_in_states([], 60) is None
 
 
 PASSED_BLIND, FAILED_SEEING = cycle(Outcome.PASS, 0), cycle(Outcome.FAIL, 50)
