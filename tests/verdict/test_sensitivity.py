@@ -26,6 +26,7 @@ def counted(
     ("promised_ns", "later", "shown"),
     [
         (130, [Flush(200, 210)], 1),  # volatile until 210, after the reply
+        (120, [Flush(200, 210)], 1),  # the flush ends with the reply
         (220, [Flush(200, 210)], 0),  # the next flush came before the reply
         (210, [Flush(200, 210)], 0),
         (130, [], 1),  # volatile until the end
@@ -189,6 +190,13 @@ def test_the_flush_right_before_a_fua_write_is_its_preflush(
 ) -> None:
     requests = Requests({}, FLUSHED, END, writes=writes)
     assert before_commits(requests, rounds_of(FLUSHED)) == commits
+
+
+def test_a_write_that_does_not_follow_its_flush_hides_no_later_commit_record() -> None:
+    flushes = {0: [Flush(110, 120), Flush(200, 210)]}
+    writes = [write(90, 100), write(125, 130), write(140, 150, fua=True), write(215, 220, fua=True)]
+    found = before_commits(Requests({}, flushes, END, writes=writes), rounds_of(flushes))
+    assert found == {frozenset({(0, 1)}): (200, 210, True)}
 
 
 def test_a_commit_record_without_its_preflush_loses_what_the_flush_covered() -> None:
