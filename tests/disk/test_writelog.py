@@ -18,7 +18,7 @@ from raidproof.disk.cache import CacheMode, CutPolicy, Member
 from raidproof.disk.connection import Connection
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
-from raidproof.disk.replay import DISCARD, FLUSH, FUA, MAGIC, MARK, export_dm_log_writes, replay
+from raidproof.disk.replay import DISCARD, FLUSH, FUA, MAGIC, MARK, cut_of, export_dm_log_writes, replay
 from raidproof.disk.writelog import (
     ALL_MEMBERS,
     Flag,
@@ -102,6 +102,41 @@ def test_replay_is_what_the_engine_holds_at_any_instant(tmp_path_factory: pytest
     for at_ns, expected in rng.sample(instants, min(4, len(instants))) + instants[-1:]:
         members = replay(log, at_ns)
         assert [(bytes_of(members[s], True), bytes_of(members[s], False)) for s in SERIALS] == expected
+
+
+@given(st.integers(), st.sampled_from(CutPolicy))
+@settings(max_examples=60, deadline=None)
+def test_the_requests_that_survive_the_first_cut_are_those_of_the_engine(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, policy: CutPolicy
+) -> None:
+    rng = Random(seed)
+    path = tmp_path_factory.mktemp("log") / "log"
+    engine = engine_of(CacheMode.VOLATILE, CacheMode.VOLATILE)
+    engine.start_log(path)
+    port = {serial: engine.connect(serial) for serial in SERIALS}
+    for _ in range(rng.randrange(40)):
+        start, length = rng.randrange(SIZE // SECTOR - 8) * SECTOR, rng.choice([1, 8]) * SECTOR
+        port[rng.choice(SERIALS)].write(rng.randbytes(length), start, fua=rng.random() < 0.2)
+        if rng.random() < 0.1:
+            port[rng.choice(SERIALS)].flush()
+    engine.freeze()
+    results = engine.resolve(policy, seed)
+    engine.stop_log()
+    log = WriteLog(path)
+    found = cut_of(log)
+    assert found is not None
+    sizes = {record.sequence: record.length for record in log}
+    for result in results:
+        of = {sequence: sum(end - start for start, end in spans) for sequence, spans in found[result.serial].items()}
+        assert len(of) == result.pending
+        assert sum(size > 0 for size in of.values()) == result.kept
+        assert sum(0 < size < sizes[sequence] for sequence, size in of.items()) == result.torn
+        assert sum(sizes[sequence] - size for sequence, size in of.items()) == result.dropped_bytes
+
+
+def test_a_log_without_a_power_cut_has_no_survivors(tmp_path: Path) -> None:
+    written(tmp_path / "log")
+    assert cut_of(WriteLog(tmp_path / "log")) is None
 
 
 def written(path: Path, *, data: bool = True) -> Connection:

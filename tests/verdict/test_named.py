@@ -6,7 +6,7 @@ import pytest
 
 from raidproof.record.failure import FailureRecord, OrderRecord, ShrunkRecord, WriteRecord
 from raidproof.record.finding import CrashStates, Finding, Layer, load_findings
-from raidproof.verdict.named import Software, agrees, finding_of
+from raidproof.verdict.named import Software, agrees, finding_of, shown_by
 
 FINDINGS = load_findings(Path(__file__).parents[2] / "findings")
 TESTED = Software(kernel="6.12.113", filesystem="xfs", level="5", server="knfsd", volume="direct")
@@ -67,7 +67,7 @@ EARLY = failure("blocks whole", "old data of the disk", early=True)
     ],
 )
 def test_a_failure_is_named_by_its_finding(found: FailureRecord, name: str) -> None:
-    assert finding_of(found, TESTED, FINDINGS) == name
+    assert finding_of(shown_by(found), TESTED, FINDINGS) == name
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_a_failure_is_named_by_its_finding(found: FailureRecord, name: str) -> N
     ],
 )
 def test_what_is_not_known_to_agree_has_no_finding(found: FailureRecord) -> None:
-    assert finding_of(found, TESTED, FINDINGS) is None
+    assert finding_of(shown_by(found), TESTED, FINDINGS) is None
 
 
 def test_a_kernel_without_the_defect_has_another_one() -> None:
     finding = next(one for one in FINDINGS if one.id == "md-early-commit-block")
     (release,) = finding.not_affected
     tested = Software(kernel=release, filesystem="xfs", level="5", server="knfsd", volume="direct")
-    assert finding_of(EARLY, tested, FINDINGS) is None
+    assert finding_of(shown_by(EARLY), tested, FINDINGS) is None
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_kernel_without_the_defect_has_another_one() -> None:
     ids=repr,
 )
 def test_each_field_restricts(states: CrashStates) -> None:
-    assert not agrees(TORN, TESTED, states)
-    assert agrees(TORN, TESTED, CrashStates(damages=("recovery: *",), since="6.12"))
+    assert not agrees(shown_by(TORN), TESTED, states)
+    assert agrees(shown_by(TORN), TESTED, CrashStates(damages=("recovery: *",), since="6.12"))
 
 
 def test_the_first_finding_that_agrees_is_named() -> None:
@@ -124,4 +124,7 @@ def test_the_first_finding_that_agrees_is_named() -> None:
         )  # fmt: skip
 
     every = CrashStates(damages=("*",))
-    assert finding_of(TORN, TESTED, [made_up("none"), made_up("first", every), made_up("second", every)]) == "first"
+    assert (
+        finding_of(shown_by(TORN), TESTED, [made_up("none"), made_up("first", every), made_up("second", every)])
+        == "first"
+    )

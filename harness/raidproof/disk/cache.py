@@ -271,6 +271,15 @@ class Member:
         self.powered = False
         return self._resolve(policy, rng)
 
+    def survivors(self, policy: CutPolicy, rng: Random) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+        """Yield each request that a cut may lose, as the value of `acknowledged` before it, and its surviving regions.
+
+        The random choices are those of `cut`. Requests whose undo records were merged are left out.
+        """
+        for place, (request, regions) in enumerate(zip(self._pending, self._survivors(policy, rng), strict=True)):
+            if not request[3] & _DURABLE:
+                yield self._removed + place, regions
+
     def power_on(self) -> None:
         """Switch the disk's power on; the content is what survived the last cut."""
         self.powered = True
@@ -408,7 +417,7 @@ class Member:
         share = rng.random()
         for offset, length, _, mark in self._pending:
             whole = ((offset, offset + length),)
-            if mark & _DURABLE:
+            if mark & _DURABLE or policy is CutPolicy.KEEP:
                 yield whole
             elif policy is CutPolicy.DROP or rng.random() >= share:
                 yield ()

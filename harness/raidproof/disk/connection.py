@@ -151,7 +151,12 @@ class Drive:
 
 def cut(member: Member, policy: CutPolicy, seed: int) -> CutResult:
     """Cut the power of a member; the random choices depend only on the seed and the serial number."""
-    return member.cut(policy, Random(f"{seed}/{member.serial}"))  # noqa: S311  a seeded choice, no secret
+    return member.cut(policy, choices(member, seed))
+
+
+def choices(member: Member, seed: int) -> Random:
+    """Return the random numbers of a power cut of a member."""
+    return Random(f"{seed}/{member.serial}")  # noqa: S311  a seeded choice, no secret
 
 
 class PowerLost(OSError):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from raidproof.disk.cache import CacheMode, CutPolicy, Member
-from raidproof.disk.connection import cut
+from raidproof.disk.connection import choices, cut
 from raidproof.disk.sparse_image import SparseImage
 from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, LogError, Record, WriteLog, kept_by
 
@@ -33,24 +33,65 @@ def replay(log: WriteLog, until_ns: int | None = None) -> dict[str, Member]:
     Raises:
         LogError: the log has no data, or its disks were not blank when it began.
     """
-    log.require_content()
-    members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
-    numbers: dict[int, int] = {}
+    replayed = _Replayed(log)
     for record in log:
         if until_ns is not None and record.completed_ns > until_ns:
             break
+        replayed.add(record)
+    return {member.serial: member for member in replayed.members}
+
+
+def cut_of(log: WriteLog) -> dict[str, dict[int, tuple[tuple[int, int], ...]]] | None:
+    """Return the requests that the first power cut of a write log could lose, with their surviving regions.
+
+    By serial number of the member, and by sequence number of the request; without regions the request was lost. None:
+    the log has no power cut. If the disks had simulated service times, a flush may have covered fewer requests.
+
+    Raises:
+        LogError: the log has no data, or its disks were not blank when it began.
+    """
+    replayed = _Replayed(log)
+    for record in log:
+        if record.kind is Kind.RESOLVE:
+            policy, seed = _decision(record)
+            return {
+                member.serial: {
+                    replayed.sequences[place, number]: regions
+                    for number, regions in member.survivors(policy, choices(member, seed))
+                }
+                for place, member in enumerate(replayed.members)
+            }
+        replayed.add(record)
+    return None
+
+
+class _Replayed:
+    """The members of a write log after some of its records."""
+
+    def __init__(self, log: WriteLog) -> None:
+        log.require_content()
+        self.log = log
+        self.members = [Member(info.serial, info.size, info.mode, old=info.old) for info in log.members]
+        self._numbers: dict[int, int] = {}
+        """The value of `Member.acknowledged` before each request, by sequence number."""
+        self.sequences: dict[tuple[int, int], int] = {}
+        """The sequence number of the last request of a member with such a value."""
+
+    def add(self, record: Record) -> None:
+        """Apply the next record."""
         if record.flags & Flag.IN_FLIGHT:
-            continue
+            return
+        members = self.members
         if record.kind is Kind.RESET:
-            _reset(members, log, record)
+            _reset(members, self.log, record)
         elif record.kind is Kind.FLUSH:
-            kept = [numbers[sequence] for sequence in kept_by(record)]
+            kept = [self._numbers[sequence] for sequence in kept_by(record)]
             members[record.member].flush(lied=bool(record.flags & Flag.LIED), kept=kept)
         elif handler := _HANDLERS.get(record.kind):
             if record.kind in CHANGES:
-                numbers[record.sequence] = members[record.member].acknowledged
+                number = self._numbers[record.sequence] = members[record.member].acknowledged
+                self.sequences[record.member, number] = record.sequence
             handler(members, record)
-    return {member.serial: member for member in members}
 
 
 def _reset(members: list[Member], log: WriteLog, record: Record) -> None:
@@ -77,9 +118,14 @@ def _mode(members: list[Member], record: Record) -> None:
 
 
 def _resolve(members: list[Member], record: Record) -> None:
-    decision = json.loads(bytes(record.data))
     for member in members:
-        cut(member, CutPolicy(decision["policy"]), decision["seed"])
+        cut(member, *_decision(record))
+
+
+def _decision(record: Record) -> tuple[CutPolicy, int]:
+    """Return the policy and the seed of a power cut."""
+    decision = json.loads(bytes(record.data))
+    return CutPolicy(decision["policy"]), decision["seed"]
 
 
 def _power_on(members: list[Member], record: Record) -> None:  # noqa: ARG001  a handler's signature

@@ -284,6 +284,10 @@ class CrashTestRecord(Strict):
     """How the array or file system failed to recover after the fault; None if both recovered."""
     requirement_missing: str | None = None
     """The requirement of the crash test that this host or lab lacks; None if it lacks none."""
+    agreements: dict[str, str] = Field(default_factory=dict)
+    """The findings with whose crash states the crash test's own power cut agrees, by its damage.
+
+    Empty if it did not fail, and if the state of the disks after the cut is not known."""
     explored: list[Explored] = Field(default_factory=list)
     """The results of the explorations of the crash states of this crash test, by the names of their files."""
     no_states: str = ""

@@ -33,6 +33,7 @@ from raidproof.record.results.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
 from raidproof.run.crash_test import NO_FAULT, CrashTestSpec, fault_of, run_crash_test
+from raidproof.run.named import name_crash_test
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.member import MEMBER_LAYERS
@@ -251,6 +252,7 @@ class Run:
         finally:
             self.store.save(self.record)
         judge_crash_test(record, self.store.path)
+        name_crash_test(record, self.record, self.store.path)
         self.store.save(self.record)
         return record
 

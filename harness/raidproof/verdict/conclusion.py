@@ -62,6 +62,13 @@ def conclude_crash_test(evidence: CrashTestEvidence, conditions: Conditions) -> 
     return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived{undated(record)}"
 
 
+def agreed(record: CrashTestRecord) -> str:
+    """Return a clause for the reason of a failed crash test that agrees with known findings; else empty."""
+    if record.outcome is not Outcome.FAIL:
+        return ""
+    return "".join(f"; {damage}: agrees with the finding {finding}" for damage, finding in record.agreements.items())
+
+
 def broken_off(verdicts: list[Verdict], error: str) -> tuple[Outcome, str]:
     """Return the outcome of a crash test in which the rig failed (``error``), and the reason."""
     if (broken := next((one for one in verdicts if one.outcome is Outcome.FAIL), None)) is None:

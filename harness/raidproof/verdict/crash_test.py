@@ -5,7 +5,7 @@ from pathlib import Path
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.verdict.check import judged
-from raidproof.verdict.conclusion import conclude_crash_test, conclude_stored, conclude_without_evidence
+from raidproof.verdict.conclusion import agreed, conclude_crash_test, conclude_stored, conclude_without_evidence
 from raidproof.verdict.conditions import conditions_of, explained
 from raidproof.verdict.evidence import CrashTestEvidence, Stage
 from raidproof.verdict.measurements import measure, measure_scans
@@ -46,3 +46,4 @@ def judge_crash_test(record: CrashTestRecord, directory: Path) -> None:
     if evidence.stage is Stage.COMPLETE:
         measure(evidence)
     record.outcome, record.reason = conclude_crash_test(evidence, conditions)
+    record.reason += agreed(record)
