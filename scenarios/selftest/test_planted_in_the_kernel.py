@@ -30,7 +30,7 @@ NONE = "clean"
 """Name of the crash test without a defect."""
 
 
-EXTENTS = {"allocate", "punch", "copy", "clone", "unlink"}
+EXTENTS = {"allocate", "punch", "zero_range", "copy", "clone", "unlink"}
 """The kinds of operations that the worker kind ``extents`` does on a file after it has written the file."""
 
 

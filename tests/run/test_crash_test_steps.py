@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.command import Completed
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record.run import CrashTestRecord, Recovery
 from raidproof.run import crash_test as module
 from raidproof.run.crash_test import CrashTest, CrashTestSpec, schedule_of
 from raidproof.run.crash_test_files import CrashTestFiles
+from raidproof.storage.mount import MountSpec
 from raidproof.workload.ledger import LedgerSpec
 
 
@@ -25,6 +27,8 @@ class Fake:
     def __init__(self) -> None:
         self.did: list[str] = []
         self.idle = False
+        self.refusing: set[str] = set()
+        """The machines on which commands fail."""
         self.server = self.machine("server")
         self.clients = (self.machine("client1"), self.machine("client2"))
         self.topology = SimpleNamespace(disks=())
@@ -39,8 +43,13 @@ class Fake:
             self.did.append(f"{name}: {argv[0]}")
             return ""
 
+        def run(argv: list[str], **_: object) -> Completed:
+            self.did.append(f"{name}: {argv[0]}")
+            refuses = name in self.refusing
+            return Completed(tuple(argv), int(refuses), "", "fallocate: not supported\n" if refuses else "", name)
+
         return SimpleNamespace(
-            name=name, address="10.77.0.10", put=put, succeed=succeed, start_command=self.note(f"{name} asks")
+            name=name, address="10.77.0.10", put=put, succeed=succeed, run=run, start_command=self.note(f"{name} asks")
         )
 
     def note(self, what: str) -> Any:
@@ -136,6 +145,23 @@ def test_a_second_reader_follows_and_a_difference_makes_the_server_read_again(
     assert fake.did[4:] == ["scan on client2 of /mnt/ledger", "libnfs on client2 of 10.77.0.10:/srv/ledger", *again]
     assert test.record.files.by_libnfs is not None
     assert (test.record.files.on_server_again is None) is same
+
+
+@pytest.mark.parametrize(
+    ("refusing", "changes", "why"),
+    [
+        (set(), {}, None),
+        ({"client2"}, {}, "FALLOC_FL_ZERO_RANGE fails on client2: fallocate: not supported"),
+        ({"client1", "client2"}, {"ledger": LedgerSpec(kinds=("fsync",))}, None),
+        ({"client2"}, {"stack": stack_of(mount=MountSpec(vers="4.1"))}, None),
+    ],
+)
+def test_clients_that_cannot_zero_a_range_are_named(
+    fake: Fake, tmp_path: Path, refusing: set[str], changes: dict[str, object], why: str | None
+) -> None:
+    fake.refusing = refusing
+    assert cycle_of(fake, tmp_path, "x", **changes)._why_no_zero_range() == why
+    assert fake.did.count("client1: truncate") == fake.did.count("client1: rm")
 
 
 def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

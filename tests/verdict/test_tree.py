@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.core.errors import RigError
-from raidproof.guest.ledger_format import LONG_NAME, MODE, OTHER_CONTENT, UNCUT
+from raidproof.guest.ledger_format import FRAGMENTS, LONG_NAME, MODE, OTHER_CONTENT, UNCUT, ZEROED, signed
 from raidproof.verdict.tree import (
     BLOCK_FIELD,
     DIRECTORY,
@@ -225,6 +225,22 @@ def test_an_operation_answers_for_the_blocks_that_it_changed_alone() -> None:
     found["a"][3][1] = "old"
     lost = {one.kind: said for one, said in hold(done(steps), done(steps), found).lost}
     assert lost["punch"] == "a block of the file is old data of the disk"
+
+
+def test_each_extent_of_a_file_of_many_extents_counts() -> None:
+    steps = ("mkdir", "create", "fragments", "punch", "zero_range")
+    found = entries(course(steps, 3).contents[-1])
+    blocks = found["a"][3]
+    assert sum(one != "-" for one in blocks) == len(FRAGMENTS) - 2
+    assert not hold(done(steps), done(steps), found).lost
+    for place, kind in ((FRAGMENTS[-1], "fragments"), (ZEROED, "zero_range")):
+        was, blocks[place] = blocks[place], "-" if blocks[place] != "-" else signed(place, 4)
+        assert {one.kind for one, _ in hold(done(steps), done(steps), found).lost} == {kind}
+        blocks[place] = was
+    # A hole between two extents that has data that no operation wrote there.
+    blocks[FRAGMENTS[-1] - 1] = "old"
+    seen = hold(done(steps), done(steps), found)
+    assert seen.lost or seen.odd
 
 
 @pytest.mark.parametrize(

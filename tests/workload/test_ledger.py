@@ -179,9 +179,9 @@ def bring_back(directory: Path) -> None:
     (directory / "a").chmod(ledger_format.CREATED)
 
 
-def block_back(directory: Path) -> None:
+def block_back(directory: Path, place: int = ledger_format.PUNCHED) -> None:
     with (directory / "a").open("r+b") as file:
-        file.seek(ledger_format.PUNCHED * ledger_format.BLOCK)
+        file.seek(place * ledger_format.BLOCK)
         file.write(b"x")
 
 
@@ -199,7 +199,13 @@ UNDO: dict[str, Callable[[Path], object]] = {
     "unlink": bring_back,
     "rmdir": lambda directory: directory.mkdir(),
 }
-IN_A_ROUND_WITH = {"append": "truncate", "create": "setattr", "mkdir": "setattr", "link": "symlink", "pages": "punch"}
+IN_A_ROUND_WITH = {
+    "append": "truncate",
+    "create": "setattr",
+    "mkdir": "setattr",
+    "link": "symlink",
+    "pages": "allocate",
+}
 
 
 def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
@@ -228,6 +234,8 @@ def test_each_change_of_metadata_is_missed_when_it_is_undone(ran: Ran, kind: str
         ("allocate", lambda directory: os.truncate(directory / "a", ledger_format.WRITTEN * ledger_format.BLOCK)),
         ("punch", block_back),
         ("copy", lambda directory: os.truncate(directory / "b", ledger_format.BLOCK)),
+        ("zero_range", lambda directory: block_back(directory, ledger_format.ZEROED)),
+        ("fragments", lambda directory: block_back(directory, ledger_format.FRAGMENTS[-1])),
     ],
 )
 def test_each_change_of_extents_is_missed_when_it_is_undone(
@@ -361,6 +369,9 @@ def test_what_settings_do_not_permit_is_left_out_with_the_reason() -> None:
     assert {*reasons} == {"clone", "shrink", "grow"}
     assert {"shrink", "grow"}.isdisjoint(kind for one in fitting.workers(["client1"]) for kind in one.kinds)
     assert {*LedgerSpec().fitting("4.2", "xfs", "knfsd", shares_blocks=False)[1]} == {"clone"}
+    fitting, reasons = LedgerSpec().fitting("4.2", "xfs", "knfsd", no_zero_range="EOPNOTSUPP")
+    assert reasons == {"zero_range": "EOPNOTSUPP"}
+    assert "zero_range" not in {kind for one in fitting.workers(["client1"]) for kind in one.kinds}
 
 
 @pytest.mark.parametrize(

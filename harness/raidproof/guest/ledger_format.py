@@ -60,6 +60,8 @@ KINDS = (
     # Of workers of kind extents:
     "shrink",  # truncate(2) to a size within a block
     "grow",  # truncate(2) to the size before
+    "fragments",  # write of blocks with holes between them, then fsync
+    "zero_range",  # fallocate(2) with FALLOC_FL_ZERO_RANGE
 )  # fmt: skip
 PAUSE_STEP = "pause"  # kind of step: no call, but the time from a `PAUSE` of the harness until the worker continues
 # The kinds of step: calls of a worker that belong to none of its operations. The index is the number in a frame.
@@ -84,6 +86,7 @@ PAUSE, ONE, CONTINUE = b"p", b"1", b"c"
 # together.
 METADATA = (
     *KINDS[3:12], "replace", "unlink", "rmdir", "setxattr", "allocate", "punch", "copy", "clone", "shrink", "grow",
+    "fragments", "zero_range",
     "subdirectory", "rename_into", "rename_directory", "link_into", "rename_symlink", "mknod", "recreate", "long_name",
     "chown", "utimes",
 )  # fmt: skip
@@ -98,6 +101,9 @@ LONG_NAME = "n" * 255  # the longest name that a file may have (limits.h)
 XATTR, XATTR_VALUE = "user.raidproof", "set"  # the extended attribute that setxattr sets
 # Number of blocks of an extents worker's file that pages writes, allocate allocates, punch deallocates, copy copies.
 WRITTEN, ALLOCATED, PUNCHED, COPIED = 4, 2, 1, 2
+# The blocks that fragments writes: their 32 extents do not fit into an inode of XFS or ext4.
+FRAGMENTS = (0, *range(1, 64, 2))
+ZEROED = 3  # the block that zero_range zeroes
 LOCKS = "locks"  # kind of worker that locks ranges of a file that the workers of all clients share
 REMOVED = "removed"  # kind of worker that keeps files open whose last names it has removed
 LISTING = "listing"  # kind of worker that lists a directory of many names

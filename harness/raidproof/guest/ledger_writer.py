@@ -18,7 +18,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -189,10 +189,12 @@ class Directory:
             "replace": lambda: os.rename(a, t),
             "unlink": lambda: os.unlink(t if self.created > 1 else a),
             "rmdir": lambda: os.rmdir(path),
-            "pages": self.pages,
+            "pages": lambda: self.write_blocks(range(ledger.WRITTEN)),
+            "fragments": lambda: self.write_blocks(ledger.FRAGMENTS),
             "allocate": lambda: self.reserve(0, ledger.WRITTEN, ledger.ALLOCATED),
             # FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE
             "punch": lambda: self.reserve(3, ledger.PUNCHED, 1),
+            "zero_range": lambda: self.reserve(16, ledger.ZEROED, 1),  # FALLOC_FL_ZERO_RANGE
             "copy": self.copy,
             "clone": self.clone,
             "shrink": lambda: os.truncate(a, ledger.PUNCHED * ledger.BLOCK + ledger.CUT),
@@ -226,10 +228,10 @@ class Directory:
             ledger.write_whole(fd, b"+" * ledger.APPENDED)
             os.fsync(fd)
 
-    def pages(self) -> None:
-        """Write the first `WRITTEN` blocks of the file `a`, and call fsync."""
+    def write_blocks(self, places: Iterable[int]) -> None:
+        """Write blocks of the file `a`, and call fsync."""
         with ledger.opened(self.a, os.O_WRONLY) as fd:
-            for place in range(ledger.WRITTEN):
+            for place in places:
                 ledger.write_whole(
                     fd, ledger.block(self.file, place * ledger.BLOCK, self.number + 1, self.seed), place * ledger.BLOCK
                 )

@@ -51,6 +51,8 @@ STOP_DEADLINE_S = 60.0
 FIO_DEADLINE_S = 300.0
 AGAIN_S = 0.5
 """Seconds that all workers work between the solo operations and a cut that strikes while they work."""
+ZEROED_BYTES = 4096
+"""Size in bytes of the file by which a crash test finds out whether clients can zero a range."""
 MEASUREMENTS = 3
 """Number of measurements of the sequential write; a single measurement varies with other load of the host."""
 
@@ -251,6 +253,7 @@ class CrashTest:
             stack.filesystem.type,
             stack.export.type,
             no_locks=why_no_locks(stack, self._effects),
+            no_zero_range=self._why_no_zero_range(),
             root_squash=stack.export.squashes_root,
             shows_old_data=stack.filesystem.shows_old_data,
             shares_blocks=stack.filesystem.shares_blocks,
@@ -271,6 +274,17 @@ class CrashTest:
             self.record.files.application = self.files.write("application.json", json.dumps(ledger.application))
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         return ledger
+
+    def _why_no_zero_range(self) -> str | None:
+        """Return which client cannot zero a range of a file; None if all can: the Linux client can since 6.16."""
+        if self.spec.stack.mount.vers != "4.2" or "zero_range" not in self.spec.ledger.doing():
+            return None
+        probe, size = f"{self._mount_point}/probe", str(ZEROED_BYTES)
+        self.lab.clients[0].succeed(["truncate", "--size", size, probe])
+        tried = {one.name: one.run(["fallocate", "--zero-range", "--length", size, probe]) for one in self.lab.clients}
+        self.lab.clients[0].succeed(["rm", probe])
+        refused = next(((name, ended) for name, ended in tried.items() if not ended.ok), None)
+        return None if refused is None else f"FALLOC_FL_ZERO_RANGE fails on {refused[0]}: {refused[1].stderr.strip()}"
 
     def _promise_and_break(self, effective: StackState) -> None:
         ledger = self._ledger()

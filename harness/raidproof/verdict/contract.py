@@ -33,6 +33,8 @@ PROMISES: Mapping[str, str] = {
     "clone": "FICLONE",
     "shrink": "truncate within a block",
     "grow": "truncate to a larger size",
+    "fragments": "many extents + fsync",
+    "zero_range": "fallocate, zero range",
     "subdirectory": "mkdir of a subdirectory",
     "rename_into": "rename into another directory",
     "rename_directory": "rename of a directory",

@@ -18,6 +18,7 @@ from raidproof.guest.ledger_format import (
     COPIED,
     CREATED,
     CUT,
+    FRAGMENTS,
     GROUP,
     LONG_NAME,
     MODE,
@@ -29,6 +30,7 @@ from raidproof.guest.ledger_format import (
     UNCUT,
     WRITTEN,
     XATTR_VALUE,
+    ZEROED,
     signed,
 )
 from raidproof.workload.history import Operation
@@ -56,7 +58,9 @@ A server may keep the verifier of an exclusive create in the file's times, until
 3.3.8; RFC 8881, 18.16.3). While the operation is in progress, mode and modification time of the new file may have any
 value.
 """
-LOOSE = CREATIONS | {"append", "pages", "allocate", "punch", "copy", "clone", "shrink", "grow"}
+LOOSE = CREATIONS | {
+    "append", "pages", "fragments", "allocate", "punch", "zero_range", "copy", "clone", "shrink", "grow",
+}  # fmt: skip
 """Kinds of operation with several steps. While the operation is in progress, its fields may have any value, except
 those of `CREATIONS`. All other kinds are atomic."""
 
@@ -192,8 +196,13 @@ CHANGES: Mapping[str, Callable[[Content, int], Content]] = {
     "remove": lambda old, _: old.rename("b", None),
     "unlink": lambda old, _: old.rename("t" if "t" in old.names else "a", None),
     "pages": lambda old, number: old.blocks("a", [signed(place, number + 1) for place in range(WRITTEN)]),
+    "fragments": lambda old, number: old.blocks(
+        "a",
+        [signed(place, number + 1) if place in FRAGMENTS else "-" for place in range(FRAGMENTS[-1] + 1)],
+    ),
     "allocate": lambda old, _: old.blocks("a", [*old.held("a"), *["-"] * ALLOCATED]),
     "punch": lambda old, _: old.blocks("a", [*old.held("a")[:PUNCHED], "-", *old.held("a")[PUNCHED + 1 :]]),
+    "zero_range": lambda old, _: old.blocks("a", [*old.held("a")[:ZEROED], "-", *old.held("a")[ZEROED + 1 :]]),
     "copy": lambda old, _: old.make("b").blocks("b", old.held("a")[:COPIED]),
     "clone": lambda old, _: old.make("c").blocks("c", old.held("a")),
     "shrink": lambda old, number: old.blocks(

@@ -39,6 +39,8 @@ _CALLS: Mapping[str, frozenset[str]] = MappingProxyType(
         "rmdir": frozenset({"REMOVE"}),
         "allocate": frozenset({"ALLOCATE"}),
         "punch": frozenset({"DEALLOCATE"}),
+        "fragments": frozenset({"WRITE", "COMMIT"}),
+        "zero_range": frozenset({"ZERO_RANGE"}),
         "copy": frozenset({"COPY"}),
         "clone": frozenset({"CLONE"}),
         # An application may also run on the server, and may do anything on a client.

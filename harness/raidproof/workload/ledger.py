@@ -89,6 +89,8 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
             ("mkdir", "create", "pages", "clone"),
             ("mkdir", "create", "pages", "copy", "unlink"),
             ("mkdir", "create", "pages", "shrink", "grow"),
+            ("mkdir", "create", "fragments", "punch", "zero_range"),
+            ("mkdir", "create", "fragments", "shrink", "grow"),
         ),
         "names": (
             ("mkdir", "create", "subdirectory", "rename_into", "rename_directory"),
@@ -186,6 +188,7 @@ class LedgerSpec(BaseModel):
         server: str,
         *,
         no_locks: str | None = None,
+        no_zero_range: str | None = None,
         root_squash: bool = False,
         shows_old_data: bool = False,
         shares_blocks: bool = True,
@@ -193,6 +196,7 @@ class LedgerSpec(BaseModel):
         """Return the settings without the kinds that NFS version, file system or server lack; and, by kind, why.
 
         ``no_locks``: why clients may lose locks, or wait for them for too long; None if neither.
+        ``no_zero_range``: why clients cannot zero a range of a file (FALLOC_FL_ZERO_RANGE); None if they can.
         ``root_squash``: whether the server maps root to an anonymous user (exports(5)).
         ``shows_old_data``: whether the file system may show old data after a crash, also behind a truncated end.
         ``shares_blocks``: whether files may share blocks with the settings of the file system.
@@ -202,6 +206,8 @@ class LedgerSpec(BaseModel):
             reasons |= dict.fromkeys(SINCE_4_2, f"the operation needs NFSv4.2, and the mount is NFSv{vers}")
         if no_locks is not None:
             reasons |= {"o_append": no_locks, LOCKS: no_locks}
+        if no_zero_range is not None:
+            reasons["zero_range"] = no_zero_range
         if shows_old_data:
             why = "with its settings the file system may show old data in the rest of a truncated block"
             reasons |= {"shrink": why, "grow": why}

@@ -9,7 +9,9 @@ from raidproof.verdict.conditions import Conditions, blame_with_application
 from raidproof.verdict.contract import LEAST_JUDGED, PROMISES
 from raidproof.verdict.evidence import Scan
 
-NAMES = frozenset(METADATA) - {"append", "copy", "allocate", "punch", "clone", "shrink", "grow"}
+NAMES = frozenset(METADATA) - {
+    "append", "copy", "allocate", "punch", "clone", "shrink", "grow", "fragments", "zero_range",
+}  # fmt: skip
 """Kinds of operation that change names and attributes, and no data."""
 
 
