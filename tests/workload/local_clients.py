@@ -15,7 +15,7 @@ from raidproof.workload.ledger_programs import FOLDER, command_of
 def local_command(program: ModuleType, config: object) -> list[str]:
     """Return the command that runs a program of the ledger on this host; ``config``: the path of its configuration."""
     folder = str(Path(str(program.__file__)).parent)
-    return [sys.executable, *(word.replace(FOLDER, folder) for word in command_of(program)[1:-1]), str(config)]
+    return [sys.executable, *(word.replace(FOLDER, folder) for word in command_of(program, str(config))[1:])]
 
 
 class Client:
@@ -42,7 +42,7 @@ class Client:
     def start_command(self, argv: list[str]) -> "Process":
         return Process([sys.executable, *(word.replace(FOLDER, str(self.folder)) for word in argv[1:])])
 
-    def succeed(self, argv: list[str], *, deadline_s: float) -> str:
+    def succeed(self, argv: list[str], *, deadline_s: float = 60) -> str:
         process = self.start_command(argv)
         return process.wait(Deadline.after(deadline_s)).stdout
 

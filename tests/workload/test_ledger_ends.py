@@ -1,5 +1,6 @@
 """Calls of the ledger's workers that fail, and workers that die: the real writer on this host, with defects."""
 
+import os
 from errno import EIO, ENOLCK
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -8,6 +9,7 @@ import pytest
 
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest.ledger_format import REFUSED, STEPS
+from raidproof.guest.ledger_listing import fill
 from raidproof.machine.machine import Machine
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.checks.ends import judge_ends
@@ -23,7 +25,8 @@ from tests.workload.local_clients import Client, Host
 SYNC = Conditions(export_sync=True)
 KINDS = ("fsync", "msync", "pages", "metadata", "o_append", "locks", "removed", "listing")
 FAILING = """
-import errno, fcntl, os
+import errno
+import os, fcntl, os
 def failing(call, applies, code):
     def planted(*arguments, **more):
         if applies(*arguments):
@@ -53,14 +56,19 @@ class Ran(NamedTuple):
         return [one for one in found if one.outcome is not Outcome.PASS]
 
 
-def ran(tmp_path: Path, defect: str = "", kinds: tuple[str, ...] = KINDS) -> Ran:
-    """Let two clients work; the defect is in the writer of the second client."""
+def ran(tmp_path: Path, defect: str = "", kinds: tuple[str, ...] = KINDS, *, many: bool = False) -> Ran:
+    """Let two clients work; the second one has the defect, and the directory of ``many`` names."""
     (tmp_path / "root").mkdir()
     clients = [Client("client1", tmp_path / "client1"), Client("client2", tmp_path / "client2", defect)]
     spec = LedgerSpec(kinds=kinds)
     ledger = Ledger(spec, cast("list[Machine]", clients), Host(), str(tmp_path / "root"), tmp_path / "history")
+    if many:
+        fill(str(tmp_path / "root" / ledger.workers[-1].path), os.getuid())
+        ledger.filled = ledger.workers[-1].number
     with ledger.running():
         ledger.work(0.2)
+        if many:
+            wait_until(lambda: of_many(tmp_path / "history", ledger.filled), Deadline.after(60), "a whole listing")
         ledger.stop(Deadline.after(30))
     return Ran(ledger.workers, ledger.history())
 
@@ -113,7 +121,10 @@ def test_an_open_file_without_a_name_whose_content_changes_is_found(tmp_path: Pa
 
 LISTED = """
 import ctypes, os
-real, calls = ctypes.CDLL(None).getdents64, []
+real, calls, seen = ctypes.CDLL(None).getdents64, [], []
+def third():
+    seen.append(1)
+    return len(seen) == 3
 def getdents64(fd, buffer, size):
     count = real(fd, buffer, size)
     calls.append(count)
@@ -150,6 +161,34 @@ def test_a_listing_with_wrong_names_is_found(tmp_path: Path, change: str, wrong:
         assert wrong in verdict.reason
     (sound,) = judge_listings((one for one in done.history.steps if one.worker == 0), SYNC, None)
     assert sound.outcome is Outcome.PASS, sound.reason
+
+
+MANY = "os.readlink('/proc/self/fd/%d' % fd).endswith('many')"
+"""Whether the directory of the call is that of many names."""
+
+
+def of_many(history: Path, worker: int | None) -> bool:
+    """Return whether a worker has come to the listing after the first one of its directory of many names, or ended."""
+    done = History.read(history)
+    return worker in done.ends or any(one.worker == worker and one.place > 2 for one in done.steps)
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        # The third part is the first one again, as if the restarted server did not know the cookie; or it is left out.
+        (f"if {MANY} and third(): os.lseek(fd, 0, 0); count = real(fd, buffer, size)", "had a name twice"),
+        (f"if {MANY} and third(): count = real(fd, buffer, size)", "lacked a name"),
+        ("", None),
+    ],
+)
+def test_a_listing_of_thousands_of_names_is_compared(tmp_path: Path, change: str, wrong: str | None) -> None:
+    done = ran(tmp_path, LISTED.format(change=change or "pass"), ("listing",), many=True)
+    (verdict,) = judge_listings(done.history.steps, SYNC, None)
+    assert verdict.outcome is (Outcome.PASS if wrong is None else Outcome.FAIL), verdict.reason
+    assert (wrong or "of them of a directory of thousands of names") in verdict.reason
+    (sound,) = judge_listings((one for one in done.history.steps if one.worker == 0), SYNC, None)
+    assert "none of a directory of thousands of names" in sound.reason
 
 
 @pytest.mark.parametrize("kind", ["msync", "sizes"])

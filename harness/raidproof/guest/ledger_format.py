@@ -107,6 +107,7 @@ ZEROED = 3  # the block that zero_range zeroes
 LOCKS = "locks"  # kind of worker that locks ranges of a file that the workers of all clients share
 REMOVED = "removed"  # kind of worker that keeps files open whose last names it has removed
 LISTING = "listing"  # kind of worker that lists a directory of many names
+MANY, MANY_NAMES = "many", 2000  # directory of a worker that lists, and number of names that the server made there
 HOLDERS = (LOCKS, REMOVED, LISTING)  # kinds of worker that have steps, and no operations
 # The errors of "list names" for a name that is missing, that occurs twice, and that no client created. No file system
 # returns them for getdents64(2).

@@ -42,6 +42,7 @@ from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
 from raidproof.verdict.checks.second_reader import differing_workers
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
 from raidproof.workload.ledger import LEDGER_DIRECTORY, Found, Ledger, LedgerSpec, ServerPlace
+from raidproof.workload.many_names import fill
 from raidproof.workload.workload import on_all
 
 NO_FAULT = "none"
@@ -272,6 +273,8 @@ class CrashTest:
             )
         if ledger.application:
             self.record.files.application = self.files.write("application.json", json.dumps(ledger.application))
+        if stack.export.sees_local_changes:
+            fill(ledger, server)
         self.record.workers = [worker.model_dump() for worker in ledger.workers]
         return ledger
 

@@ -23,7 +23,7 @@ from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.server import SERVERS
 from raidproof.workload.application import ApplicationError, ApplicationSpec
 from raidproof.workload.history import History, Recorder, WorkerSpec
-from raidproof.workload.ledger_programs import command_of, install
+from raidproof.workload.ledger_programs import CONFIG, command_of, install
 from raidproof.workload.ledger_receiver import Receiver
 from raidproof.workload.ledger_sizes import MOST_ROUNDS, PIECES, pieces_from
 from raidproof.workload.solo import SoloOperations
@@ -344,6 +344,8 @@ class Ledger:
         self.path = path
         self.application = spec.application.content() if spec.application is not None else {}
         """The files of the application, in base64, by name."""
+        self.filled: int | None = None
+        """Number of the worker that lists the directory of many names (`fill`); None: there is no such directory."""
         self._server = server
         self._ack_listener = ack_listener
         self._commands: dict[str, RemoteCommand] = {}
@@ -360,6 +362,7 @@ class Ledger:
             "seed": self.spec.seed,
             "tolerated_errnos": self.spec.tolerated_errnos,
             "quiet_s": self.spec.quiet_s,
+            "filled": self.filled,
             "host": callback_address[0],
             "port": callback_address[1],
             "workers": [worker.model_dump() for worker in mine],
@@ -386,7 +389,7 @@ class Ledger:
                     install(client, self.config(client.name, address))
                 for name, client in machines.items():
                     self._boots[name] = client.boot_id
-                    self._commands[name] = client.start_command(command_of(ledger_writer))
+                    self._commands[name] = client.start_command(command_of(ledger_writer, CONFIG))
                 wait_until(
                     lambda: self._all_alive() and receiver.connections >= len(self.workers),
                     Deadline.after(
@@ -556,7 +559,7 @@ class Ledger:
         install(machine, json.dumps(config))
         checks = [] if self.spec.application is None else [2 * self.spec.application.check_s] * len(self.workers)
         deadline_s = SCAN_DEADLINE_S + sum(checks)
-        found: Found = json.loads(machine.succeed(command_of(ledger_reader), deadline_s=deadline_s))
+        found: Found = json.loads(machine.succeed(command_of(ledger_reader, CONFIG), deadline_s=deadline_s))
         return found
 
 

@@ -34,10 +34,10 @@ def install(machine: Machine, config: str) -> None:
     machine.put(config, CONFIG)
 
 
-def command_of(program: ModuleType) -> list[str]:
-    """Return the command that runs the writer (`ledger_writer`) or the reader (`ledger_reader`) in a machine.
+def command_of(program: ModuleType, *words: str) -> list[str]:
+    """Return the command that runs one of `PROGRAMS` in a machine; ``words``: its arguments.
 
     The program is imported, so that Python keeps its compiled form; -E and -S leave out what the programs do not use.
     """
     name = program.__name__.rpartition(".")[2]
-    return ["python3", "-ESc", f"import sys; sys.path.insert(0, {FOLDER!r}); import {name}; {name}.main()", CONFIG]
+    return ["python3", "-ESc", f"import sys; sys.path.insert(0, {FOLDER!r}); import {name}; {name}.main()", *words]

@@ -32,10 +32,14 @@ def test_listings_parts_and_those_across_the_fault_are_counted() -> None:
     verdict = judged(*PARTS, part(110), part(120, place=2, names=60))
     assert verdict.outcome is Outcome.PASS
     assert verdict.reason == (
-        "2 listings of up to 60 names, in 5 parts, had each name once; 1 of them began before the fault and continued "
-        "after it"
+        "2 listings of up to 60 names, in 5 parts, had each name once; none of a directory of thousands of names; 1 "
+        "of them began before the fault and continued after it"
     )
-    assert judged(*PARTS, fault=None).reason == "1 listings of up to 48 names, in 3 parts, had each name once"
+    assert judged(*PARTS, fault=None).reason == (
+        "1 listings of up to 48 names, in 3 parts, had each name once; none of a directory of thousands of names"
+    )
+    many = judged(*PARTS, part(110, names=2000, place=3), part(120, names=2000, place=3))
+    assert "; 1 of them of a directory of thousands of names" in many.reason
     # A part in which the fault struck is neither before nor after it.
     assert "; 0 of them began" in judged(*PARTS, part(99)).reason
 

@@ -66,6 +66,8 @@ class GaneshaSpec(ServerSpec):
     }
     has_async: ClassVar[bool] = False
     scans: ClassVar[bool] = True
+    # Its cache of attributes and directories (MDCACHE) is valid for 60 s.
+    sees_local_changes: ClassVar[bool] = False
     operations: ClassVar[frozenset[str]] = frozenset()
     versions: ClassVar[frozenset[str]] = frozenset({"4.0", "4.1", "4.2"})
     usual_lease_s: ClassVar[int] = 60

@@ -180,6 +180,8 @@ class ServerSpec(Spec):
     """Whether the server can reply before its disks have the data (``sync=False``)."""
     scans: ClassVar[bool] = False
     """Whether a checker of crash states can read each state through this server: `Server.serve_states` is defined."""
+    sees_local_changes: ClassVar[bool] = True
+    """Whether clients see at once what programs of the server change in the exported file system."""
     operations: ClassVar[frozenset[str]] = frozenset({"clone"})
     """The optional operations of the ledger that the server supports: ``clone``."""
     versions: ClassVar[frozenset[str]] = frozenset({"3", "4.0", "4.1", "4.2"})

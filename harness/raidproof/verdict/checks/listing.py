@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from raidproof.guest.ledger_format import NAME_MISSING, NAME_TWICE, NAME_UNKNOWN
+from raidproof.guest.ledger_format import MANY_NAMES, NAME_MISSING, NAME_TWICE, NAME_UNKNOWN
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.check import Check, judge_wrong_steps
 from raidproof.verdict.conditions import Conditions
@@ -51,6 +51,8 @@ def judge_listings(steps: Iterable[Operation], conditions: Conditions, fault_at_
     listings = {(step.worker, step.place) for step in read}
     largest = max((step.generation for step in read), default=0)
     reason = f"{len(listings):,} listings of up to {largest:,} names, in {len(read):,} parts, had each name once"
+    many = {(step.worker, step.place) for step in read if step.generation > MANY_NAMES // 2}
+    reason = f"{reason}; {f'{len(many):,} of them' if many else 'none'} of a directory of thousands of names"
     if fault_at_ns is not None:
         before = {(step.worker, step.place) for step in read if (step.ended_ns or 0) < fault_at_ns}
         after = {(step.worker, step.place) for step in read if step.earliest_ns >= fault_at_ns}
