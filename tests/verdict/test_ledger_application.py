@@ -1,17 +1,20 @@
 """The comparison of an application's history with what its check command found, and the verdicts on it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from raidproof.guest.ledger_format import APPLICATION
+from raidproof.record.exploration import End, Observation
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import ScanResult
-from raidproof.verdict.checks.application import judge_application_data
+from raidproof.verdict.checks.application import ApplicationData, judge_application_data
 from raidproof.verdict.checks.invented import judge_nothing_invented
 from raidproof.verdict.checks.promises import judge_promises
 from raidproof.verdict.conditions import Conditions
-from raidproof.verdict.ledger import scan_result
+from raidproof.verdict.evidence import ON_SERVER, CrashStateEvidence, Scan
+from raidproof.verdict.ledger import balance_of, scan_result
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 WORKER = WorkerSpec(number=0, client="client1", kind=APPLICATION, path="orders", file=0)
@@ -68,3 +71,28 @@ def test_a_scan_of_an_older_record_has_no_repeated_operations() -> None:
 @pytest.mark.parametrize("again", [[[number, 3] for number in TEN], [[9, 2]]])
 def test_every_repeated_operation_fails(again: list[list[int]]) -> None:
     assert failed(seen(ORDERS, repeated=again), SYNC)
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [
+        (done(1, 10), Outcome.FAIL),
+        (done(1, 39), Outcome.FAIL),
+        (done(1, 41), Outcome.PASS),
+        (done(1, 10, ended=False), Outcome.PASS),  # it is in progress at the cut
+    ],
+)
+def test_an_async_export_excuses_damage_only_of_what_can_be_young(last: Operation, outcome: Outcome) -> None:
+    operations = [done(0, 1), last, done(2, 101)]
+    scan = {"orders": {**NOTHING, "ids": [0, 1], "damaged": ["index"]}}
+    balance = balance_of([WORKER], History(operations), scan, before_ns=CUT, seen_ns=CUT)
+    seen_then = Scan(ON_SERVER, scan, balance, balance.result(), CUT)
+    evidence = CrashStateEvidence([WORKER], History(operations), CUT, (seen_then,), Observation(end=End.READ))
+    (verdict,) = ApplicationData().judge(evidence, ASYNC)
+    assert verdict.outcome is outcome
+    assert ("longer before the fault than write-back takes" in verdict.reason) is (outcome is Outcome.FAIL)
+    assert str(verdict.blame).startswith("the stack") is (outcome is Outcome.FAIL)
+    # Nothing is excused on a sync export, and nothing is too old if the time of the write-back is not known.
+    assert [one.outcome for one in ApplicationData().judge(evidence, SYNC)] == [Outcome.FAIL]
+    unknown = replace(ASYNC, write_back_s=None)
+    assert [one.outcome for one in ApplicationData().judge(evidence, unknown)] == [Outcome.PASS]

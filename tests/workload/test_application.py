@@ -255,6 +255,30 @@ def test_a_check_that_does_not_look_at_the_data_has_no_result(again: House) -> N
     assert "it reports operations of an empty directory" in verdict.reason
 
 
+NOT_EMPTY = 'if [ -n "$(ls -A "$RAIDPROOF_DIRECTORY")" ]; then seq -f "present %g" 0 9; fi'
+
+
+def test_a_check_that_misses_nothing_that_was_removed_has_no_result(again: House) -> None:
+    (sound,) = again.check().values()
+    assert not sound["failed"]
+    again.spec = again.spec.model_copy(update={"check": ("sh", "-c", NOT_EMPTY)})
+    for name in ("a", "b", "c"):
+        again.records.with_name(name).touch()
+    (found,) = again.check().values()
+    assert found["failed"] == guest.MISSES_NOTHING
+    assert found["ids"] == []
+    (verdict,) = judge_application_checks(again.evidence(), "on the server")
+    assert verdict.outcome is Outcome.ERROR
+
+
+def test_files_without_operations_may_be_missing(again: House) -> None:
+    # Only one half of the files has the operations.
+    for name in ("a", "b", "zz", "zzz"):
+        again.records.with_name(name).touch()
+    (found,) = again.check().values()
+    assert not found["failed"]
+
+
 @pytest.mark.parametrize(("status", "outcome"), [(1, Outcome.FAIL), (2, None)])
 def test_a_check_that_fails_only_on_the_data_shows_that_they_are_damaged(
     again: House, status: int, outcome: Outcome | None

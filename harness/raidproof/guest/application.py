@@ -12,6 +12,7 @@ import binascii
 import errno
 import os
 import signal
+import stat
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -44,9 +45,14 @@ UNUSABLE = 1
 """Status of a check command that cannot use the data."""
 NOWHERE = "no directory of this name"
 NOT_LOOKED = "reports operations of an empty directory: it does not look at the data"
+MISSES_NOTHING = "reports the same without either half of the files of a copy: it does not look at the data"
 """Why a check command gives no result: its output does not depend on the data."""
+LEFT = ".raidproof"
+"""Name of an empty file in a copy of which files were removed: a directory that is not empty proves nothing."""
 _on_nothing: "dict[tuple[str, tuple[str, ...]], Ended]" = {}
 """The end of each check command on an empty directory, by its home and its words."""
+_looking: "set[tuple[str, tuple[str, ...]]]" = set()
+"""The check commands, by home and words, whose output changed when files were removed from a copy."""
 KILLED_S = 2.0
 """Seconds within which a killed command ends."""
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -258,10 +264,46 @@ def check(config: dict[str, Any], worker: dict[str, Any], directory: str) -> dic
         found["broken" if ended.status == UNUSABLE and not blank.status else "failed"] = problem
         return found
     try:
-        found.update(read_check(ended.output))
+        shown = read_check(ended.output)
     except ValueError as error:
         found["failed"] = str(error)
+        return found
+    if shown["ids"] and not looks(config, worker, directory, shown):
+        found["failed"] = MISSES_NOTHING
+    else:
+        found.update(shown)
     return found
+
+
+def looks(config: dict[str, Any], worker: dict[str, Any], directory: str, shown: dict[str, Any]) -> bool:
+    """Return whether a check command misses something if half of the files are removed; once in this process.
+
+    ``shown``: what it reports of a whole copy. Either half may have only files that an application makes anew.
+    """
+    own = config["application"]
+    key, copy = (own["home"], tuple(own["check"])), own.get("copy", COPY)
+    names = sorted(os.path.join(folder, name) for folder, _, files in os.walk(directory) for name in files)
+    halves = [half for half in (names[::2], names[1::2]) if half]
+    if key in _looking or not halves:
+        return True
+    for half in halves:
+        try:
+            copy_of(directory, copy, own["check_s"])
+        except NoCopy:
+            return True
+        for name in half:
+            with suppress(OSError):
+                os.unlink(os.path.join(copy, os.path.relpath(name, directory)))
+        os.mknod(os.path.join(copy, LEFT), 0o600 | stat.S_IFREG)
+        ended = carry_out(own["check"], own["home"], environment(config, worker, copy), own["check_s"])
+        try:
+            same = not ended.status and read_check(ended.output) == shown
+        except ValueError:
+            same = False
+        if not same:
+            _looking.add(key)
+            return True
+    return False
 
 
 def on_nothing(config: dict[str, Any], worker: dict[str, Any], copy: str) -> Ended:

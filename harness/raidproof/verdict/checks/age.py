@@ -10,6 +10,7 @@ from raidproof.verdict.evidence import CrashStateEvidence, Evidence
 
 OLDER = "older than write-back allows"
 """Name of the check for lost operations whose data the server's kernel had to write back before the cut."""
+NOT_EXCUSED = "an async export does not excuse the loss of data whose write-back was due before the fault"
 
 
 class Age(Check[Evidence]):
@@ -64,6 +65,5 @@ def judge_age(evidence: ScanResult, conditions: Conditions, until_ns: int | None
     age_s = (until_ns - first_ns) / 1e9
     reason = f"an operation that was acknowledged {age_s:,.0f} s before the fault is lost"
     reason = f"{reason}; the server's kernel writes dirty data back within {conditions.write_back_s:,.0f} s"
-    detail = "an async export does not excuse the loss of data whose write-back was due before the fault"
-    blame = Blame(culprit=Culprit.STACK, detail=detail)
+    blame = Blame(culprit=Culprit.STACK, detail=NOT_EXCUSED)
     return [Verdict(checker=f"{OLDER}, seen {where}", outcome=Outcome.FAIL, reason=reason, blame=blame)]

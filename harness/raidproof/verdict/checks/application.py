@@ -1,14 +1,17 @@
 """The verdicts on the user's own application: its check command, its data, and the end of its run command."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import ScanResult
-from raidproof.verdict.check import Check, LedgerCheck
+from raidproof.verdict.check import LEDGER, Check, LedgerCheck
+from raidproof.verdict.checks.age import NOT_EXCUSED, too_old
 from raidproof.verdict.conditions import Conditions, blame_with_application
 from raidproof.verdict.damage import Wrong, wrong
-from raidproof.verdict.evidence import CrashStateEvidence, CrashTestEvidence, Scan
+from raidproof.verdict.evidence import CrashStateEvidence, CrashTestEvidence, Evidence, Scan
 from raidproof.workload.history import History, WorkerSpec
 
 APPLICATION_CHECK = "check of the application"
@@ -30,15 +33,23 @@ class ApplicationCheck(LedgerCheck):
         return judge_application_checks(scan.result, scan.place)
 
 
-class ApplicationData(LedgerCheck):
+class ApplicationData(Check[Evidence]):
     """The check command of an application reports no damage."""
 
     name = APPLICATION_DATA
+    stages = LEDGER
     rank = 51
 
-    def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
-        """Return a verdict if the command reported damage."""
-        return judge_application_data(scan.result, conditions, scan.place)
+    def judge(self, evidence: Evidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict for each place where the command reported damage."""
+        verdicts = []
+        for scan in evidence.scans:
+            known = conditions if scan.memory_lost else replace(conditions, memory_lost=False)
+            until_ns = scan.cut_ns or evidence.fault_at_ns
+            active_ns = last_active(evidence.workers, evidence.history, until_ns)
+            old = active_ns is not None and until_ns is not None and too_old(active_ns, until_ns, known)
+            verdicts += judge_application_data(scan.result, known, scan.place, old=old)
+        return verdicts
 
     def wrong(self, evidence: CrashStateEvidence, conditions: Conditions) -> list[Wrong]:
         """Return the reported damage."""
@@ -57,13 +68,34 @@ class ApplicationRuns(Check[CrashTestEvidence]):
         return judge_application_runs(evidence.workers, evidence.history, conditions, evidence.fault_at_ns)
 
 
-def judge_application_data(evidence: ScanResult, conditions: Conditions, where: str) -> list[Verdict]:
+def last_active(workers: Iterable[WorkerSpec], history: History, until_ns: int | None) -> int | None:
+    """Return the instant at which an application last carried out an operation; None if not known.
+
+    ``until_ns``: the instant of the fault, at which an operation that has begun and not ended is still carried out.
+    """
+    mine = {worker.number for worker in workers if worker.kind == APPLICATION}
+    if until_ns is None:
+        return None
+    begun = [one for one in history.operations if one.worker in mine and one.issued_ns <= until_ns]
+    return max((min(until_ns if one.ended_ns is None else one.ended_ns, until_ns) for one in begun), default=None)
+
+
+def judge_application_data(
+    evidence: ScanResult, conditions: Conditions, where: str, *, old: bool = False
+) -> list[Verdict]:
     """Return a verdict if the check command of an application reported damage; else an empty list.
 
-    The loss of acknowledged writes can damage an application's data, so that the same options excuse both.
+    The loss of acknowledged writes can damage an application's data, so that the same options excuse both. ``old``:
+    whether the write-back of all data was due before the fault, so that an async export loses none of them.
     """
     if not evidence.damaged:
         return []
+    if old:
+        reason = f"the check command reports {'; '.join(evidence.damaged[:3])}"
+        reason = f"{reason}; the last operation had ended longer before the fault than write-back takes"
+        blame = Blame(culprit=Culprit.STACK, detail=NOT_EXCUSED)
+        checker = f"{APPLICATION_DATA}, seen {where}"
+        return [Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)]
     excused = conditions.excused
     reason = f"{'measured loss: ' if excused else ''}the check command reports {'; '.join(evidence.damaged[:3])}"
     outcome = Outcome.PASS if excused else Outcome.FAIL
