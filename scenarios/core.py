@@ -36,7 +36,10 @@ ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
         "defective-drives": LONG,
         **dict.fromkeys(("client-network-cut", "server-restart", "slow-member"), EXHAUSTIVE),
     },
-    Axis.PROMISE: {"setxattr": "left out by default: nfsd acknowledges it before it is durable (docs/findings.md)"},
+    Axis.PROMISE: {
+        "setxattr": "left out by default: nfsd acknowledges it before it is durable (docs/findings.md)",
+        "zero_range": "needs a client with Linux 6.16, and the default kernel is older",
+    },
     Axis.PROVIDER: {"qemu": LONG, "vagrant": EXHAUSTIVE},
     Axis.EXECUTION: {"suite of another project": LONG, "advice": LONG},
     Axis.COMMAND: {
