@@ -15,7 +15,7 @@ from raidproof.record.outcome import Outcome
 ONE_CELL = """
 hardware = { disks = { count = 3, size = "512MiB" } }
 workload = { tool = "dd", count = 16 }
-run = { repeats = 1, allow_cache = true }
+run = { repeats = 1, allow_cache = true, reference = false }
 """
 KERNELS = {"debian/bookworm": "6.1.", "debian/trixie": "6.12."}
 

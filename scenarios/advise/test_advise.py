@@ -21,7 +21,7 @@ hardware = { disks = { count = 3, profile = "hdd-7200-sata", size = "512MiB" } }
 axes = { mount = ["sync", "async"], bitmap = ["internal", "none"], chunk = ["512KiB", "64KiB"] }
 fixed = { level = 5 }
 workload = { tool = "fio", rw = "write", bs = "16KiB", fsync = 16, size = "32MiB", runtime_s = 2 }
-run = { repeats = 4, allow_cache = true }
+run = { repeats = 4, allow_cache = true, reference = false }
 """
 TWO_AXES = """
 title = "two axes, for a short search"
@@ -29,7 +29,7 @@ hardware = { disks = { count = 3, profile = "hdd-7200-sata", size = "512MiB" } }
 axes = { mount = ["sync", "async"], wdelay = [true, false] }
 fixed = { level = 5 }
 workload = { tool = "fio", rw = "write", bs = "16KiB", fsync = 16, size = "16MiB", runtime_s = 1 }
-run = { allow_cache = true }
+run = { allow_cache = true, reference = false }
 """
 
 

@@ -25,7 +25,7 @@ title = "two levels"
 hardware = { disks = { count = 4, size = "512MiB" } }
 axes = { level = [5, 10] }
 workload = { tool = "dd", count = 64 }
-run = { repeats = 1, allow_cache = true }
+run = { repeats = 1, allow_cache = true, reference = false }
 """
 
 

@@ -21,21 +21,21 @@ title = "two levels on two workers"
 hardware = { disks = { count = 4, size = "512MiB" } }
 axes = { level = [5, 10] }
 workload = { tool = "dd", count = 64 }
-run = { repeats = 2, cut = "power", allow_cache = true }
+run = { repeats = 2, cut = "power", allow_cache = true, reference = false }
 """
 EXPLORED = """
 title = "crash states of two levels on two workers"
 hardware = { disks = { count = 4, size = "512MiB" } }
 axes = { level = [5, 10] }
 workload = { tool = "dd", count = 64 }
-run = { repeats = 1, cut = "explore", explore_states = 10, allow_cache = true }
+run = { repeats = 1, cut = "explore", explore_states = 10, allow_cache = true, reference = false }
 """
 COMPARED = """
 title = "two kernels on two workers"
 hardware = { disks = { count = 4, size = "512MiB" } }
 axes = { level = [5] }
 workload = { tool = "dd", count = 64 }
-run = { repeats = 2, allow_cache = true }
+run = { repeats = 2, allow_cache = true, reference = false }
 """
 SIDES = {BASE: "debian/bookworm", NEW: "debian/trixie"}
 RUN_S, START_S, END_S = 600.0, 120.0, 90.0

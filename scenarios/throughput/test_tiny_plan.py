@@ -31,7 +31,7 @@ hardware = { disks = { count = 4, size = "512MiB" }, clients = 2 }
 axes = { vers = ["3", "4.0", "4.2"] }
 fixed = { level = 10, nconnect = 2 }
 workload = { tool = "dd", count = 64 }
-run = { repeats = 2, cut = "power", allow_cache = true }
+run = { repeats = 2, cut = "power", allow_cache = true, reference = false }
 """
 
 
@@ -69,6 +69,7 @@ def test_a_plan_says_what_async_costs(tmp_path: Path, capsys: pytest.CaptureFixt
     assert record.cycles[:2] == controls
     cells: dict[str, Any] = {cell.name: cell for cell in record.cells}
     sync, fast = cells["export=sync"], cells["export=async"]
+    assert all(repeat.reference is not None for cell in record.cells for repeat in cell.repeats)
     assert sync.lost is not None
     assert sync.lost.startswith("0 of ")
     assert fast.lost is not None

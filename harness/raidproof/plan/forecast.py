@@ -35,6 +35,8 @@ REBUILD_S = {"array": 3.0, "filesystem": 3.0, "tuning": 3.0, "link": 1.0, "expor
 """Seconds to rebuild a layer and all layers above it."""
 REPETITION_S = 0.8
 """Overhead in seconds of reading and recording values around the timed part of each repetition."""
+REFERENCE_S = 0.4
+"""Seconds of the reference measurement before each repetition."""
 CUT_S = 20.0
 """Seconds of one power cut (build the stack, write, cut, boot, read back), and of one control."""
 CONTROLS = 2
@@ -170,9 +172,14 @@ def repetition_overheads(matrix: Matrix) -> dict[tuple[int, str], float]:
     for planned in repetitions_of(matrix.cells, matrix.plan.run.repeats, matrix.plan.run.seed):
         shared = shared_layers(before, planned.cell)
         rebuild = REBUILD_S[LAYERS[shared]] if shared < len(LAYERS) else 0.0
-        overheads[planned.round, planned.cell.name] = rebuild + REPETITION_S
+        overheads[planned.round, planned.cell.name] = rebuild + repetition_s(matrix.plan)
         before = planned.cell
     return overheads
+
+
+def repetition_s(plan: Plan) -> float:
+    """Return the seconds of a repetition around its timed part, without building layers."""
+    return REPETITION_S + (REFERENCE_S if plan.run.reference else 0.0)
 
 
 def timed_s(plan: Plan, cell: Cell) -> float:

@@ -121,6 +121,9 @@ class RunSpec(Table):
     """Greatest duration in seconds of ramp-up and timed part together; a longer repetition is ended and fails."""
     allow_cache: bool = False
     """Whether to rank also cells whose working set fits into a cache, whose values measure the cache."""
+    reference: bool = True
+    """Whether to measure the speed of the host before each repetition, for about half a second. Without it, a
+    comparison of stored runs cannot tell a change from drift of the host, and is INCONCLUSIVE."""
     assume_clean: bool = True
     """Whether to skip the initial resync of the array, as blank members are consistent without a resync."""
     only: str = ""

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from raidproof.monitor.chart import Moment
 from raidproof.record.outcome import Outcome
+from raidproof.record.reference import ReferenceRecord
 from raidproof.record.worker import WorkerRecord
 from raidproof.record.write_hole import HoleRecord
 
@@ -29,6 +30,8 @@ class Repetition(Strict):
     """Number of the round, from 1; each round has one repetition of every cell."""
     worker: str | None = None
     """Name of the worker that made the repetition; None: the host of the run, without a cluster."""
+    reference: ReferenceRecord | None = None
+    """The speed of the host just before the repetition; None if it was not measured."""
     value: float | None = None
     """The workload's primary value, in the unit of `CellRecord.unit`; None if the workload was not measured."""
     values: dict[str, float] = Field(default_factory=dict)

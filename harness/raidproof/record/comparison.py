@@ -114,6 +114,21 @@ class SideCell(Strict):
     reason: str
 
 
+class HostChange(Strict):
+    """The speed of the host on new divided by that on base, by the reference measurements of two stored runs."""
+
+    ratio: float
+    low: float | None = None
+    """Lower limit of the ratio's confidence interval; None if there are too few measurements for a limit."""
+    high: float | None = None
+    """Upper limit of the ratio's confidence interval; None if there are too few measurements for a limit."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval excludes that the host had the same speed on both sides."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
 class Pair(Strict):
     """One cell of the plan on both sides."""
 
@@ -135,9 +150,15 @@ class Pair(Strict):
     """Of an undecided cell: number of further repetitions of each side that would decide it; None if not known."""
     why: str = ""
     """The reason for the finding, as a clause; empty for FASTER, SLOWER and SAME."""
+    host: HostChange | None = None
+    """Of stored runs: how the host's speed differs; None if the sides were measured in turn, or if it is not known."""
+    drift_unknown: bool = False
+    """Whether the sides are stored runs without comparable reference measurements, so that nothing can be decided."""
 
     def not_slower(self, margin: float) -> bool:
         """Return whether the confidence interval excludes that new is slower by more than the margin."""
+        if self.drift_unknown:
+            return False
         if self.finding in {PairFinding.FASTER, PairFinding.SAME}:
             return True
         if self.finding is not PairFinding.UNDECIDED or self.change is None:

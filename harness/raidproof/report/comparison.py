@@ -32,6 +32,7 @@ from raidproof.report.table import Cell, Field, Table, say, say_end
 from raidproof.report.words import UNKNOWN, count, number, plural, span
 from raidproof.report.workers import spreads
 from raidproof.storage.filesystem import FILESYSTEMS
+from raidproof.verdict.change.host import host_in_words
 
 LEADING = ("kernel", "nfs-kernel-server", "nfs-common", "nfs-utils", "mdadm")
 """Components at the head of a list of versions, in this order; then tools of file systems, fio, and the others."""
@@ -110,6 +111,8 @@ def remarks(pair: Pair) -> list[str]:
     said = [one for one in (pair.why, needed(pair)) if one]
     if pair.finding is not PairFinding.ONE_SIDED and "limited by" not in pair.why:
         said.append(limits(pair))
+    if pair.host is not None and pair.host.differs and host_in_words(pair.host) not in pair.why:
+        said.append(host_in_words(pair.host))
     said += [f"{name} {side.outcome.value}: {side.reason}" for name, side in sides if side.outcome.value != "PASS"
              and side.values]  # fmt: skip
     said += [f"{name}: {varied}" for name, side in sides if (varied := spreads(side))]
@@ -126,7 +129,7 @@ def remarks(pair: Pair) -> list[str]:
 
 def needed(pair: Pair) -> str:
     """Return a clause on the number of repetitions that would decide an undecided cell; empty for other cells."""
-    if pair.finding is not PairFinding.UNDECIDED:
+    if pair.finding is not PairFinding.UNDECIDED or pair.drift_unknown:
         return ""
     if pair.more is None:
         return "" if pair.change is None else "no affordable number of repetitions would decide it"

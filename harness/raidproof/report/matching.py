@@ -9,8 +9,9 @@ from raidproof.report.table import Field, Table, say
 from raidproof.report.words import number, plural, some
 
 DRIFT = (
-    "The two runs were made one after the other, not in turn: a change of the host's speed between the runs is part "
-    "of the difference. The command ab measures both sides in turn."
+    "The two runs were made one after the other, not in turn. A cell is faster, slower or the same only if its values "
+    "and its values relative to the speed of the host, by the reference measurement before each repetition, both show "
+    "it. The command ab measures both sides in turn, which is more precise."
 )
 MOST_NAMES = 4
 """Greatest number of names that a sentence on the terminal lists; the HTML report lists all."""

@@ -21,12 +21,12 @@ from raidproof.plan.forecast import (
     CUT_S,
     EXPLORATION,
     REPETITION,
-    REPETITION_S,
     Forecast,
     cut_s,
     exploration_s,
     left_in_words,
     repetition_overheads,
+    repetition_s,
     repetitions_of,
     timed_s,
 )
@@ -165,7 +165,7 @@ class PlanRunner:
     def add(self, round_: int, name: str) -> None:
         """Add a repetition of a cell to the order of the run."""
         self.order.append((round_, name))
-        self.forecast.add(REPETITION, (round_, name), REPETITION_S + timed_s(self.plan, self.cells[name]))
+        self.forecast.add(REPETITION, (round_, name), repetition_s(self.plan) + timed_s(self.plan, self.cells[name]))
 
     def finish(self) -> None:
         """Make every power cut, if the plan requests power cuts."""

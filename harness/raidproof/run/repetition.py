@@ -22,6 +22,7 @@ from raidproof.plan.ceiling import ceiling_of
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import Plan
 from raidproof.record.cell import CellRecord, Repetition
+from raidproof.run.reference import measure_reference
 from raidproof.run.stack_deployer import StackDeployer, slowed
 from raidproof.storage.array import waits_for_flush
 from raidproof.storage.link import LinkSpec
@@ -127,6 +128,8 @@ def run_repetition(
         RequirementMissing: a machine lacks the workload's program.
         RigError: the rig failed.
     """
+    if plan.run.reference:
+        repeat.reference = measure_reference(deployer)
     effective, repeat.built = deployer.deploy(cell.stack, cell.on)
     record.effective = effective or record.effective
     workload = cell.workload.workload()

@@ -19,7 +19,7 @@ from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.table import Cell, Field, Table, say
 from raidproof.report.words import UNKNOWN, number, plural, span
 from raidproof.verdict.change.change_point import LEVEL, least_values
-from raidproof.verdict.change.history import CellHistory, HistoryPoint, LevelChange, Order, name_of_plan
+from raidproof.verdict.change.history import NO_REFERENCE, CellHistory, HistoryPoint, LevelChange, Order, name_of_plan
 
 MOST_ROWS = 40
 """Greatest number of runs that the terminal lists: the last ones; the HTML report lists all."""
@@ -30,7 +30,8 @@ TESTED, UNTESTED = "\u25cf", "\u25cb"
 METHOD = (
     "A change of level is shown by a permutation test on the ranks of the runs' medians, at each place where at least "
     "two runs precede and two follow; a history without a change shows one with a probability of at most "
-    f"{LEVEL:.0%}. The test takes the runs as independent: a slow drift of the host's speed also appears as a change. "
+    f"{LEVEL:.0%}. A change is shown only if the values and the values relative to the speed of the host, by the "
+    "reference measurement before each repetition, both have it. "
     "Values that do not measure the requested hardware are not tested."
 )
 """How a reader must interpret the changes."""
@@ -86,6 +87,8 @@ def not_tested(history: CellHistory) -> Iterator[str]:
             reasons["without a value"] += 1
         elif point.limit in set(Limit) and not Limit(point.limit).rankable:
             reasons[f"whose speed this host limited ({point.limit})"] += 1
+        elif point.why_not == NO_REFERENCE:
+            reasons["without a reference measurement that tells a change from drift of the host"] += 1
         elif not point.tested:
             reasons["whose workload measured a cache"] += 1
     for reason, number_of_runs in reasons.items():

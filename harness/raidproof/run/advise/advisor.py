@@ -19,10 +19,10 @@ from raidproof.plan.forecast import (
     CONTROLS,
     CUT_S,
     REBUILD_S,
-    REPETITION_S,
     cut_s,
     exploration_s,
     in_words,
+    repetition_s,
     repetitions_of,
     timed_s,
 )
@@ -100,7 +100,7 @@ def budget_of(free: Free, minutes: float) -> Budget:
     """
     plan, current = free.matrix.plan, free.current
     heaviest = sum(REBUILD_S.values()) / len(REBUILD_S)
-    repetition = timed_s(plan, current) + REPETITION_S + heaviest
+    repetition = timed_s(plan, current) + repetition_s(plan) + heaviest
     cuts = CONTROLS * CUT_S + (FINALISTS + 1) * (cut_s(current) + exploration_s(plan))
     boots = BOOT_S + BOOT_EACH_S * (plan.hardware.clients + 1)
     final = min(len(free.axes) + 2, 8) * FINAL_ROUNDS * repetition + boots

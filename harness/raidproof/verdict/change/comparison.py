@@ -21,6 +21,7 @@ from raidproof.record.known import KnownRecord
 from raidproof.record.outcome import SEVERITY, Outcome, and_errors, worst
 from raidproof.record.run import RunRecord
 from raidproof.verdict.change.difference import Rules, judge_cuts, judge_pairs
+from raidproof.verdict.change.host import account_for_host
 from raidproof.verdict.known import Judged, judged_in, known_in, slower
 
 TRANSIENT = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
@@ -49,6 +50,8 @@ def compare(
     others = {cell.name: cell for cell in new.cells}
     both = [(cell, others[cell.name]) for cell in base.cells if cell.name in others]
     pairs = judge_pairs(both, rules)
+    if not paired:
+        pairs = account_for_host(pairs, both, rules)
     cycles = [{cycle.name: cycle for cycle in run.cycles} for run in (base, new)]
     cuts = judge_cuts([(cell, others.get(cell.name)) for cell in base.cells], cycles)
     if known is not None:

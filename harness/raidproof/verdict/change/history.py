@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import median
 
 from pydantic import Field
 
@@ -15,11 +16,15 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.record.sensitivity import Noticed
 from raidproof.verdict.cell import why_not_of_the_hardware
-from raidproof.verdict.change.change_point import find_changes
+from raidproof.verdict.change.change_point import Change, find_changes
+from raidproof.verdict.change.host import reference_seconds, version_of
 from raidproof.verdict.change.machines import Machine, by_machine
 from raidproof.verdict.change.matching import hardware_of, requested
 from raidproof.verdict.crash_states import noticed_by
 
+NO_REFERENCE = "no reference measurement of this version: drift of the host is not excluded"
+NEAR = 3
+"""Greatest number of runs between a change of the values and that of the values relative to the host's speed."""
 SCHEMA = 1
 """Version of the output of `raidproof history --json`."""
 
@@ -45,8 +50,12 @@ class HistoryPoint(Strict):
     median: float | None
     limit: str
     """The resource that limited most repetitions."""
+    reference_version: int | None = None
+    """Version of the reference measurements before the repetitions; None if a repetition has none."""
+    reference_s: float | None = None
+    """Median of their durations in seconds; None as above."""
     why_not: str | None = None
-    """Why the value is no measure of the requested hardware, so that it is not tested; None if it is tested."""
+    """Why the value is not tested: no measure of the requested hardware, or drift is not excluded; None if tested."""
     outcome: Outcome
     reason: str
     lost: str | None
@@ -152,7 +161,7 @@ def history_of(
     cells: Sequence[tuple[RunRecord, CellRecord]], request: Request, order: Order, differs: Sequence[str] = ()
 ) -> CellHistory:
     """Return the history of a cell with one request, with its changes of level."""
-    points = sorted((point_of(run, cell) for run, cell in cells), key=lambda point: point.started)
+    points = with_one_reference(sorted((point_of(run, cell) for run, cell in cells), key=lambda one: one.started))
     if order is Order.KERNEL:
         points.sort(key=lambda point: version_key(point.kernel))
     run, cell = max(cells, key=lambda pair: pair[0].started)
@@ -174,12 +183,32 @@ def history_of(
     return history.model_copy(update={"changes": changes_of(history)})
 
 
+def with_one_reference(points: Sequence[HistoryPoint]) -> list[HistoryPoint]:
+    """Return the points by date; those without reference measurements of the newest version are not tested."""
+    version = next((one.reference_version for one in reversed(points) if one.reference_version is not None), None)
+    return [
+        one
+        if one.why_not is not None or one.median is None or (version and one.reference_version == version)
+        else one.model_copy(update={"why_not": NO_REFERENCE})
+        for one in points
+    ]
+
+
 def changes_of(history: CellHistory) -> list[LevelChange]:
-    """Return the changes of level of a cell's history: the medians of the runs are tested, one value for each run."""
+    """Return the changes of level of a cell's history that no change of the host's speed explains.
+
+    The medians of the runs are tested, one value for each run; and the medians relative to the speed of the host, by
+    the reference measurements. A change counts if both show it: at places near each other, in the same direction. See
+    `raidproof.verdict.change.host`.
+    """
     tested = history.tested
     splits = None
     if history.order is Order.KERNEL:
         splits = [place for place in range(1, len(tested)) if tested[place].kernel != tested[place - 1].kernel]
+    medians = [point.median or 0.0 for point in tested]
+    power = -1 if history.lower_is_better else 1
+    scales = [(point.reference_s or 1.0) ** power for point in tested]
+    relative = find_changes([value * scale for value, scale in zip(medians, scales, strict=True)], splits=splits)
     return [
         LevelChange(
             after=tested[change.index - 1].run,
@@ -188,15 +217,24 @@ def changes_of(history: CellHistory) -> list[LevelChange]:
             level=change.after,
             ratio=change.ratio,
             slower=(change.after < change.before) is not history.lower_is_better,
-            p_value=change.p_value,
+            p_value=max(change.p_value, same.p_value),
         )
-        for change in find_changes([point.median or 0.0 for point in tested], splits=splits)
+        for change in find_changes(medians, splits=splits)
+        if (same := nearest_change(change, relative)) is not None
     ]
+
+
+def nearest_change(change: Change, others: Sequence[Change]) -> Change | None:
+    """Return the nearest of other changes in the same direction, at most `NEAR` runs away; None if there is none."""
+    rises = change.after > change.before
+    alike = [one for one in others if abs(one.index - change.index) <= NEAR and (one.after > one.before) is rises]
+    return min(alike, key=lambda one: abs(one.index - change.index), default=None)
 
 
 def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
     """Return the point of a cell in one run."""
     cycle = next((one for one in run.cycles if one.name == cell.cycle), None)
+    version = version_of(cell)
     return HistoryPoint(
         run=run.run,
         started=run.started,
@@ -204,6 +242,8 @@ def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
         values=cell.measured,
         median=cell.median,
         limit=cell.limit,
+        reference_version=version,
+        reference_s=None if version is None else median(reference_seconds(cell)),
         why_not=why_not_of_the_hardware(cell),
         outcome=cell.outcome,
         reason=cell.reason,
