@@ -12,6 +12,7 @@ from raidproof.monitor.bottleneck import Limit
 from raidproof.record.comparison import PairFinding
 from raidproof.record.outcome import Outcome
 from raidproof.verdict.cell import SafetyWord
+from raidproof.verdict.change.host import HOST_DIFFERS, NO_REFERENCE, OTHER_VERSION
 from raidproof.verdict.check import CHECKS
 from raidproof.verdict.checks.crash_state import OfState
 
@@ -89,6 +90,7 @@ def uncovered(entries: list[str], texts: list[str]) -> tuple[list[str], list[str
     [
         ("Warnings about a value", [*sentences("verdict/cell.py", "flags"), " less than min_seconds, "]),
         ("Why a cell has no rank", sentences("verdict/cell.py", "why_no_rank", "why_not_of_the_hardware")),
+        ("Cells of stored runs that are undecided", [NO_REFERENCE, OTHER_VERSION, HOST_DIFFERS]),
         (
             "Differences from a deployed server",
             [
