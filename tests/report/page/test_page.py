@@ -73,6 +73,22 @@ COVERED = """() => {
 """JavaScript that returns the texts of charts that are cut off, or cover each other."""
 
 
+BROKEN_NAMES = """() => {
+  const broken = [];
+  for (const name of document.querySelectorAll("#table th[scope=row] a")) {
+    const text = name.firstChild;
+    for (const word of name.textContent.matchAll(/\\S+/g)) {
+      const range = document.createRange();
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((one) => one.top)).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+}"""
+"""JavaScript that returns the settings in names of rows that a line break separates."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     program = shutil.which("chromium")
@@ -234,6 +250,13 @@ def test_nothing_is_wider_than_a_narrow_screen(shown: Open, plan_page: str, run_
         assert tab.evaluate(f"Math.max(...[...document.querySelectorAll('.chart svg')].map({right}))") <= 400
 
 
+@pytest.mark.parametrize("width", [1280, 420, 360])
+def test_no_setting_in_the_name_of_a_row_is_broken(shown: Open, plan_page: str, width: int) -> None:
+    tab = shown(plan_page, width=width)
+    open_all(tab)
+    assert tab.evaluate(BROKEN_NAMES) == []
+
+
 def test_the_controls_can_be_reached_by_keyboard(shown: Open, plan_page: str) -> None:
     tab = shown(plan_page)
     reached = set()
@@ -243,7 +266,7 @@ def test_the_controls_can_be_reached_by_keyboard(shown: Open, plan_page: str) ->
     assert {"A", "SUMMARY", "INPUT", "SELECT"} <= reached
 
 
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("width", [1280, 420, 360])
 def test_no_text_of_a_chart_is_cut_off_or_covered(shown: Open, plan_page: str, run: RunRecord, width: int) -> None:
     for cycle in run.cycles[2:]:
         cycle.loss_window_s, cycle.throughput = run.cycles[0].loss_window_s, run.cycles[0].throughput

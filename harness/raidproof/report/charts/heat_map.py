@@ -8,7 +8,7 @@ from statistics import median
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
-from raidproof.report.charts.drawing import CARD, finished, library
+from raidproof.report.charts.drawing import CARD, SOFT, finished, library
 from raidproof.report.charts.figure import Row, Specification
 from raidproof.verdict.cell import safety_in
 
@@ -91,8 +91,8 @@ def specification(unit: str) -> Specification:
             first="min(number)",
         )
         .transform_calculate(
-            said="(datum.value == null ? 'not measured' : format(datum.value, ',.3~r'))",
-            sign="datum.loses > 0 ? '\u2717 ' + datum.loses + '/' + datum.cells : "
+            said="(datum.value == null ? '\u2013' : format(datum.value, ',.3~r'))",
+            sign="datum.value == null ? '' : datum.loses > 0 ? '\u2717 ' + datum.loses + '/' + datum.cells : "
             "(datum.safe == datum.cells ? '\u2713 SAFE' : '? ' + (datum.cells - datum.safe) + '/' + datum.cells)",
         )
     )
@@ -123,8 +123,17 @@ def specification(unit: str) -> Specification:
         alt.Tooltip("loses:Q", title="LOSES DATA"),
     ]
     tiles = base.mark_rect(stroke=CARD, strokeWidth=2).encode(x=x, y=y, color=colour, tooltip=tooltip)
-    ink = alt.condition("datum.value > 0.55 * top", alt.value("black"), alt.value("white"))
-    words = base.mark_text(dy=-7, fontWeight="bold").encode(x=x, y=y, text="said:N", color=ink)
-    signs = base.mark_text(dy=9).encode(x=x, y=y, text="sign:N", color=ink)
+    ink = {
+        "condition": [
+            {"test": "datum.value == null", "value": SOFT},
+            {"test": "datum.value > 0.55 * top", "value": "black"},
+        ],
+        "value": "white",
+    }
+    size = alt.ExprRef("width < 300 ? 9.5 : 12")
+    words = base.mark_text(dy=-7, fontWeight="bold", fontSize=size).encode(x=x, y=y, text="said:N")
+    signs = base.mark_text(dy=9, fontSize=size).encode(x=x, y=y, text="sign:N")
+    for text in (words, signs):
+        text.encoding.color = ink
     params = [alt.param(name=name, value=value) for name, value in (("across", ""), ("down", ""), ("top", 1))]
     return finished(alt.layer(tiles, words, signs).add_params(*params), {"step": STEP})

@@ -28,7 +28,7 @@ class HeatMap:
 
     chart: Chart
     axes: Sequence[str]
-    """Names of the axes, the one with the greatest effect on the measured value first."""
+    """Names of the axes: the two with the greatest effect on the measured value, then the others by their effect."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,8 @@ def draw_heat_map(charts: RunCharts, record: RunRecord, ranking: Ranking, number
     axes = heat_map.axes_of(cells)[:MOST_AXES]
     if len(axes) < 2 or all(cell.median is None for cell in cells):
         return []
+    # The axis with fewer values across, so that its tiles are wide on a narrow screen, too.
+    axes[:2] = sorted(axes[:2], key=lambda axis: len({cell.settings.get(axis) for cell in cells}))
     place = ranking.place
     charts.figures.specifications[f"heat-{place}"] = heat_map.specification(ranking.unit)
     charts.heat_maps[place] = HeatMap(
