@@ -41,7 +41,7 @@ def plan_of(profile: str, name: str, repetitions: int, cells: int, folder: Path)
     path = folder / f"{name}.toml"
     sizes = ["64KiB", "128KiB", "256KiB", "512KiB", "1MiB", "32KiB"][:cells]
     path.write_text(
-        f'hardware = {{ disks = {{ count = 2, profile = "{profile}", size = "1GiB" }} }}\n'
+        f'hardware = {{ disks = {{ count = 2, profile = "{profile}", size = "1GiB" }}, slow_motion = 1 }}\n'
         f"axes = {{ wsize = {sizes} }}\n"
         "fixed = { level = 1 }\n"
         'workload = { tool = "dd", bs = "1MiB", count = 32 }\n'

@@ -17,7 +17,7 @@ WITHIN = 0.9
 """Least speed of the answer, as a share of the best of the full matrix."""
 THREE_AXES = """
 title = "small writes, each 16 with an fsync: what may be changed on a RAID5 of three disks"
-hardware = { disks = { count = 3, profile = "hdd-7200-sata", size = "512MiB" } }
+hardware = { disks = { count = 3, profile = "hdd-7200-sata", size = "512MiB" }, slow_motion = 1 }
 axes = { mount = ["sync", "async"], bitmap = ["internal", "none"], chunk = ["512KiB", "64KiB"] }
 fixed = { level = 5 }
 workload = { tool = "fio", rw = "write", bs = "16KiB", fsync = 16, size = "32MiB", runtime_s = 2 }
@@ -25,7 +25,7 @@ run = { repeats = 4, allow_cache = true, reference = false }
 """
 TWO_AXES = """
 title = "two axes, for a short search"
-hardware = { disks = { count = 3, profile = "hdd-7200-sata", size = "512MiB" } }
+hardware = { disks = { count = 3, profile = "hdd-7200-sata", size = "512MiB" }, slow_motion = 1 }
 axes = { mount = ["sync", "async"], wdelay = [true, false] }
 fixed = { level = 5 }
 workload = { tool = "fio", rw = "write", bs = "16KiB", fsync = 16, size = "16MiB", runtime_s = 1 }

@@ -20,7 +20,8 @@ from raidproof.record import RunRecord, RunStore
 from raidproof.record.cell import Repetition
 from raidproof.record.environment import Environment, MachineRecord
 from raidproof.run.comparison import Effort, announce, in_turn, measure, side_of, with_enough_repeats
-from raidproof.run.plan_runner import PlanRunner, new_record
+from raidproof.run.plan_runner import PlanRunner
+from raidproof.run.repetition import new_record
 
 PLAN = Path(__file__).resolve().parents[2] / "scenarios" / "plans" / "tiny.toml"
 

@@ -11,7 +11,7 @@ from raidproof.record.advice import AdviceRecord, FreeAxisRecord, Picked, Picked
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
-from raidproof.run.plan_runner import new_record
+from raidproof.run.repetition import new_record
 from raidproof.storage.deployment import Work
 from raidproof.verdict.advice import judge_advice
 

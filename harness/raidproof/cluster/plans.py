@@ -26,6 +26,7 @@ from raidproof.record.results.progress import report_progress
 from raidproof.record.worker import WorkerRecord
 from raidproof.run.comparison import Effort, Place, in_turn, measure, run_ab
 from raidproof.run.plan_runner import PlanRunner, key_of, run_plan
+from raidproof.run.slow_motion import with_factor
 from raidproof.verdict.change.comparison import why_nothing_is_compared
 from raidproof.verdict.change.statistics import evenly
 
@@ -43,6 +44,7 @@ def run_plan_on(
         RequirementMissing: this host cannot run a lab, or Dask is not installed.
         RigError: no worker is left, workers refused a round, or the scheduler is lost.
     """
+    matrix = without_probe(matrix)
     topology = matrix.plan.hardware.topology(platform or matrix.plan.run.platform)
     require_movable(matrix, [topology], files=not spec.on_this_host)
     with connected(spec) as client:
@@ -66,11 +68,22 @@ def run_ab_on(
         RequirementMissing: this host cannot run a lab, or Dask is not installed.
         RigError: no worker is left, workers refused a round, or the scheduler is lost.
     """
+    matrix = without_probe(matrix)
     topologies = [matrix.plan.hardware.topology(platform) for platform in (base, new)]
     require_movable(matrix, topologies, files=not spec.on_this_host)
     with connected(spec) as client:
         carry_out = partial(_carry_out_comparison, client, spec.wait_s)
         return run_ab(matrix, path, results, base=base, new=new, carry_out=carry_out, **options)
+
+
+def without_probe(matrix: Matrix) -> Matrix:
+    """Return a matrix whose plan has a slow-motion factor: a probe on this host says nothing about the workers.
+
+    Raises:
+        RequestError: the plan requests a probe.
+    """
+    matrix.plan.hardware.refuse_auto("with --cluster")
+    return with_factor(matrix, matrix.plan.hardware.factor)
 
 
 def require_movable(matrix: Matrix, topologies: Sequence[Topology], *, files: bool = True) -> None:

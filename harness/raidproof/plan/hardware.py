@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from raidproof.core.errors import RequestError
 from raidproof.core.topology import (
     NO_MECHANICS,
     ControllerSpec,
@@ -20,6 +21,8 @@ from raidproof.disk.profile import load_profile
 from raidproof.plan.table import Bandwidth, Bytes, Placement, Table, placed, refusal
 from raidproof.storage.link import LinkSpec
 
+AUTO: Literal["auto"] = "auto"
+"""Value of ``slow_motion``: the factor is found by a probe before the first repetition."""
 Duty = Literal["member", "spare", "journal", "cache", "log"]
 """Use of a disk: member or spare of the array, journal of a RAID5, cache of the volume, or log of the file system."""
 
@@ -121,9 +124,10 @@ class Hardware(Table):
     clients: int = Field(default=1, ge=1, le=16)
     memory: Memory = Memory()
     cpus: Cpus = Cpus()
-    slow_motion: float = Field(default=1.0, ge=1, le=1000)
+    slow_motion: Annotated[float, Field(ge=1, le=1000)] | Literal["auto"] = AUTO
     """Slow-motion factor, for hardware that this host is too slow to simulate: disks and network run slower by this
-    factor, and measured rates are multiplied by this factor."""
+    factor, and measured rates are multiplied by this factor. ``auto``: found by a probe before the first repetition
+    of ``run``, ``ab`` and ``advise``; 1 elsewhere, and for disks without latency."""
 
     @property
     def each_disk(self) -> tuple[Disk, ...]:
@@ -172,6 +176,23 @@ class Hardware(Table):
         """Bytes of each disk, by serial."""
         return {disk.spec.serial: disk.spec.size for disk in self.each_disk}
 
+    @property
+    def factor(self) -> float:
+        """The slow-motion factor; 1 if it is not yet found."""
+        return 1.0 if self.slow_motion == AUTO else self.slow_motion
+
+    def refuse_auto(self, where: str) -> None:
+        """Verify that the plan does not request a probe ``where`` none is made.
+
+        Raises:
+            RequestError: the plan has ``slow_motion = "auto"``; the default is no request.
+        """
+        if self.slow_motion == AUTO and "slow_motion" in self.model_fields_set:
+            raise RequestError(
+                f'slow_motion = "auto" is not possible {where}, which makes no probe',
+                remedy="give a factor, for example the one that `raidproof run` prints",
+            )
+
     def topology(self, platform: Platform | None = None) -> Topology:
         """Return the topology of the lab: machines ``server``, ``client1``, ..., and disks ``disk0``, ..."""
         platform = platform or Platform()
@@ -186,7 +207,7 @@ class Hardware(Table):
             machines=(server, *clients),
             disks=tuple(disk.spec for disk in self.each_disk),
             controllers=self.controllers,
-            slow_motion=self.slow_motion,
+            slow_motion=self.factor,
             provider=platform.provider,
             inventory=platform.inventory,
         )
@@ -197,8 +218,8 @@ class Hardware(Table):
             parts.append(_controller_in_words(self.controller))
         if not self.network.bare:
             parts.append(_network_in_words(self.network))
-        if self.slow_motion != 1:
-            parts.append(f"slow motion, factor {self.slow_motion:g}")
+        if self.factor != 1:
+            parts.append(f"slow motion, factor {self.factor:g}")
         parts.append(f"{self.clients} client{'s' if self.clients > 1 else ''}")
         return "; ".join(parts)
 

@@ -326,6 +326,7 @@ class Plans:
         """Return the runner of a cell's plan, and end all other labs, whose load would change the measured values."""
         if cell.path not in self._executions:
             options, plan = self._options, cell.matrix.plan
+            plan.hardware.refuse_auto("in a scenario")
             topology = plan.hardware.topology(platform_of(vars(options), plan.run.platform))
             current_run = Run(f"scenarios-{plan.name}", Path(options.results), topology, keep=options.keep)
             current_run.record.plan = record_of(cell.matrix, cell.path)

@@ -26,6 +26,7 @@ from raidproof.report.html import write_comparison
 from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
+from raidproof.run.slow_motion import with_probed_factor
 from raidproof.verdict.cell import judge_cells
 from raidproof.verdict.change.comparison import compare, why_nothing_is_compared
 from raidproof.verdict.change.foresight import foresee, looks_of
@@ -185,6 +186,8 @@ def run_ab(
     with progress("preparing kernels and images"):
         for topology in topologies:
             prepare(topology)
+        matrix = with_probed_factor(matrix, [base, new])
+        topologies = [matrix.plan.hardware.topology(platform) for platform in (base, new)]
         store = RunStore.create(results, f"{plan.name}-ab")
         with locked(store.path):
             sides = [

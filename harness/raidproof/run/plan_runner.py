@@ -13,7 +13,6 @@ from raidproof.core.waiting import now_ns
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.disks import riskiest_mode
 from raidproof.fault import CleanReboot
-from raidproof.plan.axes import write_value
 from raidproof.plan.cell import Cell, Matrix
 from raidproof.plan.forecast import (
     CONTROL,
@@ -43,8 +42,9 @@ from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.directed import check_directed
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explored
-from raidproof.run.repetition import run_repetition
+from raidproof.run.repetition import new_record, run_repetition
 from raidproof.run.run import Run
+from raidproof.run.slow_motion import with_probed_factor, with_recorded_factor
 from raidproof.run.stack_deployer import StackDeployer
 from raidproof.run.write_hole import WriteHole
 from raidproof.storage.stack import StackSpec
@@ -472,19 +472,6 @@ def controls_of(plan: Plan, stack: StackSpec) -> tuple[CrashTestSpec, CrashTestS
     return lying, clean
 
 
-def new_record(cell: Cell) -> CellRecord:
-    """Return the initial record of a cell."""
-    return CellRecord(
-        name=cell.name,
-        settings={name: write_value(name, value) for name, value in cell.settings.items()},
-        workload=cell.workload.model_dump(mode="json"),
-        workload_name=cell.workload_name,
-        unit="",
-        asked=cell.stack.model_dump(mode="json"),
-        resync="skipped: blank members agree" if cell.stack.array.skips_resync else "waited for",
-    )
-
-
 def _causes(error: Exception) -> Iterator[Exception]:
     """Yield an error, or the single errors of an exception group and its inner groups."""
     if isinstance(error, ExceptionGroup):
@@ -516,11 +503,14 @@ def run_plan(
     """
     require_host()
     plan = matrix.plan
-    topology = plan.hardware.topology(platform or plan.run.platform)
+    platform = platform or plan.run.platform
     if resumed is not None:
-        require_same(resumed, matrix, topology)
+        matrix = with_recorded_factor(matrix, resumed)
+        require_same(resumed, matrix, matrix.plan.hardware.topology(platform))
     with progress("preparing kernel and image"):
-        prepare(topology)
+        prepare(plan.hardware.topology(platform))
+        matrix = with_probed_factor(matrix, [platform])
+        topology = matrix.plan.hardware.topology(platform)
         with Run(plan.name, results, topology, keep=keep, resumed=resumed) as current_run:
             if current_run.record.plan is None:
                 current_run.record.plan = record_of(matrix, path)

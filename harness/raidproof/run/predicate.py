@@ -266,6 +266,7 @@ class PlannedCell:
 
     def topology(self, trial: Trial) -> Topology:
         """Return the lab of the plan with the candidate's software."""
+        self.plan.hardware.refuse_auto("in a bisection")
         return self.plan.hardware.topology(platform_with(self.platform, trial.software, self.machines))
 
     @contextmanager

@@ -18,6 +18,7 @@ from raidproof.monitor import Application, Derived, EngineUse, Monitor, Recordin
 from raidproof.monitor.bottleneck import find_cause
 from raidproof.monitor.chart import Moment, moments
 from raidproof.monitor.model import NOTHING_FOUND, Found, seen_by_server
+from raidproof.plan.axes import write_value
 from raidproof.plan.ceiling import ceiling_of
 from raidproof.plan.cell import Cell
 from raidproof.plan.plan import Plan
@@ -35,6 +36,19 @@ outside of its timed part does work that it does not time."""
 
 MOST_EXTENTS = 100
 """Greatest number of extents of files that the record of a cell has."""
+
+
+def new_record(cell: Cell) -> CellRecord:
+    """Return the initial record of a cell."""
+    return CellRecord(
+        name=cell.name,
+        settings={name: write_value(name, value) for name, value in cell.settings.items()},
+        workload=cell.workload.model_dump(mode="json"),
+        workload_name=cell.workload_name,
+        unit="",
+        asked=cell.stack.model_dump(mode="json"),
+        resync="skipped: blank members agree" if cell.stack.array.skips_resync else "waited for",
+    )
 
 
 def expectation(topology: Topology, cell: Cell, unit: str, read_back: Found = NOTHING_FOUND) -> dict[str, Any] | None:

@@ -66,9 +66,16 @@ def environment_of(lab: Lab) -> Environment:
         host_cpus=os.cpu_count() or 0,
         host_tools={name: version_of(words) for name, words in lab.programs.items()},
         machines=[machine_record(machine) for machine in lab.machines.values()],
-        notes=list(lab.notes),
+        notes=[*lab.notes, *slow_motion_notes(lab.topology.slow_motion)],
         cannot_prove=[*lab.cannot_prove, *unseen_replies(lab)],
     )
+
+
+def slow_motion_notes(factor: float) -> list[str]:
+    """Return a note on the slow-motion factor for the reader of a report; empty without slow motion."""
+    if factor == 1:
+        return []
+    return [f"slow motion, factor {factor:g}: disks and network ran slower by this factor, and rates are converted"]
 
 
 def unseen_replies(lab: Lab) -> list[str]:

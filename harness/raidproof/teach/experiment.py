@@ -31,8 +31,7 @@ from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import NO_FAULT, CrashTestSpec
 from raidproof.run.doctor import require_host
 from raidproof.run.exploration import explore_cycle
-from raidproof.run.plan_runner import new_record
-from raidproof.run.repetition import run_repetition
+from raidproof.run.repetition import new_record, run_repetition
 from raidproof.run.run import Run
 from raidproof.run.source import source_of
 from raidproof.run.stack_deployer import StackDeployer

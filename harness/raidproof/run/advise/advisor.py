@@ -46,6 +46,7 @@ from raidproof.run.doctor import require_host
 from raidproof.run.plan_runner import PlanRunner, record_of, require_same
 from raidproof.run.repetition import expectation
 from raidproof.run.run import Run, command_line
+from raidproof.run.slow_motion import with_probed_factor, with_recorded_factor
 from raidproof.storage.tuning import TuningSpec
 from raidproof.verdict.advice import judge_advice, rivals, speeds
 from raidproof.verdict.cell import SafetyWord, judge_cells, safety_of_cell
@@ -454,14 +455,20 @@ def run_advise(
     """
     require_host()
     plan = free.matrix.plan
-    topology = plan.hardware.topology(platform or plan.run.platform)
+    platform = platform or plan.run.platform
+    topology = plan.hardware.topology(platform)
     budget = budget_of(free, minutes)
     if resumed is not None:
-        require_same(resumed, free.matrix, topology)
+        free = replace(free, matrix=with_recorded_factor(free.matrix, resumed))
+        require_same(resumed, free.matrix, free.matrix.plan.hardware.topology(platform))
     with progress("preparing kernel and image"):
         prepare(topology)
         step("the model orders the candidates")
         candidates = candidates_of(free, topology)
+        fastest = max(candidates, key=lambda one: one.expected or 0.0).name
+        probed = [cell for cell in free.matrix.cells if cell.name in {fastest, free.current.name}]
+        free = replace(free, matrix=with_probed_factor(free.matrix, [platform], probed))
+        topology = free.matrix.plan.hardware.topology(platform)
         search = Search(candidates, free.current.name, plan.run.seed)
         advisor: Advisor | None = None
         try:
