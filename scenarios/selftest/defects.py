@@ -47,6 +47,8 @@ ROTS = "client2-1-o_sync"
 """Path of the file of which `block_rots` corrupts a block."""
 RENAMES = "client1-3-metadata"
 """Path of the directory of the worker of which `rename_is_undone` undoes a rename."""
+OWNED = "client2-3-metadata"
+"""Path of the directory of the worker of which `rename_is_undone` changes the owner and the mode of a directory."""
 UNNAMED = ".nfs*"
 """Pattern of the names on the server of removed files that are open: NFS clients rename such a file."""
 WORK_S = 0.5
@@ -383,8 +385,8 @@ def names_are_changed(context: FaultContext, _places: Places) -> None:
 def rename_is_undone(context: FaultContext, places: Places) -> None:
     """Undo the last acknowledged rename of a worker after the mount, before the directory is read back.
 
-    The kernel also reports an error whose text is in no list: a file is no module. The content of removed files that
-    clients have open is changed.
+    The first directory of another worker gets another owner and more permissions. The kernel also reports an error
+    whose text is in no list: a file is no module. The content of removed files that clients have open is changed.
     """
     context.lab.server.run(["insmod", "/etc/hostname"])
     filesystem, server = context.stack.filesystem, context.lab.server
@@ -399,6 +401,8 @@ def rename_is_undone(context: FaultContext, places: Places) -> None:
         last = max(number for name in names if name.endswith("/c") and (number := number_of(name)) < newest)
         server.succeed(["mv", f"{root}/{RENAMES}/d{last}/c", f"{root}/{RENAMES}/d{last}/a"])
         places["rename-undone"] = f"{RENAMES}: rename of directory d{last} "
+        server.succeed(["chown", "4711", f"{root}/{OWNED}/d0"])
+        server.succeed(["chmod", "777", f"{root}/{OWNED}/d0"])
         opened = server.succeed(["find", root, "-name", UNNAMED]).split()
         assert opened, "no client has a removed file open"
         for path in opened:

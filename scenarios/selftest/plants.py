@@ -245,6 +245,8 @@ PLANTS = (
     Plant("early-acknowledgement", "agents", "(?!write . fsync)", LOST, STACK, "client1-"),
     Plant("fsync-skipped", "agents", "write . fsync", LOST, STACK, "client2-0-fsync: block"),
     Plant("rename-undone", "rename", "rename,", LOST, STACK),
+    Plant("owner-changed", "rename", "nothing invented", "d0/directory: owner is 4711:", "", defects.OWNED),
+    Plant("permissions-added", "rename", "nothing invented", "d0/directory: mode is 0777", "", defects.OWNED),
     Plant(
         "error-by-level", "rename", "kernel log", "kernel server: error: Invalid ELF header", "kernel", "ELF header"
     ),

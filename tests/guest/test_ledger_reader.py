@@ -122,6 +122,25 @@ def test_names_determine_the_kind_of_content(tmp_path: Path) -> None:
     assert [found[name][3] for name in "abs"] == ["+", OTHER_CONTENT, "a"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change owners")
+def test_names_of_another_owner_are_noticed(tmp_path: Path) -> None:
+    (tmp_path / "d0").mkdir()
+    (tmp_path / "d0" / "a").touch()
+    (tmp_path / "d0" / "s").symlink_to("a")
+    os.mkfifo(tmp_path / "d0" / "p")
+    usual = names(str(tmp_path))
+    assert {len(entry) for entry in usual.values()} == {4}
+    for name in ("d0", "d0/a", "d0/s", "d0/p"):
+        os.chown(tmp_path / name, 1001, 7, follow_symlinks=False)
+        found = names(str(tmp_path))
+        assert found[name][:6] == [*usual[name], None, "1001:7"]
+        assert {other: entry for other, entry in found.items() if other != name} == {
+            other: entry for other, entry in usual.items() if other != name
+        }
+        assert names(str(tmp_path), owner=1001)[name] == usual[name]
+        os.chown(tmp_path / name, 0, 0, follow_symlinks=False)
+
+
 def test_a_damaged_file_of_any_size_is_read_in_bounded_memory(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(block(1, 0, 1, 7))
     os.truncate(tmp_path / "a", 1 << 40)
@@ -337,7 +356,7 @@ def test_files_of_the_ledger_have_nothing_beside_their_blocks() -> None:
         (lambda folder: os.setxattr(folder / "p" / "f0", "user.new", b"1"), "p/f0: attributes user.new"),
         pytest.param(
             lambda folder: os.chown(folder / "p" / "f0", 1001, 0),
-            "p/f0: owner 1001",
+            "p/f0: owner 1001:0",
             marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root may change owners"),
         ),
         (lambda folder: (folder / "foreign").touch(), "foreign: a name that no client created"),

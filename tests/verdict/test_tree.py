@@ -194,6 +194,31 @@ def test_what_nobody_made_is_odd_and_what_somebody_is_making_is_not() -> None:
     assert not hold(operations[:1], operations, found).odd
 
 
+@pytest.mark.parametrize(
+    ("name", "entry", "says"),
+    [
+        ("", [0o40755, 0, 2, None, None, "7:8"], "directory: owner is 7:8"),
+        ("", [0o40777, 0, 2, None], "directory: mode is 0777"),
+        ("", [0o41755, 0, 2, None], "directory: mode is 1755"),
+        ("s", [0o120777, 1, 1, "a", None, "7:8"], "s: owner is 7:8"),
+        ("x", [0o40775, 0, 2, None], "x: mode is 0775"),
+        ("p", [0o10600, 0, 1, None, None, "0:0"], "p: owner is 0:0"),
+    ],
+)
+def test_an_owner_and_a_mode_that_no_client_gave_are_odd(name: str, entry: list[Any], says: str) -> None:
+    steps = ("mkdir", "create", "subdirectory", "symlink", "mknod")
+    operations, found = done(steps), entries(course(steps, 3).contents[-1])
+    assert not any(hold(operations, operations, found))
+    assert hold(operations, operations, {**found, name: entry}).odd == [says]
+
+
+def test_a_file_of_another_owner_is_odd() -> None:
+    operations = done(("mkdir", "create"))
+    found = entries(course(("mkdir", "create"), 3).contents[-1])
+    found["a"] = [*found["a"][:5], "7:8", None]
+    assert hold(operations, operations, found).odd == ["a: owner is 7:8"]
+
+
 def test_a_scan_is_taken_apart_by_directory() -> None:
     found: dict[str, list[Any]] = {"d0": [1, 2, 3, None], "d0/a": [4, 5, 6, "+"], "d1": [7, 8, 9, None]}
     assert directories(found) == {"d0": {"": [1, 2, 3, None], "a": [4, 5, 6, "+"]}, "d1": {"": [7, 8, 9, None]}}

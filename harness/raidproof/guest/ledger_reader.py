@@ -221,8 +221,8 @@ def attributes_of(fd: int, status: os.stat_result, owner: int) -> list[str]:
     strange = []
     if stat.S_IMODE(status.st_mode) & ~0o644:
         strange.append("mode %o" % stat.S_IMODE(status.st_mode))
-    if status.st_uid != owner and not os.geteuid():  # only root can make files of the other users
-        strange.append("owner %d" % status.st_uid)
+    if other := other_owner(status, owner):
+        strange.append("owner %s" % other)
     if status.st_nlink != 1:
         strange.append("%d names" % status.st_nlink)
     if status.st_mtime < FIRST_WRITE_S:
@@ -391,6 +391,7 @@ def regular(path: str, file: int, seed: int, attributes: bool, owners: bool, own
         status = os.fstat(fd)
         found = content(fd, status.st_size, file, seed) if stat.S_ISREG(status.st_mode) else None
     entry = [status.st_mode, status.st_size, status.st_nlink, found]
+    owners = owners or other_owner(status, owner) is not None
     entry += [attribute(path) if attributes else None] if attributes or owners else []
     return entry + (changed(status, owner) if owners else [])
 
@@ -401,9 +402,16 @@ def changed(status: os.stat_result, owner: int = 0) -> list[str | int | None]:
     ``owner``: the owner of a new file. Its group is that of the worker's RPCs (`ledger_format.GROUPS`), or another one
     if the server maps users.
     """
-    found = None if status.st_uid == owner else "%d:%d" % (status.st_uid, status.st_gid)
     seconds = int(status.st_mtime)
-    return [found, seconds if seconds < FIRST_WRITE_S else None]
+    return [other_owner(status, owner), seconds if seconds < FIRST_WRITE_S else None]
+
+
+def other_owner(status: os.stat_result, owner: int) -> str | None:
+    """Return owner and group of a file if it does not belong to ``owner``, else None.
+
+    Only root can make files of other users: if another user reads, no file has a wrong owner.
+    """
+    return None if status.st_uid == owner or os.geteuid() else "%d:%d" % (status.st_uid, status.st_gid)
 
 
 def content(fd: int, size: int, file: int, seed: int) -> str | list[str]:
@@ -440,8 +448,8 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = (), owner: int 
     """Return mode, size, link count, content and extended attribute of every name below a directory.
 
     The content is the target of a symbolic link, or the result of `content` for a regular file. The attribute is
-    included only if a round sets attributes, owner and modification time only if a round changes owners or times.
-    ``owner``: the owner of new files.
+    included only if a round sets attributes, owner and modification time only if a round changes owners or times, or
+    if the owner is another one than ``owner``, the owner of new names.
     """
     found: dict[str, list[Any]] = {}
     start = len(os.path.join(path, ""))
@@ -473,6 +481,7 @@ def names(path: str, file: int = 0, seed: int = 0, rounds: Any = (), owner: int 
                 else:
                     status = os.lstat(full)
                     entry = [status.st_mode, status.st_size, status.st_nlink, None]
+                    entry += [None, other] if (other := other_owner(status, owner)) else []
                 if stat.S_ISDIR(entry[0]):
                     directories.append(full)
                 elif stat.S_ISLNK(entry[0]):

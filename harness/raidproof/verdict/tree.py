@@ -49,6 +49,8 @@ THERE = "there"
 """Field of the directory, a symlink or a file: its kind, or whether it exists."""
 BLOCK_FIELD, BLOCKS = "block ", "blocks"
 """Prefix of the field of one block; value of the field ``held`` of a file that has such fields."""
+USUAL_MODE = 0o755
+"""The permissions that a directory has at most: clients create it with the usual umask."""
 DIRECTORY, PIPE = "a directory", "a pipe"
 """Values of the field ``there`` of a subdirectory and of a pipe (fifo(7))."""
 CREATIONS = frozenset({"create", "recreate", "long_name"})
@@ -297,7 +299,18 @@ def scanned(entries: Entries) -> Fields:
             state |= {(name, THERE): "symlink", (name, "held"): held}
         else:
             state[name, THERE] = DIRECTORY if stat.S_ISDIR(mode) else PIPE if stat.S_ISFIFO(mode) else str(held)
+        if not stat.S_ISREG(mode):
+            state |= unexpected(name, entry)
     return state
+
+
+def unexpected(name: str, entry: Sequence[Any]) -> Fields:
+    """Return the owner and the mode of a scanned name that is no regular file, if no client can have given them."""
+    mode, owner = entry[0], next(iter(entry[5:]), None)
+    fields: Fields = {(name, "owner"): owner} if owner is not None else {}
+    if stat.S_ISDIR(mode) and (permissions := stat.S_IMODE(mode)) & ~USUAL_MODE:
+        fields[name, "mode"] = f"{permissions:04o}"
+    return fields
 
 
 class Seen(NamedTuple):
