@@ -38,11 +38,15 @@ def test_a_set_gives_a_plan_that_a_dry_run_accepts(
     assert not set(expected.get("absent", ())) & values.keys()
     drives = [(group["profile"], group["count"]) for group in document["hardware"]["disks"]]
     assert [profile for profile, count in drives for _ in range(count)] == expected["profiles"]
-    left_out = [one["what"] for one in found["server"]["left_out"]]
-    for word in expected.get("left_out", ()):
-        assert any(word in what for what in left_out), (word, left_out)
+    for kind in ("left_out", "stand_ins"):
+        those = [one["what"] for one in found["server"][kind]]
+        for word in expected.get(kind, ()):
+            assert any(word in what for what in those), (word, those)
+    appliance = found["server"]["appliance"]
+    assert (appliance["value"] if appliance else None) == expected.get("appliance")
     dry = out_of(capsys, "run", str(plan), "--dry-run", "--json")
-    assert len(dry["cells"]) == 2
+    assert found["server"]["alternatives"] == expected.get("alternatives", [])
+    assert len(dry["cells"]) == 2 ** (1 + len(expected.get("alternatives", [])))
     assert not dry["impossible"]
     assert all(cell["ceiling"]["mb_s"] > 0 for cell in dry["cells"])
 
@@ -64,6 +68,8 @@ def test_a_set_without_a_possible_plan_is_refused_in_one_line(name: str, capsys:
     assert said.count("\n") == 1
     assert expected["refused"] in said
     assert expected.get("remedy", "(") in said
+    assert ("layout of" in said) == ("appliance" in expected)
+    assert expected.get("appliance", "") in said
 
 
 def test_each_value_in_a_plan_has_its_source_or_is_a_default(capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,8 +196,12 @@ def _about(one: "ImportedExport") -> Iterator[str]:
         return
     facts = one.server.settings
     yield f"{one.export}: {sum(fact.was_read for fact in facts.values())} of {len(facts)} settings were read"
+    if (appliance := one.server.appliance) is not None:
+        yield f"  layout: {appliance.value} ({appliance.source})"
     for name, why in one.server.defaults.items():
         yield f"  default: {name}: {why}"
+    for stand_in in one.server.stand_ins:
+        yield f"  in another form: {stand_in}"
     for left_out in one.server.left_out:
         yield f"  not re-created: {left_out}"
     for warning in one.warnings:

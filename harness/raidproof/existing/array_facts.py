@@ -1,21 +1,25 @@
 """The array of an existing server: the settings of a plan, and the state that the rules for warnings read."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import power_of_two
-from raidproof.core.units import KIB
-from raidproof.existing.fact import Fact, LeftOut, default, read
+from raidproof.core.units import KIB, MIB, parse_size
+from raidproof.existing.fact import Fact, LeftOut, StandIn, default, read
 from raidproof.existing.given import plain, shortened
 from raidproof.existing.md import MdArray
 from raidproof.existing.reports import Reports
 from raidproof.plan.table import Value
 from raidproof.storage.array import LEVELS, Level
 from raidproof.storage.array.member_flags import FAILFAST, MOST_BEHIND, WRITE_MOSTLY
+from raidproof.storage.array.superblock import LARGEST_CHUNK
 
 USUAL_CHUNK = 512 * KIB
 """Bytes of mdadm's default chunk size since mdadm 3.1."""
 _BY_KERNEL_NAME = {f"raid{name}": name for name in ("0", "1", "4", "5", "6", "10")}
+_LEAST_BITMAP_CHUNK = MIB
+"""Bytes of the smallest bitmap chunk for which mdadm has room on the lab's disks, whatever their size."""
 _STRIPE_CACHE = range(17, 32769)
 _WHY = {
     WRITE_MOSTLY: "plans have it for some members of a RAID1 without spares; md ignores it on other levels",
@@ -30,6 +34,7 @@ class ArrayFacts(NamedTuple):
 
     settings: dict[str, Fact[Value]]
     left_out: tuple[LeftOut, ...]
+    stand_ins: tuple[StandIn, ...]
     layout: str | None
     chunk_size: int | None
     policy: str | None
@@ -76,12 +81,14 @@ def array_facts(array: MdArray, reports: Reports) -> ArrayFacts:
         settings["spares"] = read(len(spares), array.source)
     if kind.redundant:
         settings["consistency_policy"] = _policy(array)
+        settings |= _bitmap_chunk(array, settings["consistency_policy"])
     settings |= _tuning(array, reports, parity=kind.parity > 0)
     flags = _flags(array, kind, reports)
     settings |= flags.settings
     return ArrayFacts(
         settings=settings,
-        left_out=(*_left_out(array), *flags.left_out),
+        left_out=(*_left_out(array, settings), *flags.left_out),
+        stand_ins=_stand_ins(array),
         layout=layout,
         chunk_size=int(settings["chunk"].value) if "chunk" in settings else None,
         policy=array.policy if array.policy is not None and kind.redundant else None,
@@ -103,6 +110,16 @@ def _policy(array: MdArray) -> Fact[Value]:
     if array.policy is None or array.policy == "none":
         return default("bitmap", "mdadm's default for arrays of more than 100 GB; give --mdadm or --mdstat")
     return read(array.policy, array.source)
+
+
+def _bitmap_chunk(array: MdArray, policy: Fact[Value]) -> dict[str, Fact[Value]]:
+    """Return the setting for the chunk of the bitmap; empty if a plan cannot request it."""
+    if array.bitmap_chunk is None or policy.value != "bitmap":
+        return {}
+    # mdadm and the kernel write KB for units of 1024 bytes.
+    size = parse_size(array.bitmap_chunk.replace("B", "iB"))
+    possible = power_of_two(size) and _LEAST_BITMAP_CHUNK <= size <= LARGEST_CHUNK
+    return {"bitmap_chunk": read(size, array.source)} if possible else {}
 
 
 def _tuning(array: MdArray, reports: Reports, *, parity: bool) -> dict[str, Fact[Value]]:
@@ -159,15 +176,31 @@ def _kib(number: int | None) -> int | None:
     return None if number is None else number * KIB
 
 
-def _left_out(array: MdArray) -> tuple[LeftOut, ...]:
+def _left_out(array: MdArray, settings: Mapping[str, Fact[Value]]) -> tuple[LeftOut, ...]:
     found = []
     if array.metadata is not None and array.metadata not in {"1.2", "1.20"}:
         found.append((f"metadata {shortened(array.metadata)}", "plans create arrays with metadata 1.2"))
     if array.bitmap == "external":
         found.append(("bitmap in a file", "plans create an internal bitmap"))
-    if array.bitmap_chunk is not None:
-        found.append((f"bitmap chunk {array.bitmap_chunk}", "the chunk is chosen for the lab's smaller disks"))
-    if array.degraded:
-        found.append((f"{array.degraded} missing or rebuilding member(s)", "plans create arrays with all members"))
-    found += [(plain(one), "plans do not re-create it") for one in dict.fromkeys(array.others)]
+    if array.bitmap_chunk is not None and "bitmap_chunk" not in settings:
+        found.append((f"bitmap chunk {array.bitmap_chunk}", "mdadm may have no room for it on the lab's disks"))
+    if array.degraded and not array.lacks_one:
+        found.append((f"{array.degraded} missing or rebuilding members", "plans have at most one missing member"))
+    found += [
+        (plain(one), "plans do not re-create it") for one in dict.fromkeys(array.others) if one not in _rebuilds(array)
+    ]
     return tuple(LeftOut(what=what, source=array.source, why=why) for what, why in found)
+
+
+def _rebuilds(array: MdArray) -> tuple[str, ...]:
+    """Return the progress of the rebuild of the only member that is not rebuilt, as the kernel writes it."""
+    return tuple(one for one in array.others if array.lacks_one and one.startswith("recovery = "))
+
+
+def _stand_ins(array: MdArray) -> tuple[StandIn, ...]:
+    if not array.lacks_one:
+        return ()
+    how = 'explore_members = ["missing"]: clients also write to the array without one member, and the power is cut'
+    return (
+        StandIn(what=", ".join(("1 missing or rebuilding member", *_rebuilds(array))), source=array.source, why=how),
+    )

@@ -1,11 +1,10 @@
 """The export of an existing server: the settings of a plan, and the options that no plan re-creates."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from raidproof.core.errors import RequestError
 from raidproof.existing.exports import EVERYBODY, Client, Exported
-from raidproof.existing.fact import Fact, LeftOut, default, read
+from raidproof.existing.fact import Fact, LeftOut, StandIn, default, read
 from raidproof.plan.table import Value
 from raidproof.storage.server.export_options import ANONYMOUS, OTHERS, in_etab, name_of, read_fsid, why_refused
 
@@ -20,6 +19,8 @@ _SILENT = frozenset(
 _SWITCHES = ("all_squash", "subtree_check", "insecure")
 """The settings that a plan has only if they are not the default, which is false."""
 _NUMBERS = ("anonuid", "anongid")
+_COMPARED = {"export": "sync", "root_squash": "root_squash", **{name: name for name in _SWITCHES}}
+"""The settings in which the options for other clients may differ, with the field of `Client`."""
 _UNKNOWN = "a plan has no setting for it"
 
 
@@ -28,6 +29,9 @@ class ExportFacts(NamedTuple):
 
     settings: dict[str, Fact[Value]]
     left_out: tuple[LeftOut, ...]
+    stand_ins: tuple[StandIn, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    """The name of a switch that the options for another client set to its other value."""
 
 
 def export_facts(exported: Exported | None, client: Client | None) -> ExportFacts:
@@ -49,7 +53,10 @@ def export_facts(exported: Exported | None, client: Client | None) -> ExportFact
             settings |= setting
     if others:
         settings["export_options"] = read(",".join(others), exported.source)
-    return ExportFacts(settings, (*left_out, *_clients_left_out(exported, client)))
+    others_left, stand_ins, alternatives = _other_clients(exported, client)
+    for name in alternatives:
+        settings.setdefault(name, read(False, exported.source))
+    return ExportFacts(settings, (*left_out, *others_left), stand_ins, alternatives)
 
 
 def _usual_settings(exported: Exported, client: Client) -> dict[str, Fact[Value]]:
@@ -96,12 +103,48 @@ def _setting(option: str, exported: Exported, others: list[str]) -> dict[str, Fa
     return {}
 
 
-def _clients_left_out(exported: Exported, client: Client) -> Iterator[LeftOut]:
+class _Others(NamedTuple):
+    left_out: tuple[LeftOut, ...]
+    stand_ins: tuple[StandIn, ...]
+    alternatives: tuple[str, ...]
+
+
+def _other_clients(exported: Exported, client: Client) -> _Others:
+    """Return what becomes of the clients of an export: the lab has clients of its own, all with the same options.
+
+    If the options for the other clients differ in one switch only, the plan compares both of its values.
+    """
     others = [one for one in exported.clients if one is not client]
+    differing = {one.host: _difference(one, client) for one in others if one.options != client.options}
+    switches = {name for names in differing.values() for name in names or ()}
+    left_out, stand_ins = [], []
     for one in others:
-        if one.options != client.options:
-            what = f"options for {one.host}: {','.join(one.options) or 'none'}"
-            yield LeftOut(what=what, source=exported.source, why=f"the options for {client.host} are taken")
+        if one.options == client.options:
+            continue
+        what, names = f"options for {one.host}: {','.join(one.options) or 'none'}", differing[one.host]
+        if not one.rw:
+            why = "clients that may only read have no acknowledged writes: the lab's clients are those that may write"
+            stand_ins.append(StandIn(what=what, source=exported.source, why=why))
+        elif names is not None and len(switches) <= 1:
+            why = f"the plan compares both values of {next(iter(names))}" if names else "they have the same effect"
+            stand_ins.append(StandIn(what=what, source=exported.source, why=why))
+        else:
+            why = f"the options for {client.host} are taken"
+            left_out.append(LeftOut(what=what, source=exported.source, why=why))
     if hosts := [one.host for one in (client, *others) if one.host != EVERYBODY]:
-        why = "the lab exports to its own clients"
-        yield LeftOut(what=f"clients {', '.join(hosts)}", source=exported.source, why=why)
+        why = "the lab's own clients, in the lab's network"
+        stand_ins.append(StandIn(what=f"clients {', '.join(hosts)}", source=exported.source, why=why))
+    return _Others(tuple(left_out), tuple(stand_ins), tuple(sorted(switches)) if len(switches) == 1 else ())
+
+
+def _difference(one: Client, client: Client) -> set[str] | None:
+    """Return the settings in which the options for two clients differ; None if also something else differs."""
+    if not one.rw or (one.sync and client.sync and one.wdelay != client.wdelay):
+        return None
+    # The first fsid of a directory is that of its file handles, for all clients.
+    others = [
+        {name for name in which.options if name not in _SILENT and name_of(name) != "fsid"} for which in (one, client)
+    ]
+    if others[0] != others[1]:
+        return None
+    return {name for name, field in _COMPARED.items() if getattr(one, field) != getattr(client, field)}

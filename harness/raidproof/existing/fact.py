@@ -46,6 +46,10 @@ class LeftOut(BaseModel):
         return f"{self.what} ({self.source}): {self.why}"
 
 
+class StandIn(LeftOut):
+    """A property of the existing server that the lab has in another form; ``why``: that form."""
+
+
 def read(value: Value, source: str) -> Fact[Value]:
     """Return a fact that was read from a source."""
     return Fact(value=value, source=source)

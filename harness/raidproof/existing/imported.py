@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.errors import RequestError
+from raidproof.existing.appliance import appliance_of
 from raidproof.existing.plan_text import plan_text, warnings_about
 from raidproof.existing.reports import Reports
 from raidproof.existing.server import ExistingServer, export_paths, server_of
@@ -72,5 +73,8 @@ def _imported(reports: Reports, path: str | None, filesystem: str | None) -> Imp
         server = server_of(reports, path, filesystem)
         text = plan_text(server)
     except RequestError as error:
-        return error
+        if (appliance := appliance_of(reports)) is None:
+            return error
+        named = f"{error.args[0]}; the files have the layout of {appliance.value} ({appliance.source})"
+        return RequestError(named, remedy=error.remedy)
     return ImportedExport(export=server.export, plan=text, server=server, warnings=list(warnings_about(server)))

@@ -123,6 +123,11 @@ class MdArray(BaseModel):
         return next((kind for _, kind in LEVELS.items() if kind.kernel_name == self.level), None)
 
     @property
+    def lacks_one(self) -> bool:
+        """Whether exactly one member is missing or not rebuilt, and its data are in the others."""
+        return self.degraded == 1 and self.kind is not None and self.kind.redundant
+
+    @property
     def write_mostly(self) -> tuple[str, ...]:
         """The names of the members with a slot from which md reads only if no other member has the data."""
         if self.kind is None or WRITE_MOSTLY not in self.kind.member_flags:

@@ -80,6 +80,8 @@ def _lines(server: ExistingServer) -> Iterator[str]:
         f"A re-creation of the export {plain(server.export)} of an existing server, made by raidproof import. Each "
         "value has its source. A value marked DEFAULT stands where a value was not read, with the reason."
     )
+    if server.appliance is not None:
+        yield from _comment(f"The files have the layout of {server.appliance.value} ({server.appliance.source}).")
     yield f"title = {_quoted(f're-creation of the export {server.export}')}"
     yield ""
     for warning in warnings_about(server):
@@ -89,22 +91,38 @@ def _lines(server: ExistingServer) -> Iterator[str]:
         )
     yield ""
     yield from _hardware(server)
-    yield "[fixed]"
-    order = [name for name in axes() if name in server.settings]
-    for name in order:
-        fact = server.settings[name]
-        yield from _comment(f"{'' if fact.was_read else 'DEFAULT: '}{fact.source or fact.why_default}")
-        yield f"{name} = {_value(name, fact.value)}"
+    yield from _settings(server)
     yield ""
-    if server.left_out:
-        yield "# Not re-created:"
-    for one in server.left_out:
-        yield from _comment(f"- {one}")
+    for title, those in (("In another form", server.stand_ins), ("Not re-created", server.left_out)):
+        if those:
+            yield f"# {title}:"
+        for one in those:
+            yield from _comment(f"- {one}")
     yield from _comment(
         "To compare alternatives, move a line from [fixed] to a table [axes], and make its value a list."
     )
     yield ""
-    yield from _workloads()
+    yield from _workloads(lacks_member=server.lacks_member)
+
+
+def _settings(server: ExistingServer) -> Iterator[str]:
+    order = [name for name in axes() if name in server.settings]
+    for table, names in (
+        ("[fixed]", [name for name in order if name not in server.alternatives]),
+        ("[axes]", server.alternatives),
+    ):
+        if names:
+            yield table
+        for name in names:
+            yield from _setting(server, name)
+
+
+def _setting(server: ExistingServer, name: str) -> Iterator[str]:
+    fact = server.settings[name]
+    yield from _comment(f"{'' if fact.was_read else 'DEFAULT: '}{fact.source or fact.why_default}")
+    values = [fact.value, not fact.value] if name in server.alternatives else [fact.value]
+    written = ", ".join(_value(name, value) for value in values)
+    yield f"{name} = [{written}]" if name in server.alternatives else f"{name} = {written}"
 
 
 def _hardware(server: ExistingServer) -> Iterator[str]:
@@ -161,7 +179,7 @@ def _profile_source(drive: Drive) -> str:
     return f"{'' if drive.profile.was_read else 'DEFAULT: '}{drive.profile.source or drive.profile.why_default}"
 
 
-def _workloads() -> Iterator[str]:
+def _workloads(*, lacks_member: bool) -> Iterator[str]:
     yield from _comment(
         "DEFAULT: the workloads. Large files written in order, and small writes each of which is durable."
     )
@@ -170,6 +188,10 @@ def _workloads() -> Iterator[str]:
     yield from ("[[workload]]", f'name = "{SMALL_WRITES}"', 'tool = "fio"', 'preset = "fsync-heavy"')
     yield from ("runtime_s = 5", 'size = "256MiB"', "")
     yield from ("[run]", "repeats = 3")
+    if lacks_member:
+        yield from _comment("Cut the power once, and check crash states, also of the array without one member.")
+        yield from ('cut = "explore"', "explore_states = 60", 'explore_members = ["whole", "missing"]')
+        return
     yield from _comment("Cut the power once, and check every acknowledged write.")
     yield 'cut = "power"'
 

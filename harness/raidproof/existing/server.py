@@ -6,13 +6,14 @@ from pydantic import BaseModel, ConfigDict
 
 from raidproof.core.errors import RequestError
 from raidproof.disk.profile import load_profile
+from raidproof.existing.appliance import appliance_of
 from raidproof.existing.array_facts import ArrayFacts, array_facts
 from raidproof.existing.below import Below, below
 from raidproof.existing.client_facts import ClientFacts, client_facts
 from raidproof.existing.drives import Drive, drives_of
 from raidproof.existing.export_facts import export_facts
 from raidproof.existing.exports import Client, Exported, chosen
-from raidproof.existing.fact import Fact, LeftOut, default, read
+from raidproof.existing.fact import Fact, LeftOut, StandIn, default, read
 from raidproof.existing.filesystem_facts import FilesystemFacts, filesystem_facts
 from raidproof.existing.reports import Reports
 from raidproof.plan.configuration import Configuration, write_cache_of
@@ -40,11 +41,19 @@ class ExistingServer(BaseModel):
     export: str
     """The exported directory."""
     export_source: str | None
+    appliance: Fact[str] | None = None
+    """The system of network storage whose layout the files have: ``Synology DSM``; None: no known one."""
     drives: tuple[Drive, ...]
     """The disks of the server: members in the order of their slots, then spares, journal and log."""
     settings: dict[str, Fact[Value]]
     """The value of each axis of a plan, by name of the axis."""
     left_out: tuple[LeftOut, ...]
+    stand_ins: tuple[StandIn, ...] = ()
+    """Properties of the server that the lab has in another form."""
+    alternatives: tuple[str, ...] = ()
+    """The names of switches of which the plan compares both values."""
+    lacks_member: bool = False
+    """Whether one member of the array is missing or not rebuilt."""
     configuration: Configuration
     """The values that the rules for warnings read."""
 
@@ -103,6 +112,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
     return ExistingServer(
         export=where,
         export_source=exported.source if exported else None,
+        appliance=appliance_of(reports),
         drives=(*drives, *stored.log_drives),
         settings=settings,
         left_out=(
@@ -114,6 +124,9 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
             *_between_left_out(reports, layers),
             *_caches_left_out(drives),
         ),
+        stand_ins=(*array.stand_ins, *export.stand_ins),
+        alternatives=export.alternatives,
+        lacks_member=layers.array.lacks_one,
         configuration=_configuration(reports, layers, array, stored, mounted, drives, client, settings),
     )
 
