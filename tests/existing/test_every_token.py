@@ -98,7 +98,7 @@ def test_mdstat(
     if bitmap:
         assert settings["consistency_policy"].value == "bitmap"
         if "bitmap_chunk" in settings:
-            assert f"{settings['bitmap_chunk'].value // 1024}KB chunk" in bitmap
+            assert f"{int(settings['bitmap_chunk'].value) // 1024}KB chunk" in bitmap
         else:
             expected += ["bitmap chunk 8KB"]
         expected += ["bitmap in a file"] if "file" in bitmap else []
