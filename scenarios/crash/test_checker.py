@@ -94,8 +94,8 @@ def test_a_difference_through_nfsd_is_reported(source: Source, checker: Checker)
     assert isinstance(export, ExportSpec)
     checker.advance(window.move(len(source.recording.records)))
     assert checker.check(Patch(), nfsd=True).through_nfsd is ThroughNfsd.SAME
-    # With root_squash the checker reads as the anonymous user, who may not read some files of the clients.
-    machine.succeed(export_command(export.model_copy(update={"root_squash": True})))
+    # With all_squash the checker reads as the anonymous user, who may not read some files of the clients.
+    machine.succeed(export_command(export.model_copy(update={"all_squash": True})))
     squashed = checker.check(Patch(), nfsd=True)
     assert squashed.through_nfsd is ThroughNfsd.DIFFERENT
     machine.succeed(unexport_command(export))
@@ -118,7 +118,7 @@ def test_states_are_read_through_ganesha_too(source: Source, current_run: Run, t
         checker.advance(DiskStates(source.recording).move(len(source.recording.records)))
         seen = [checker.check(Patch(), nfsd=True) for _ in range(2)]
         assert checker.cold(Patch()).through_nfsd is ThroughNfsd.SAME
-        checker.machine.succeed(["sed", "--in-place", "s/no_root_squash/root_squash/", CONFIG])
+        checker.machine.succeed(["sed", "--in-place", "s/root_squash/all_squash/", CONFIG])
         squashed = checker.check(Patch(), nfsd=True)
         checker.machine.succeed(["sed", "--in-place", "s/Name = VFS/Name = NONE/", CONFIG])
         unserved = checker.check(Patch(), nfsd=True)

@@ -1,4 +1,4 @@
-"""Power cuts under an export that maps root, or all users: the clients' programs are ordinary users."""
+"""Power cuts under exports that map nobody, root, or all users: who writes, and to whom the files belong."""
 
 from typing import Any
 
@@ -8,31 +8,34 @@ from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import ExportSpec
 
+USERS = {1001, 1002, 1003}
+
 
 @pytest.mark.parametrize(
-    ("export", "vers", "owners"),
+    ("export", "vers", "users", "owners"),
     [
-        ({"root_squash": True}, "4.2", {1001, 1002, 1003}),
-        pytest.param({"root_squash": True}, "3", {1001, 1002, 1003}, marks=pytest.mark.exhaustive),
+        ({"root_squash": False}, "4.2", {0}, {0}),
+        pytest.param({"root_squash": False}, "3", {0}, {0}, marks=pytest.mark.exhaustive),
+        ({}, "4.2", USERS, USERS),
         pytest.param(
-            {"all_squash": True, "anonuid": 1025, "anongid": 100}, "4.2", {1025}, marks=pytest.mark.exhaustive
+            {"all_squash": True, "anonuid": 1025, "anongid": 100}, "4.2", USERS, {1025}, marks=pytest.mark.exhaustive
         ),
     ],
-    ids=["root_squash", "root_squash-3", "all_squash"],
+    ids=["root", "root-3", "usual", "all_squash"],
 )
-def test_ordinary_users_keep_every_promise(
-    cycle: CrashTestRunner, export: dict[str, Any], vers: str, owners: set[int]
+def test_every_promise_is_kept_to_each_user(
+    cycle: CrashTestRunner, export: dict[str, Any], vers: str, users: set[int], owners: set[int]
 ) -> None:
     requested = ExportSpec.model_validate({"delegations": False, "lease_s": 10, "grace_s": 10, **export})
     ended = cycle(stack_of(export=requested, mount=MountSpec.model_validate({"vers": vers})))
     ended.must_keep_every_promise()
     workers = ended.record.workers
-    assert {one["uid"] for one in workers} == {1001, 1002, 1003}
+    assert {one["uid"] for one in workers} == users
     assert {one["owner"] for one in workers} == owners
-    assert "chown" in ended.record.workload["left_out"]
+    assert ("root_squash" in ended.record.observed.export) == export.get("root_squash", True)
+    assert ("chown" in ended.record.workload["left_out"]) == (users == USERS)
 
 
 def test_root_that_the_server_maps_keeps_every_promise(cycle: CrashTestRunner) -> None:
-    requested = ExportSpec(delegations=False, lease_s=10, grace_s=10, root_squash=True)
-    ended = cycle(stack_of(export=requested), ledger={"users": 0}).must_keep_every_promise()
+    ended = cycle(stack_of(), ledger={"users": 0}).must_keep_every_promise()
     assert {(one["uid"], one["owner"]) for one in ended.record.workers} == {(0, 65534)}

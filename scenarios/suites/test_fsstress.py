@@ -9,4 +9,4 @@ from raidproof_suites.suites import Suites
 
 @pytest.mark.exhaustive
 def test_fsstress(suite: Suites) -> None:
-    suite(stack_of("5"), Fsstress(operations=300)).must_pass()
+    suite(stack_of("5", root_squash=False), Fsstress(operations=300)).must_pass()

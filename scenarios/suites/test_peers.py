@@ -13,16 +13,18 @@ pytestmark = pytest.mark.exhaustive
 
 @pytest.mark.parametrize("vers", ["3", "4.0", "4.2"])
 def test_connectathon(suite: Suites, vers: str) -> None:
-    suite(stack_of(mount=MountSpec(vers=vers)), Cthon()).must_pass()
+    suite(stack_of(root_squash=False, mount=MountSpec(vers=vers)), Cthon()).must_pass()
 
 
 def test_pynfs(suite: Suites) -> None:
-    suite(stack_of(export=ExportSpec()), Pynfs(tests=("EID1", "CSESS1", "SEQ1", "PUTFH1d"))).must_pass()
+    suite(
+        stack_of(export=ExportSpec(root_squash=False)), Pynfs(tests=("EID1", "CSESS1", "SEQ1", "PUTFH1d"))
+    ).must_pass()
 
 
 def test_fstests(suite: Suites) -> None:
-    suite(stack_of(), Fstests(tests=("generic/001", "generic/013", "generic/075"))).must_pass()
+    suite(stack_of(root_squash=False), Fstests(tests=("generic/001", "generic/013", "generic/075"))).must_pass()
 
 
 def test_ltp(suite: Suites) -> None:
-    suite(stack_of(), Ltp()).must_pass()
+    suite(stack_of(root_squash=False), Ltp()).must_pass()

@@ -60,7 +60,7 @@ def honest(tmp_path: Path) -> MadeUp:
 
 
 def test_it_is_mounted_as_by_the_clients_of_the_run(server: Server) -> None:
-    stack = stack_of().model_copy(update={"mount": MountSpec(vers="3", rsize="64KiB")})
+    stack = stack_of(root_squash=False).model_copy(update={"mount": MountSpec(vers="3", rsize="64KiB")})
     config = nfsd_config(stack, server, SERVICE, ROOT)
     assert config["mount"] == [mount_command(stack.mount, "10.77.0.10:/srv/raidproof")]
     assert config["unmount"] == ["umount", "/mnt/raidproof"]
@@ -75,7 +75,7 @@ def test_a_root_of_the_name_space_is_mounted_as_such(server: Server, vers: str, 
 
 
 def test_whoever_is_squashed_may_enter(server: Server) -> None:
-    stack = stack_of().model_copy(update={"export": ExportSpec(root_squash=True)})
+    stack = stack_of().model_copy(update={"export": ExportSpec()})
     assert nfsd_config(stack, server, SERVICE, ROOT)["mount"][0] == ["chmod", "1777", "/srv/raidproof"]
 
 
@@ -91,7 +91,7 @@ def test_a_program_that_exports_anew_between_two_states_keeps_the_export(
 ) -> None:
     monkeypatch.setattr(Export, "activate", lambda _: None)
     Export(ExportSpec(), server).serve_states()
-    options = "rw,sync,wdelay,no_subtree_check,no_root_squash"
+    options = "rw,sync,wdelay,no_subtree_check,root_squash"
     assert server.written["/etc/exports"] == f"/srv/raidproof 10.77.0.0/24({options})\n"
 
 

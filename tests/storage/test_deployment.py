@@ -135,7 +135,9 @@ def test_mkfs_does_not_force_an_overwrite() -> None:
 
 def test_a_changed_setting_takes_only_its_own_line() -> None:
     assert texts(stack(export={"threads": 16})) == ["threads=16"]
-    assert texts(stack(export={"wdelay": False})) == ["/YOUR/EXPORT YOUR-CLIENTS(rw,sync,no_wdelay,no_subtree_check)"]
+    assert texts(stack(export={"wdelay": False})) == [
+        "/YOUR/EXPORT YOUR-CLIENTS(rw,sync,no_wdelay,no_subtree_check,root_squash)"
+    ]
     (mounted,) = texts(stack(mount={"wsize": "64KiB"}))
     assert mounted.startswith("YOUR-SERVER:/YOUR/EXPORT /YOUR/MOUNT-POINT nfs ")
     assert "wsize=65536" in mounted

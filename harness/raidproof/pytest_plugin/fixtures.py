@@ -84,6 +84,7 @@ def stack_of(
     bitmap_chunk: int | None = None,
     filesystem: FilesystemSpec | None = None,
     sync: bool = True,
+    root_squash: bool = True,
     export: ExportSpec | None = None,
     mount: MountSpec | None = None,
 ) -> StackSpec:
@@ -91,7 +92,8 @@ def stack_of(
 
     Clients recover within seconds of a restart of the server: they retry requests after ``TIMEO_S`` seconds, and the
     server grants no delegations. ``members`` is the number of disks; the chunk sizes are in bytes. ``layout`` is the
-    name of the array's layout in mdadm, for example ``f2`` for RAID10 with two far copies.
+    name of the array's layout in mdadm, for example ``f2`` for RAID10 with two far copies. Without ``root_squash`` the
+    ledger's workers are root, who may also change owners; else they are ordinary users.
 
     Raises:
         RequestError: values exclude each other, for example RAID6 on three disks.
@@ -106,7 +108,7 @@ def stack_of(
     return StackSpec(
         array=MdSpec(**array),
         filesystem=filesystem or usual(),
-        export=export or ExportSpec(sync=sync, delegations=False),
+        export=export or ExportSpec(sync=sync, root_squash=root_squash, delegations=False),
         mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),
     )
 

@@ -33,7 +33,7 @@ STARTED = (Path(__file__).parents[2] / "data" / "ganesha" / "start-6.5.txt").rea
 NOT_IN_GRACE = STARTED.splitlines()[-1].replace("-" * 49, "NFS Server Now NOT IN GRACE") + "\n"
 ATTRIBUTES = {"lease_s": 10, "max_read": 1048576, "max_write": 1048576, "versions": [0, 1, 2]}
 PATH = "/srv/raidproof"
-SPEC = GaneshaSpec(lease_s=10, grace_s=10, delegations=False)
+SPEC = GaneshaSpec(lease_s=10, grace_s=10, delegations=False, root_squash=False)
 
 
 class Server(FilesByCommands):

@@ -27,7 +27,7 @@ DATA = Path(__file__).parents[2] / "data" / "nfs"
 NFSD = (DATA / "nfsd-linux-6.1.txt").read_text()
 DMESG = (DATA / "dmesg-linux-6.1.txt").read_text()
 PATH = "/srv/raidproof"
-SPEC = ExportSpec(lease_s=10, grace_s=10)
+SPEC = ExportSpec(lease_s=10, grace_s=10, root_squash=False)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_what_did_not_take_effect_is_named(old: str, new: str, field: str) -> No
     ],
 )
 def test_a_requested_option_without_effect_is_an_error(asked: dict[str, Any], option: str) -> None:
-    spec = ExportSpec.model_validate({"lease_s": 10, "grace_s": 10, **asked})
+    spec = ExportSpec.model_validate({"lease_s": 10, "grace_s": 10, "root_squash": False, **asked})
     with pytest.raises(NotEffective, match="options: requested") as caught:
         Export(spec, NfsServer()).activate()
     requested, _, effective = str(caught.value).partition("effective")
@@ -255,7 +255,7 @@ class WithIoModes(NfsServer):
         return super().run(argv, stdin=stdin, deadline_s=deadline_s)
 
 
-DIRECT = ExportSpec(lease_s=10, grace_s=10, io_cache_read="dontcache", io_cache_write="direct")
+DIRECT = ExportSpec(lease_s=10, grace_s=10, root_squash=False, io_cache_read="dontcache", io_cache_write="direct")
 
 
 def test_io_modes_are_set_read_back_and_reset() -> None:

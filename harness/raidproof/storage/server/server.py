@@ -199,8 +199,8 @@ class ServerSpec(Spec):
     """The name of the kind of server: ``knfsd``, ``ganesha``."""
     sync: bool = True
     """Whether the server replies only after its disks have the data; a reply before that violates the protocol."""
-    root_squash: bool = False
-    """Whether the server maps requests from root to the anonymous user (exports(5))."""
+    root_squash: bool = True
+    """Whether the server maps requests from root to the anonymous user, the default of exports(5)."""
     fsid: Annotated[str | None, BeforeValidator(read_fsid)] = None
     """The identity of the file system in file handles: a number or a UUID (exports(5)).
 
