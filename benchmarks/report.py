@@ -16,7 +16,7 @@ from raidproof.monitor.chart import Moment
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.html import write_html
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 
 RECORDED = Path(__file__).resolve().parents[1] / "tests" / "data" / "run" / "ab-base.json"
 AXES = {

@@ -9,7 +9,7 @@ from raidproof.record.reference import ReferenceRecord
 from raidproof.record.results.store import RunStore
 from raidproof.record.run import RunRecord
 from raidproof.run.reference import VERSION
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 
 SAMPLE = Path(__file__).resolve().parent / "data" / "run" / "ab-new.json"
 SYNC, ASYNC = "export=sync", "export=async"

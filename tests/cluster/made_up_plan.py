@@ -25,7 +25,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.run import Run
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 
 
 def tiny(**run: Any) -> Matrix:

@@ -314,3 +314,21 @@ def test_a_broken_promise_outweighs_a_check_that_does_not_notice_a_loss() -> Non
     control = {"append": CounterfactualRecord(states=3)}
     broken = record(broken=3, failures=[failure()], counterfactual=control)
     assert conclude_exploration(broken)[0] is Outcome.FAIL
+
+
+@given(
+    st.sampled_from([None, ControlSpec(expects_loss=False), ControlSpec(expects_loss=True)]),
+    st.booleans(),
+    st.integers(0, 20),
+    st.sampled_from([{}, {"fsync": 0}, {"fsync": 2}, {"fsync": 5}]),
+)
+def test_an_exploration_passes_only_if_its_states_could_have_shown_a_loss(
+    control: ControlSpec | None, failed: bool, judged: int, tested: dict[str, int]
+) -> None:
+    failures = [failure()] if failed else []
+    found, _ = conclude_exploration(record(control=control, failures=failures, judged=judged, tested=tested))
+    expected = control is not None and control.expects_loss
+    if failed and not expected:
+        assert found is Outcome.FAIL
+    if not failed and (not judged or not any(tested.values())):
+        assert found is not Outcome.PASS

@@ -19,8 +19,8 @@ from raidproof.record.older import EFFECTS
 from raidproof.record.run import ControlSpec
 from raidproof.report.html import render
 from raidproof.verdict.conditions import conditions_of
-from raidproof.verdict.crash_test import judge_run
 from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.run import judge_run
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 BARE = {"name": "x", "title": "x", "asked": {"export": {"sync": True}}, "cache_mode": "volatile", "seed": 1}

@@ -23,9 +23,9 @@ from raidproof.record.comparison import ComparisonRecord, Method, PairFinding
 from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.change.comparison import compare
-from raidproof.verdict.crash_test import judge_run
 from raidproof.verdict.exploration import conclude_exploration
 from raidproof.verdict.oracle import Oracle
+from raidproof.verdict.run import judge_run
 
 OLDER = Path(__file__).resolve().parents[1] / "data" / "older"
 CELL = {"name", "rank", "rankable", "limit", "lost", "lost_everything", "outcome"}

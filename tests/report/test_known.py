@@ -12,7 +12,7 @@ from raidproof.record.run import RunRecord
 from raidproof.report.html import render
 from raidproof.report.junit import render as junit
 from raidproof.report.terminal import show
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 from tests.stored_runs import SYNC, run_with
 
 

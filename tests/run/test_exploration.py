@@ -22,7 +22,7 @@ from raidproof.run.crash_states import ALL_LOSSES, Options
 from raidproof.run.exploration import explore_cycle, undated
 from raidproof.run.source import source_of
 from raidproof.verdict.cell import SafetyWord, by_safety
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 from tests.crash.stored import CYCLE, HoldingChecker, OnFakes, store_run
 
 

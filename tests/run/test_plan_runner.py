@@ -19,7 +19,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.plan_runner import GIVE_UP_AFTER, PlanRunner, controls_of, cut_of, record_of, stack_of_controls
 from raidproof.run.run import Run
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 from raidproof.workload.ledger import LedgerSpec
 
 CONTROLS = ["control-lying-disks", "control-clean-reboot"]

@@ -6,7 +6,7 @@ from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord, RunRecord, ScanResult
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 
 PASSED = "every promise that holds by design was kept, and the controls behaved; no speed is ranked: "
 INCONCLUSIVE = "no cell has a rank; the table gives the reason for each cell"

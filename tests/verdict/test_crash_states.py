@@ -3,15 +3,17 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from raidproof.core.waiting import wall_clock
 from raidproof.record.cell import CellRecord, Explored, PlanRecord, Repetition
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ControlSpec, CrashTestRecord, RunRecord, ScanResult
 from raidproof.verdict.cell import SafetyWord, by_safety, losing, safety_in, safety_of
-from raidproof.verdict.conclusion import conclude_run
 from raidproof.verdict.crash_states import outcome_of
 from raidproof.verdict.recommendation import NoneRecommended, recommend
+from raidproof.verdict.run import conclude_run
 
 
 def explored(outcome: Outcome = Outcome.PASS, broken: int = 0, judged: int = 300, **changes: Any) -> Explored:
@@ -116,3 +118,27 @@ def test_an_exploration_that_was_resumed_after_the_plan_counts_as_it_ended_last(
     assert run.outcome is Outcome.FAIL
     run = plan_run(crash_test(explored()), requested=explored(Outcome.INCONCLUSIVE, judged=3))
     assert (run.outcome, safety_in(run, run.cells[0]).states) == (Outcome.PASS, 300)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.SKIP])
+def test_a_broken_state_of_the_requested_exploration_fails_the_cell_whatever_the_cut_showed(outcome: Outcome) -> None:
+    run = plan_run(crash_test(outcome=outcome), requested=explored(Outcome.FAIL, 5))
+    assert (run.cells[0].outcome, run.outcome) == (Outcome.FAIL, Outcome.FAIL)
+
+
+@given(st.lists(st.sampled_from(Outcome), max_size=4), st.lists(st.sampled_from(Outcome), max_size=2), st.booleans())
+def test_no_run_passes_with_a_failure_or_without_a_test(
+    ended: list[Outcome], states: list[Outcome], control: bool
+) -> None:
+    spec = ControlSpec(expects_loss=False) if control else None
+    cycles = [crash_test(outcome=one, control=spec) for one in ended]
+    if cycles:
+        cycles[0].explored.extend(explored(one) for one in states)
+    run = RunRecord(run="r", started=wall_clock(), command=[], cycles=cycles)
+    conclude_run(run)
+    failed = Outcome.FAIL in ended or (bool(cycles) and Outcome.FAIL in states)
+    assert (run.outcome is Outcome.FAIL) is failed
+    assert run.outcome is not Outcome.PASS or (bool(ended) and set(ended) == {Outcome.PASS})
+    if cycles:
+        cell = plan_run(cycles[0]).cells[0]
+        assert cell.outcome is not Outcome.PASS or outcome_of(cycles[0])[0] is Outcome.PASS

@@ -21,10 +21,10 @@ from raidproof.record.observation import Files, MembersSeen, RepliesSeen
 from raidproof.record.outcome import Outcome
 from raidproof.storage.array import Identity
 from raidproof.storage.filesystem.state import FilesystemCheck, WriteBackState
-from raidproof.verdict.conclusion import conclude
 from raidproof.verdict.conditions import conditions_of
-from raidproof.verdict.crash_test import judge_crash_test, judge_run
+from raidproof.verdict.crash_test import judge_crash_test
 from raidproof.verdict.evidence import CrashTestEvidence
+from raidproof.verdict.run import conclude, judge_run
 from raidproof.workload.history import Ended, History, write_replies
 from tests.crash.conftest import Did, write_log
 
@@ -510,7 +510,7 @@ def test_a_server_whose_kernel_failed_is_no_error_of_the_rig(store: RunStore, cy
     say(store, cycle, "server", OOPS)
     judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
-    assert "trace: xlog_recover; then the rig failed: server: no answer" in cycle.reason
+    assert "trace: xlog_recover; blamed on kernel; then the rig failed: server: no answer" in cycle.reason
     assert str(cycle.verdicts[0].blame) == "kernel"
 
 

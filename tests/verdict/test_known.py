@@ -10,8 +10,8 @@ from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.known import KnownDifference, KnownKind, KnownRecord, KnownState, KnownUse
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.verdict.conclusion import conclude_run
 from raidproof.verdict.crash_states import RECOVERY
+from raidproof.verdict.run import conclude_run
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "run"
 TODAY = date(2026, 11, 23)

@@ -393,7 +393,7 @@ def judge(run: StoredRun, results: Results = RESULTS, json: Json = False) -> Non
     from raidproof.record import RunStore  # noqa: PLC0415
     from raidproof.report.terminal import show  # noqa: PLC0415
     from raidproof.run.run import write_report  # noqa: PLC0415
-    from raidproof.verdict.crash_test import judge_run  # noqa: PLC0415
+    from raidproof.verdict.run import judge_run  # noqa: PLC0415
 
     store = RunStore.find(run, results)
     record = store.load()

@@ -1,6 +1,6 @@
 """Outcomes of crash tests and runs, and the verdicts of checkers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -63,11 +63,3 @@ class Verdict(BaseModel):
     """Whether no defect of a disk can explain this failure: then a control with lying disks fails, too."""
     blame: Blame | None = None
     """The part of the system that broke the promise; None if it is not known, or if no promise was broken."""
-
-
-def worst_of(verdicts: Sequence[Verdict]) -> tuple[Outcome, str]:
-    """Return the worst outcome of at least one verdict, and the reason and the blame of the first verdict with it."""
-    outcome = worst(one.outcome for one in verdicts)
-    first = next(one for one in verdicts if one.outcome is outcome)
-    blame = f"; blamed on {first.blame}" if first.blame else ""
-    return outcome, f"{first.checker}: {first.reason}{blame}"

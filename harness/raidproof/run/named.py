@@ -12,7 +12,7 @@ from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.run.findings import FOLDER
 from raidproof.run.live_cut import shown_by_cut
 from raidproof.storage.stack import StackSpec
-from raidproof.verdict.conclusion import agreed
+from raidproof.verdict.crash_test import agreed
 from raidproof.verdict.named import Software, finding_of, shown_by
 
 HOME = Path(__file__).resolve().parents[3]

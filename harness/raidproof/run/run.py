@@ -38,8 +38,8 @@ from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.storage.member import MEMBER_LAYERS
 from raidproof.storage.volume import VOLUMES
-from raidproof.verdict.conclusion import conclude_early, conclude_run, conclude_stored
 from raidproof.verdict.crash_test import judge_crash_test
+from raidproof.verdict.run import conclude_early, conclude_run, conclude_stored
 
 PACKAGES = ("nfs-", "libnfsidmap", "rpcbind", "libtirpc", "fio", "linux-image")
 """Prefixes of the names of packages that a record lists, in addition to the tools of arrays and file systems.

@@ -21,10 +21,10 @@ from raidproof.report.lesson import LETTERS
 from raidproof.teach.answers import Answers
 from raidproof.teach.lesson import Lesson, Question, Result, Text
 from raidproof.teach.quantity import Reference, filled, heading_of, meaning_of
+from raidproof.verdict.conclusion import Part, concluded
 
 Perform = Callable[[Any], ActionRecord]
 """A function that carries out an action, such as `Experiment.perform`."""
-WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.SKIP)
 
 
 class Presentation:
@@ -172,16 +172,13 @@ def result_of(step: Result, done: Mapping[str, ActionRecord]) -> ResultRecord:
 
 def conclude(record: LessonRecord) -> None:
     """Fill in the outcome: PASS if each answer was measured and is as the lesson expects."""
-    failed = {action.outcome: action for action in reversed(record.actions) if action.error is not None}
-    for outcome in WORST_FIRST:
-        if outcome in failed:
-            record.outcome, record.reason = outcome, f"{failed[outcome].title}: {failed[outcome].error}"
-            return
+    parts = [Part(one.outcome, f"{one.title}: {one.error}") for one in record.actions if one.error is not None]
+    unmeasured = [one.name for one in record.questions if one.measured is None]
+    unexpected = [one.name for one in record.questions if one.as_expected is False]
     for reason, found in (
-        ("the measurement gives no answer", [one.name for one in record.questions if one.measured is None]),
-        ("not as the lesson expects", [one.name for one in record.questions if one.as_expected is False]),
+        ("the measurement gives no answer", unmeasured),
+        ("not as the lesson expects", unexpected),
     ):
-        if found:
-            record.outcome, record.reason = Outcome.INCONCLUSIVE, f"{reason}: {', '.join(found)}"
-            return
-    record.outcome, record.reason = Outcome.PASS, "every measurement is as the lesson expects"
+        if found and not parts:
+            parts.append(Part(Outcome.INCONCLUSIVE, f"{reason}: {', '.join(found)}"))
+    record.outcome, record.reason = concluded(parts, "every measurement is as the lesson expects")

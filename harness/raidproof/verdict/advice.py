@@ -20,6 +20,7 @@ from raidproof.record.run import RunRecord
 from raidproof.storage.deployment import HEAVIEST_LAST, Work, deployed, lines_of
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.cell import SafetyWord, judge_cells, safety_in, why_not_of_the_hardware
+from raidproof.verdict.conclusion import Part, concluded
 
 LEAST_REPETITIONS = 2
 """Least number of repetitions of a recommended configuration, and of rounds of an interval."""
@@ -344,10 +345,13 @@ def _deployed(cell: CellRecord) -> StackSpec:
 
 def conclude(record: AdviceRecord, run: RunRecord) -> tuple[Outcome, str]:
     """Return the outcome of the search and its reason."""
-    controls = [one for one in run.cycles if one.control is not None]
-    for outcome in (Outcome.FAIL, Outcome.INVALID, Outcome.ERROR, Outcome.INCONCLUSIVE):
-        if control := next((one for one in controls if one.outcome is outcome), None):
-            return outcome, f"{control.title}: {control.reason}"
+    controls = [one for one in run.cycles if one.control is not None and one.outcome is not Outcome.SKIP]
+    parts = [Part(one.outcome, f"{one.title}: {one.reason}") for one in controls]
+    return concluded(parts, held="") if any(one.outcome is not Outcome.PASS for one in parts) else _answer(record, run)
+
+
+def _answer(record: AdviceRecord, run: RunRecord) -> tuple[Outcome, str]:
+    """Return the outcome of a search whose controls behaved, and the reason."""
     chosen = record.chosen
     if chosen is None:
         return _without_answer(record, run)

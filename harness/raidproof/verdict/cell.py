@@ -12,8 +12,9 @@ from raidproof.monitor.bottleneck import Limit
 from raidproof.monitor.model import LEAST_SHARE, likely_cause
 from raidproof.record.cell import CellRecord, Explored
 from raidproof.record.comparison import MARGIN
-from raidproof.record.outcome import Outcome, and_errors, worst
+from raidproof.record.outcome import Outcome, and_errors
 from raidproof.record.run import CrashTestRecord, RunRecord, ScanResult
+from raidproof.verdict.conclusion import Part, concluded
 from raidproof.verdict.controls import blind, doubt
 from raidproof.verdict.crash_states import BEGIN, explorations_of, explored_of, outcome_of
 from raidproof.verdict.slow_motion import advice_for
@@ -269,9 +270,7 @@ def judge_cell(cell: CellRecord, cycle: CrashTestRecord | None, unseen: CrashTes
     seen = None if cycle is None else cycle.on_server
     cell.lost_operations = None if seen is None else seen.lost_total
     cell.lost_everything = cycle is not None and cycle.not_recovered is not None
-    cell.outcome, cell.reason = conclude_cell(cell, cycle)
-    if unseen is not None and cell.outcome is not Outcome.FAIL:
-        cell.outcome, cell.reason = Outcome.INVALID, f"{unseen.title}: {outcome_of(unseen)[1]}"
+    cell.outcome, cell.reason = conclude_cell(cell, cycle, unseen)
     cell.flag = "; ".join(flags(cell)) or None
     cell.why_not = why_no_rank(cell, cycle)
     cell.rankable = cell.why_not is None
@@ -328,21 +327,29 @@ def what_was_lost(cycle: CrashTestRecord) -> str:
     return f"{cycle.on_server.lost_total:,} of {cycle.on_server.acknowledged_total:,}"
 
 
-def conclude_cell(cell: CellRecord, cycle: CrashTestRecord | None) -> tuple[Outcome, str]:
-    """Return the outcome of a cell and the reason: PASS if the cell was measured and no tested promise was broken."""
+def conclude_cell(
+    cell: CellRecord, cycle: CrashTestRecord | None, unseen: CrashTestRecord | None = None
+) -> tuple[Outcome, str]:
+    """Return the outcome of a cell and the reason: PASS if the cell was measured and no tested promise was broken.
+
+    ``unseen``: a control that did not show what it had to show; None if all did.
+    """
+    parts = []
     if cell.not_effective is not None:
-        return Outcome.FAIL, cell.not_effective
-    if cycle is not None and (found := outcome_of(cycle))[0] is not Outcome.PASS:
-        return found
+        parts.append(Part(Outcome.FAIL, cell.not_effective))
+    if cycle is not None:
+        parts.append(Part(*outcome_of(cycle, cell)))
+    unseen_parts = [] if unseen is None else [Part(Outcome.INVALID, f"{unseen.title}: {outcome_of(unseen)[1]}")]
+    if any(one.outcome is not Outcome.PASS for one in parts):
+        return concluded([*unseen_parts, *parts], held="")
     if (explored := explored_of(cell, cycle)) is not None and explored.outcome is not Outcome.PASS:
-        return explored.outcome, f"{BEGIN}{explored.reason}"
+        return concluded([*unseen_parts, Part(explored.outcome, f"{BEGIN}{explored.reason}")], held="")
     failed = [repeat.rig_error for repeat in cell.repeats if repeat.rig_error]
-    if not cell.measured:
-        return (Outcome.ERROR, failed[0]) if failed else (Outcome.INCONCLUSIVE, "not measured")
+    errors = [Part(Outcome.ERROR, failed[0])] if failed and not cell.measured else []
     measured = f"measured {len(cell.measured)} time{'' if len(cell.measured) == 1 else 's'}"
     if failed:
-        return Outcome.PASS, f"{measured}; repetitions in which the rig failed: {len(failed)}, {failed[0]}"
-    return Outcome.PASS, measured
+        measured += f"; repetitions in which the rig failed: {len(failed)}, {failed[0]}"
+    return concluded([*unseen_parts, *errors], measured, nothing="" if cell.measured else "not measured")
 
 
 def flags(cell: CellRecord) -> list[str]:
@@ -399,24 +406,29 @@ def why_not_of_the_hardware(cell: CellRecord) -> str | None:
 def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     """Return the outcome and the reason of a plan's run: those of its worst cell or of a control that did not pass."""
     if not record.cells:
-        return Outcome.INCONCLUSIVE, "no cell was measured"
+        return concluded([], held="", nothing="no cell was measured")
     excused = set(record.known.excused) if record.known else set()
     counted = [cell for cell in record.cells if not (cell.outcome is Outcome.FAIL and cell.name in excused)]
     controls = [cycle for cycle in record.cycles if cycle.control is not None]
-    parts = [(cell.name, cell.outcome, cell.reason) for cell in counted]
-    parts += [(control.title, *outcome_of(control)) for control in controls]
-    bad = [one for one in parts if one[1] not in {Outcome.PASS, Outcome.SKIP}]
-    if bad:
-        outcome = worst(one[1] for one in bad)
-        name, _, reason = next(one for one in bad if one[1] is outcome)
-        errors = (f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR)
-        return outcome, f"{name}: {reason}{and_errors(outcome, errors)}"
+    ended = [(cell.name, cell.outcome, cell.reason) for cell in counted]
+    ended += [(control.title, *outcome_of(control)) for control in controls]
+    errors = [f"{cell.name}: {cell.reason}" for cell in record.cells if cell.outcome is Outcome.ERROR]
+    parts = [
+        Part(outcome, f"{name}: {reason}{and_errors(outcome, errors)}")
+        for name, outcome, reason in ended
+        if outcome is not Outcome.SKIP
+    ]
     best = [cell for cell in record.cells if cell.rank == 1]
     expected = len(record.cells) - len(counted)
-    if expected and not best:
-        return Outcome.PASS, f"all failures are expected, in {expected:,} of {len(record.cells):,} cells"
-    if not best:
-        return conclude_without_rank(record, controls)
+    if best:
+        return concluded(parts, fastest(record, best, controls, expected))
+    if expected:
+        return concluded(parts, f"all failures are expected, in {expected:,} of {len(record.cells):,} cells")
+    return concluded(parts, held_without_rank(record), nothing=why_no_cell_has_a_rank(record, controls))
+
+
+def fastest(record: RunRecord, best: Sequence[CellRecord], controls: Sequence[CrashTestRecord], expected: int) -> str:
+    """Return the reason of a plan's run that passed: its best cells. ``expected``: number of expected failures."""
     words = "; ".join(
         f"{one.name} ({'promises not tested' if one.lost is None else 'kept every promise'})"
         for one in best[:MOST_BEST]
@@ -426,34 +438,41 @@ def conclude_plan(record: RunRecord) -> tuple[Outcome, str]:
     if len(best) > 1:
         words += f"; the differences of these {len(best)} cells are not settled"
     known = f"; all failures are expected, in {expected:,} of {len(record.cells):,} cells" if expected else ""
-    return Outcome.PASS, f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}{known}"
+    return f"fastest: {words}{'; ' if controls else ''}{controls_in_words(controls)}{known}"
 
 
-def conclude_without_rank(record: RunRecord, controls: Sequence[CrashTestRecord]) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a plan's run in which no cell has a rank, and none has failed.
+def ranked_if_possible(record: RunRecord) -> list[CellRecord]:
+    """Return the cells of a plan's run that could have a rank: an async export promises nothing, and has none."""
+    return [cell for cell in record.cells if cell.asked.get("export", {}).get("sync", True)]
 
-    The run passes if nothing was to be ranked, as each workload has at most one cell with a sync export, if each of
-    these cells is shown SAFE and a processor of the simulation limited it, and if all controls passed. Cells with an
-    async export are never ranked.
+
+def why_no_cell_has_a_rank(record: RunRecord, controls: Sequence[CrashTestRecord]) -> str:
+    """Return why a plan's run without a ranked cell proves nothing; empty if nothing was to be ranked.
+
+    Nothing was to be ranked if each workload has at most one cell with a sync export, each of these cells is shown
+    SAFE, a processor of the simulation limited it, and all controls passed.
     """
-    contenders = [cell for cell in record.cells if cell.asked.get("export", {}).get("sync", True)]
-    each = Counter(cell.compared_with for cell in contenders)
-    limits = dict.fromkeys(PROCESSORS.get(cell.limit, "") for cell in contenders)
-    passed = (
-        set(each.values()) == {1}
-        and "" not in limits
+    contenders = ranked_if_possible(record)
+    if (
+        set(Counter(cell.compared_with for cell in contenders).values()) == {1}
+        and all(cell.limit in PROCESSORS for cell in contenders)
         and bool(controls)
         and all(one.outcome is Outcome.PASS for one in controls)
         and all(safety_of_cell(record, cell).word is SafetyWord.SAFE for cell in contenders)
-    )
-    if not passed:
-        advice = slow_motion_advice(record)
-        said = "; the table gives the reason for each cell" if advice is None else f": {advice}"
-        return Outcome.INCONCLUSIVE, f"no cell has a rank{said}"
+    ):
+        return ""
+    advice = slow_motion_advice(record)
+    said = "; the table gives the reason for each cell" if advice is None else f": {advice}"
+    return f"no cell has a rank{said}"
+
+
+def held_without_rank(record: RunRecord) -> str:
+    """Return the reason of a plan's run that passed and in which nothing was to be ranked."""
+    limits = dict.fromkeys(PROCESSORS.get(cell.limit, "") for cell in ranked_if_possible(record))
     kept = "every promise that holds by design was kept, and the controls behaved"
     advice = slow_motion_advice(record)
     then = "" if advice is None else f" ({advice})"
-    return Outcome.PASS, f"{kept}; no speed is ranked: {' and '.join(limits)} was the limit{then}"
+    return f"{kept}; no speed is ranked: {' and '.join(limits)} was the limit{then}"
 
 
 def controls_in_words(controls: Sequence[CrashTestRecord]) -> str:

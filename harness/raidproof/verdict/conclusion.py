@@ -1,138 +1,106 @@
-"""The outcome of a crash test and of a run, from the verdicts of the checks.
+"""The outcome of a subject from its parts: one rule for crash tests, controls, crash states, cells, runs and the rest.
 
-| what the evidence is of | outcome |
+The first row that applies decides.
+
+| what is known of the subject | outcome |
 |---|---|
-| a requirement is missing | SKIP |
-| the requested configuration is not in effect | FAIL |
-| the rig failed | FAIL if a check fails, else ERROR |
-| the storage did not recover | FAIL; a control: see `verdict.controls` |
-| a complete control | see `verdict.controls` |
-| any other complete crash test | the worst verdict; PASS with a measured loss if the options excuse it |
-| a complete crash test without a loss, although the export is ``async`` | INCONCLUSIVE |
-| a run | the worst of its crash tests and suites |
+| a part that counts did not pass | the worst of these parts; worst first: FAIL, INVALID, ERROR, INCONCLUSIVE, SKIP |
+| nothing could have shown a failure | INCONCLUSIVE |
+| a control that expects no loss shows one | FAIL |
+| a control that expects a loss shows none | INVALID; INCONCLUSIVE if it is not complete |
+| its loss is blamed on another part than the expected one | FAIL if that part is under test, else INVALID |
+| anything else | PASS |
+
+All parts count; of a control that expects a loss those only that neither the requested options nor defects of a disk
+can explain (`Part.in_control`).
+
+The parts of each subject, and after the semicolon why nothing could have shown a failure:
+
+| subject | parts |
+|---|---|
+| crash test | what is missing or not in effect, the rig's error, the verdicts; an async export without a loss |
+| the same, explored | the crash test, and its explorations that are FAIL or INVALID |
+| crash state | verdicts that are FAIL or ERROR, and those on kinds of missing operations |
+| exploration | its failures, or what it left open; no acknowledged operation in any state |
+| cell | the request not in effect, the explored crash test, a blind control, the rig's error; not measured |
+| run | crash tests and suites, or the cells and controls of a plan; none ran, no cell has a rank |
+| comparison, advice | cells and differences; controls |
+| self-test, lesson | crash tests; actions |
+
+Exit status, badge, JUnit, tables and pages show these outcomes, and derive none of their own.
 """
 
-from raidproof.core.blame import Blame, Culprit
-from raidproof.record.outcome import Outcome, Verdict, and_errors, worst, worst_of
-from raidproof.record.run import CrashTestRecord, RunRecord
-from raidproof.verdict.cell import conclude_plan, judge_cells
-from raidproof.verdict.conditions import Conditions
-from raidproof.verdict.controls import conclude_control, conclude_control_not_recovered
-from raidproof.verdict.crash_states import outcome_of
-from raidproof.verdict.evidence import CrashTestEvidence, Stage
-from raidproof.verdict.kernel_log import KERNEL_LOG
-from raidproof.verdict.known import apply_known
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raidproof.core.blame import Blame, Culprit, text_of
+from raidproof.record.outcome import Outcome, Verdict, worst
+from raidproof.record.run import ControlSpec
+
+OF_A_REQUEST = frozenset({Culprit.DISKS, Culprit.ASYNC_EXPORT, Culprit.FILESYSTEM_SETTINGS})
+"""Culprits that the harness requested or simulates; any other culprit is a part of the system under test."""
 
 
-def conclude_without_evidence(record: CrashTestRecord) -> tuple[Outcome, str] | None:
-    """Return the outcome of a crash test that did not run as requested, and the reason; None if it ran."""
-    if record.rig_error is not None:
-        return None
-    if record.requirement_missing is not None:
-        return Outcome.SKIP, record.requirement_missing
-    return None if record.not_effective is None else (Outcome.FAIL, record.not_effective)
+class Part(NamedTuple):
+    """What one part of a subject adds to its outcome: a verdict, an error, a crash test, a cell."""
+
+    outcome: Outcome
+    said: str
+    """The reason, which names the part."""
+    in_control: bool = False
+    """Whether the part counts in a control that expects a loss, too."""
 
 
-def conclude_crash_test(evidence: CrashTestEvidence, conditions: Conditions) -> tuple[Outcome, str]:
-    """Return the outcome of a crash test and the reason, from the verdicts in its record."""
-    record = evidence.record
-    if record.rig_error is not None:
-        return broken_off(record.verdicts, record.rig_error)
-    if evidence.stage is Stage.NOT_RECOVERED:
-        return not_recovered(record)
-    if not (scans := evidence.server_scans):
-        return Outcome.INCONCLUSIVE, "the ledger was not read on the server after the fault"
-    scan = max(scans, key=lambda one: one.result.lost_total)
-    bad = [verdict for verdict in record.verdicts if verdict.outcome is not Outcome.PASS]
-    acknowledged, lost = scan.result.acknowledged_total, scan.result.lost_total
-    if record.control is not None:
-        return conclude_control(record.control, lost, acknowledged, conditions.blame, conditions.beyond_lies, bad)
-    if bad:
-        return worst_of(bad)
-    if lost:
-        return (
-            Outcome.PASS,
-            f"measured loss: {lost:,} of {acknowledged:,} acknowledged operations; {conditions.blame}",
-        )
-    if not conditions.export_sync:
-        return (
-            Outcome.INCONCLUSIVE,
-            f"the export is async, but all {acknowledged:,} acknowledged operations survived this fault",
-        )
-    return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived{undated(record)}"
+class Control(NamedTuple):
+    """What a control shows beside its parts."""
+
+    spec: ControlSpec
+    lost: bool
+    """Whether acknowledged operations are lost."""
+    said: str
+    """What was lost, or that nothing was, as a clause."""
+    by_another: tuple[str, Blame | None] | None = None
+    """The first loss whose blame is not the expected one, and this blame; None without one."""
+    complete: bool = True
+    """Whether all was observed that could have shown a loss."""
 
 
-def agreed(record: CrashTestRecord) -> str:
-    """Return a clause for the reason of a failed crash test that agrees with known findings; else empty."""
-    if record.outcome is not Outcome.FAIL:
-        return ""
-    return "".join(f"; {damage}: agrees with the finding {finding}" for damage, finding in record.agreements.items())
+def concluded(
+    parts: Sequence[Part], held: str, *, nothing: str = "", control: Control | None = None
+) -> tuple[Outcome, str]:
+    """Return the outcome of a subject by the table above, and the reason: that of the first part that decides.
 
-
-def broken_off(verdicts: list[Verdict], error: str) -> tuple[Outcome, str]:
-    """Return the outcome of a crash test in which the rig failed (``error``), and the reason."""
-    if (broken := next((one for one in verdicts if one.outcome is Outcome.FAIL), None)) is None:
-        return Outcome.ERROR, error
-    return Outcome.FAIL, f"{broken.checker}: {broken.reason}; then the rig failed: {error}"
-
-
-def not_recovered(record: CrashTestRecord) -> tuple[Outcome, str]:
-    """Return the outcome of a crash test whose storage did not recover, and the reason.
-
-    The first verdict is that on the recovery, the second may be that on the server's kernel.
+    ``held``: the reason of a PASS. ``nothing``: why nothing could have shown a failure; empty if something could.
     """
-    recovery, *others = record.verdicts
-    blame = recovery.blame or Blame(culprit=Culprit.STACK)
-    wreck = next((f"; {one.checker}: {one.reason}" for one in others if one.checker == KERNEL_LOG), "")
-    what = f"{recovery.reason}{wreck}"
-    if record.control is not None:
-        return conclude_control_not_recovered(record.control, what, blame)
-    return Outcome.FAIL, f"{what}; blamed on {blame}"
+    expects_loss = control is not None and control.spec.expects_loss
+    counted = [one for one in parts if one.in_control or not expects_loss]
+    outcome = worst([Outcome.PASS, *(one.outcome for one in counted)])
+    named = "" if control is None else "control: "
+    if outcome is not Outcome.PASS:
+        return outcome, named + next(one.said for one in counted if one.outcome is outcome)
+    if nothing:
+        return Outcome.INCONCLUSIVE, named + nothing
+    return (Outcome.PASS, held) if control is None else _of_control(control)
 
 
-def undated(record: CrashTestRecord) -> str:
-    """Return a clause for the reason of a crash test if a capture dated none of the acknowledgements; else empty.
-
-    This is no failure: the times of the clients' reports are later, so that fewer operations count as acknowledged.
-    """
-    replies = record.observed.replies
-    if replies is None or not replies.none_dated:
-        return ""
-    return f"; the capture of the server's replies dated none of {replies.of:,} operations"
-
-
-def conclude_stored(record: RunRecord) -> None:
-    """Fill in the outcome and the reason of a stored run, which may have ended early."""
-    conclude_run(record)
-    if record.ended is None or record.ended_early is not None:
-        conclude_early(record, record.ended_early or "the harness was killed before it stored the end of the run")
-
-
-def conclude_run(record: RunRecord) -> None:
-    """Fill in the outcome and the reason of a run: from its cells if it ran a plan, else from its crash tests."""
-    judge_cells(record)
-    apply_known(record)
-    record.outcome, record.reason = conclude_plan(record) if record.plan else conclude(record)
+def _of_control(control: Control) -> tuple[Outcome, str]:
+    """Return the outcome of a control of which no part decides, and the reason."""
+    if control.lost is not control.spec.expects_loss:
+        if control.lost:
+            return Outcome.FAIL, f"control: expected no failure, but {control.said}"
+        outcome = Outcome.INVALID if control.complete else Outcome.INCONCLUSIVE
+        return outcome, f"control: expected a loss of acknowledged operations, but {control.said}"
+    if control.lost and control.by_another is not None:
+        what, blame = control.by_another
+        wanted = control.spec.expects_blame
+        expected = "" if wanted is None else f"; expected: {text_of(wanted)}"
+        tested = blame is not None and blame.culprit not in OF_A_REQUEST
+        said = f"control: {what} blamed on {blame or 'no part of the system'}{expected}"
+        return Outcome.FAIL if tested else Outcome.INVALID, said
+    return Outcome.PASS, f"control behaved: {control.said}"
 
 
-def conclude_early(record: RunRecord, why: str) -> None:
-    """Mark a run as ended early. Its outcome becomes ERROR, unless it is FAIL or INVALID, which outweigh ERROR."""
-    early, outcome = f"ended early: {why}", worst([record.outcome, Outcome.ERROR])
-    record.reason = early if outcome is Outcome.ERROR else f"{record.reason}; {early}"
-    record.outcome = outcome
-
-
-def conclude(record: RunRecord) -> tuple[Outcome, str]:
-    """Return the outcome and the reason of a run: those of its worst crash test or suite."""
-    cycles = record.cycles
-    if not cycles and not record.suites:
-        return Outcome.INCONCLUSIVE, "no crash test and no suite ran"
-    parts = [(cycle.title, *outcome_of(cycle)) for cycle in cycles]
-    parts += [(suite.title, suite.outcome, suite.reason) for suite in record.suites]
-    outcome = worst(of_part for _, of_part, _ in parts)
-    if outcome is Outcome.PASS:
-        controls = ", and the controls behaved" if any(cycle.control for cycle in cycles) else ""
-        return outcome, f"every promise that holds by design was kept{controls}"
-    culprit = next(f"{title}: {reason}" for title, of_part, reason in parts if of_part is outcome)
-    errors = (f"{title}: {reason}" for title, of_part, reason in parts if of_part is Outcome.ERROR)
-    return outcome, f"{culprit}{and_errors(outcome, errors)}"
+def part_of(verdict: Verdict) -> Part:
+    """Return what a verdict adds to the outcome of a crash test."""
+    blame = f"; blamed on {verdict.blame}" if verdict.blame else ""
+    return Part(verdict.outcome, f"{verdict.checker}: {verdict.reason}{blame}", verdict.of_the_stack)

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from raidproof.record.cell import CellRecord, Explored
-from raidproof.record.outcome import SEVERITY, Outcome
+from raidproof.record.outcome import Outcome
 from raidproof.record.run import CrashTestRecord
 from raidproof.record.sensitivity import Noticed, missing_flushes
+from raidproof.verdict.conclusion import Part, concluded
 
 BEGIN = "exploration of crash states: "
 """Beginning of a reason that is the reason of an exploration."""
@@ -31,17 +32,15 @@ def explorations_of(cycle: CrashTestRecord, cell: CellRecord | None = None) -> S
     return [*cycle.explored, *([requested] if requested is not None and requested not in cycle.explored else [])]
 
 
-def outcome_of(cycle: CrashTestRecord) -> tuple[Outcome, str]:
+def outcome_of(cycle: CrashTestRecord, cell: CellRecord | None = None) -> tuple[Outcome, str]:
     """Return the outcome of a crash test and the reason, with its explorations.
 
     A promise that is broken in an explored crash state is broken by the configuration. An exploration that proves
-    nothing leaves the outcome of the power cut.
+    nothing leaves the outcome of the power cut. ``cell``: the cell of a plan whose power cut the crash test is.
     """
-    proofs = [one for one in cycle.explored if one.outcome in PROOFS]
-    found = max(proofs, key=lambda one: SEVERITY.index(one.outcome), default=None)
-    if found is None or SEVERITY.index(found.outcome) <= SEVERITY.index(cycle.outcome):
-        return cycle.outcome, cycle.reason
-    return found.outcome, f"{BEGIN}{found.reason}"
+    proofs = [one for one in explorations_of(cycle, cell) if one.outcome in PROOFS]
+    explored = [Part(one.outcome, f"{BEGIN}{one.reason}") for one in proofs]
+    return concluded([Part(cycle.outcome, cycle.reason), *explored], held=cycle.reason)
 
 
 def noticed_by(cycle: CrashTestRecord | None, cell: CellRecord | None = None) -> Noticed | None:

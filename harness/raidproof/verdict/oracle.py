@@ -10,12 +10,13 @@ from raidproof.core.blame import Blame
 from raidproof.core.errors import RigError
 from raidproof.fault.array import WRITE_HOLE
 from raidproof.record.exploration import End, Observation
-from raidproof.record.outcome import Outcome, Verdict, worst
+from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, CrashTestRecord
 from raidproof.verdict.balance import KeptParts, Loss
 from raidproof.verdict.blame import Lost
 from raidproof.verdict.check import checks_of
 from raidproof.verdict.checks.blocks import BLOCKS
+from raidproof.verdict.conclusion import Part, concluded
 from raidproof.verdict.conditions import Conditions, blamed, conditions_of, fault_of
 from raidproof.verdict.contract import PROMISES
 from raidproof.verdict.crash_states import RECOVERY
@@ -325,22 +326,21 @@ def _conclude_state(
     """
     broken = [one for one in verdicts if one.outcome is Outcome.FAIL]
     if broken:
-        return Outcome.FAIL, "; ".join(f"{one.checker}: {one.reason}" for one in broken), broken[0].blame
+        said = "; ".join(f"{one.checker}: {one.reason}" for one in broken)
+        return *concluded([Part(Outcome.FAIL, said)], held=""), broken[0].blame
     if unchecked := next((one for one in verdicts if one.outcome is Outcome.ERROR), None):
-        return Outcome.ERROR, unchecked.reason, None
+        return *concluded([Part(Outcome.ERROR, unchecked.reason)], held=""), None
     if not acknowledged:
-        return Outcome.PASS, "no operation was acknowledged before the cut, and no check failed", None
-    if missing:
-        # Verdicts on other kinds do not count: they can be INCONCLUSIVE because too few operations were acknowledged.
-        kinds = {one.operation.kind for one in missing}
-        about = [one for one in verdicts if one.kind in kinds]
-        outcome = worst(one.outcome for one in about)
-        reason = f"{len(missing):,} of {acknowledged:,} acknowledged operations are missing"
-        if outcome is Outcome.PASS:
-            return outcome, reason, next((one.blame for one in about if one.blame), None)
-        undecided = next(one for one in about if one.outcome is outcome)
-        return outcome, f"{reason}; {undecided.checker}: {undecided.reason}", undecided.blame
-    return Outcome.PASS, f"all {acknowledged:,} acknowledged operations survived", None
+        held = "no operation was acknowledged before the cut, and no check failed"
+    elif missing:
+        held = f"{len(missing):,} of {acknowledged:,} acknowledged operations are missing"
+    else:
+        held = f"all {acknowledged:,} acknowledged operations survived"
+    # Verdicts on other kinds do not count: they can be INCONCLUSIVE because too few operations were acknowledged.
+    kinds = {one.operation.kind for one in missing} if acknowledged else set()
+    about = [one for one in verdicts if one.kind in kinds]
+    outcome, reason = concluded([Part(one.outcome, f"{held}; {one.checker}: {one.reason}") for one in about], held)
+    return outcome, reason, next((one.blame for one in about if one.outcome is outcome and one.blame), None)
 
 
 def _acknowledged_at(operation: Operation) -> int:

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from raidproof.core.blame import Blame, Culprit
-from raidproof.record.outcome import Outcome, worst
+from raidproof.record.outcome import Outcome
 from raidproof.record.selftest import SelftestAnswer, SelftestRow
+from raidproof.verdict.conclusion import Part, concluded
 
 WRONG = frozenset({SelftestAnswer.MISSED, SelftestAnswer.WRONG_BLAME, SelftestAnswer.FALSE_ALARM})
 """Answers that show a defect of the harness."""
@@ -30,15 +31,14 @@ def answer_of(outcome: Outcome, blamed: Iterable[Blame], *, planted: bool) -> Se
 
 def conclude_selftest(rows: Sequence[SelftestRow]) -> tuple[Outcome, str]:
     """Return the outcome of a self-test, and the reason: FAIL outweighs what is undecided."""
-    if wrong := [one for one in rows if one.answer in WRONG]:
-        return Outcome.FAIL, _named(wrong)
-    if undecided := [one for one in rows if one.answer is SelftestAnswer.UNDECIDED]:
-        return worst(one.outcome for one in undecided), f"{_named(undecided)}: {undecided[0].reason}"
+    wrong = [one for one in rows if one.answer in WRONG]
+    undecided = [one for one in rows if one.answer is SelftestAnswer.UNDECIDED]
+    parts = [Part(Outcome.FAIL, _named(wrong))] if wrong else []
+    parts += [Part(one.outcome, f"{_named(undecided)}: {undecided[0].reason}") for one in undecided]
     found = sum(one.answer is SelftestAnswer.FOUND for one in rows)
     clean = sum(one.answer is SelftestAnswer.PASSED for one in rows)
-    if not found or not clean:
-        return Outcome.INCONCLUSIVE, "a self-test needs crash tests with a defect, and one without"
-    return Outcome.PASS, f"all {found:,} planted defects were found, and sound disks passed"
+    nothing = "" if found and clean else "a self-test needs crash tests with a defect, and one without"
+    return concluded(parts, f"all {found:,} planted defects were found, and sound disks passed", nothing=nothing)
 
 
 def _named(rows: Iterable[SelftestRow]) -> str:

@@ -14,7 +14,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
 from raidproof.verdict.change.comparison import compare, why_nothing_is_compared
 from raidproof.verdict.change.difference import Rules, judge_pairs
-from raidproof.verdict.conclusion import conclude_run
+from raidproof.verdict.run import conclude_run
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "run"
 Sides = tuple[RunRecord, RunRecord]

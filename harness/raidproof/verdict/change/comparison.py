@@ -18,10 +18,11 @@ from raidproof.record.comparison import (
 )
 from raidproof.record.environment import MachineRecord, flat
 from raidproof.record.known import KnownRecord
-from raidproof.record.outcome import SEVERITY, Outcome, and_errors, worst
+from raidproof.record.outcome import Outcome, and_errors
 from raidproof.record.run import RunRecord
 from raidproof.verdict.change.difference import Rules, judge_cuts, judge_pairs
 from raidproof.verdict.change.host import account_for_host
+from raidproof.verdict.conclusion import Part, concluded
 from raidproof.verdict.known import Judged, judged_in, known_in, slower
 
 TRANSIENT = frozenset({"array_state", "sync_action", "last_sync_action", "resynced", "mismatch_cnt", "kernel_name"})
@@ -251,24 +252,23 @@ def conclude_comparison(
     if early:
         # An error on one side ends both runs with the same reason.
         said = f"ended early: {next(iter(early.values()))}"
-        broken = next(((name, cell) for name, cell in judged if cell.outcome is Outcome.FAIL), None)
-        if broken is not None:
-            return Outcome.FAIL, f"{broken[0]}: {broken[1].name}: {broken[1].reason}; {said}"
-        return Outcome.ERROR, said
+        broken = [(name, cell) for name, cell in judged if cell.outcome is Outcome.FAIL]
+        of_broken = [Part(Outcome.FAIL, f"{name}: {cell.name}: {cell.reason}; {said}") for name, cell in broken]
+        return concluded([Part(Outcome.ERROR, said), *of_broken], held="")
     if nothing is not None:
-        return Outcome.INVALID, nothing
+        return concluded([Part(Outcome.INVALID, nothing)], held="")
     if not pairs:
-        return Outcome.INCONCLUSIVE, "no cell was measured"
+        return concluded([], held="", nothing="no cell was measured")
     found = differences_in_words(pairs, cuts, alike=alike)
     if excused:
         found += f"; all failures are expected in {len(excused)} {'cell' if len(excused) == 1 else 'cells'}"
     outcome = outcome_of_differences(pairs, cuts, margin, alike=alike, excused=excused)
-    of_cells = worst([Outcome.PASS, *(cell.outcome for _, cell in judged)])
-    if SEVERITY.index(of_cells) <= SEVERITY.index(outcome):
-        return outcome, found
-    name, cell = next((name, cell) for name, cell in judged if cell.outcome is of_cells)
-    errors = (f"{other}: {one.name}: {one.reason}" for other, one in ends if one.outcome is Outcome.ERROR)
-    return of_cells, f"{name}: {cell.name}: {cell.reason}{and_errors(of_cells, errors)}; {found}"
+    errors = [f"{name}: {cell.name}: {cell.reason}" for name, cell in ends if cell.outcome is Outcome.ERROR]
+    of_cells = [
+        Part(cell.outcome, f"{name}: {cell.name}: {cell.reason}{and_errors(cell.outcome, errors)}; {found}")
+        for name, cell in judged
+    ]
+    return concluded([Part(outcome, found), *of_cells], found)
 
 
 def outcome_of_differences(
