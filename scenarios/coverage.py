@@ -18,8 +18,8 @@ import pytest
 from raidproof.fault import FAULTS
 from raidproof.provider.provider import PROVIDERS
 from raidproof.record.results.names import ADVICE, COMPARISON, EXPLORATIONS, RECORD
+from raidproof.storage.array.array import ARRAYS
 from raidproof.storage.array.level import LEVELS
-from raidproof.storage.array.spec import ARRAYS
 from raidproof.storage.filesystem.filesystem import FILESYSTEMS
 from raidproof.storage.member.member import MEMBER_LAYERS
 from raidproof.storage.server.server import SERVERS

@@ -94,7 +94,7 @@ def uncovered(entries: list[str], texts: list[str]) -> tuple[list[str], list[str
         (
             "Differences from a deployed server",
             [
-                *sentences("storage/array/spec.py", "caveats"),
+                *sentences("storage/array/array.py", "caveats"),
                 *sentences("storage/member/crypt.py", "caveats"),
                 *sentences("storage/volume/crypt.py", "caveats"),
                 *(text for text in sentences("storage/tuning.py", "caveats") if "not the default" in text),

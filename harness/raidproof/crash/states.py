@@ -29,7 +29,7 @@ from raidproof.disk.writelog import (
     kept_by,
     new_log,
 )
-from raidproof.storage.array.spec import ArraySpec
+from raidproof.storage.array.array import ArraySpec
 from raidproof.storage.array.superblock import Read, Superblock, superblock_of
 
 Spans = tuple[tuple[int, int], ...]

@@ -25,9 +25,9 @@ from raidproof.plan.table import (
     write_sync,
 )
 from raidproof.storage.array import ARRAYS, ArraySpec
+from raidproof.storage.array.array import DEFAULT_KIND
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
 from raidproof.storage.array.member_flags import FAILFAST, WRITE_MOSTLY, taking
-from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
 from raidproof.storage.server import SERVERS, ServerSpec
 from raidproof.storage.server.server import DEFAULT as USUAL_SERVER

@@ -25,7 +25,7 @@ from raidproof.run.options import STATES
 from raidproof.run.platform import refuse_unknown
 from raidproof.run.run import Run
 from raidproof.storage.array import ARRAYS, LEVELS
-from raidproof.storage.array.spec import DEFAULT_KIND
+from raidproof.storage.array.array import DEFAULT_KIND
 from raidproof.storage.stack import StackSpec
 from raidproof.storage.tuning import TuningSpec
 from raidproof.workload.fio import FioSpec

@@ -11,8 +11,8 @@ from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
 from raidproof.storage.array import AnyArray, ArrayState, capacity, disk_path
+from raidproof.storage.array.array import DEFAULT_KIND
 from raidproof.storage.array.level import listed
-from raidproof.storage.array.spec import DEFAULT_KIND
 from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemSpec, FilesystemState, usual
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState

@@ -61,6 +61,8 @@ class Scan(NamedTuple):
     """The instant of the fault before a scan on the server; None of other scans."""
     memory_lost: bool = True
     """Whether the server had lost its memory before the scan: only then an async export excuses a loss."""
+    fault: FaultRecord | None = None
+    """The last fault before a scan on the server; None of other scans."""
 
 
 class WrittenData(NamedTuple):
@@ -184,7 +186,7 @@ class CrashTestEvidence:
             shows_old_data=self.shows_old_data,
         )
         memory_lost = combined_by(self._windows, seen_ns).server_memory_lost
-        return Scan(place, found, balance, balance.result(), cut_ns, memory_lost)
+        return Scan(place, found, balance, balance.result(), cut_ns, memory_lost, fault)
 
     @property
     def server_scans(self) -> list[Scan]:

@@ -13,11 +13,11 @@ from raidproof.workload.history import History
 def measure_scans(evidence: CrashTestEvidence) -> None:
     """Fill in the results of the scans and the lives of lost blocks."""
     record = evidence.record
-    others = [fault for _, fault in evidence.other_scans]
-    for fault, scan in zip(others, [one for one in evidence.server_scans if one.place != ON_SERVER], strict=True):
-        fault.on_server = scan.result
+    others = {id(fault): fault for _, fault in evidence.other_scans}
     for scan in evidence.scans:
-        if scan.place == ON_SERVER:
+        if (fault := others.get(id(scan.fault))) is not None:
+            fault.on_server = scan.result
+        elif scan.place == ON_SERVER:
             record.on_server = scan.result
             if record.fault_at_ns is not None:
                 losses = scan.balance.losses

@@ -8,8 +8,9 @@ from raidproof.core.errors import NotEffective, RequestError
 from raidproof.core.layer import differences, require_effective
 from raidproof.plan.axes import axes
 from raidproof.storage.array import ExpectedDeviation, MdSpec, parse_md
+from raidproof.storage.array.array import asked_of
 from raidproof.storage.array.mdadm import add_command, bitmap_command, create_command
-from raidproof.storage.array.state import asked_of, found_of
+from raidproof.storage.array.state import found_of
 from tests.guest_files import parse_read
 from tests.storage.array.test_state import DATA, disks, names_of
 

@@ -10,7 +10,8 @@ from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import NotEffective, RigError
 from raidproof.core.layer import differences
 from raidproof.storage.array import MdArray, MdSpec, MdState, parse_md
-from raidproof.storage.array.state import asked_of, found_of, state_paths
+from raidproof.storage.array.array import asked_of
+from raidproof.storage.array.state import found_of, state_paths
 from raidproof.storage.array.upkeep import FULL_SPEED
 from tests.guest_files import FilesByCommands, parse_read
 

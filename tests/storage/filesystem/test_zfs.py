@@ -13,7 +13,7 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.units import KIB, MIB
 from raidproof.storage.array import Geometry
-from raidproof.storage.array.spec import Separate
+from raidproof.storage.array.array import Separate
 from raidproof.storage.filesystem import Mounted, mkfs_command, mount_command
 from raidproof.storage.filesystem.zfs import ZfsSpec, parse_properties
 from raidproof.storage.stack import StackSpec

@@ -1,6 +1,17 @@
 """The RAID array: its request, its effective state, and the bytes on its members. Each kind of array is one file."""
 
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub, waits_for_flush
+from raidproof.storage.array.array import (
+    ARRAYS,
+    SYNC_DEADLINE_S,
+    AnyArray,
+    Array,
+    ArraySpec,
+    Geometry,
+    Scrub,
+    capacity,
+    holders_of_old_data,
+    waits_for_flush,
+)
 from raidproof.storage.array.level import LEVELS, Level
 from raidproof.storage.array.md import MdArray, MdSpec
 from raidproof.storage.array.mdadm import (
@@ -14,7 +25,6 @@ from raidproof.storage.array.mdadm import (
     stop_command,
     zero_command,
 )
-from raidproof.storage.array.spec import ARRAYS, AnyArray, ArraySpec, Geometry, capacity, holders_of_old_data
 from raidproof.storage.array.state import (
     EVENT_MARGIN,
     ArrayState,

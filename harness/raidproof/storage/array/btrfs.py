@@ -14,10 +14,9 @@ from raidproof.core.layer import Machine, Value, found_in, read_files, require_e
 from raidproof.core.units import KIB, SECTOR, format_size
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest.assembled import SYSFS_BTRFS
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub
+from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, ArraySpec, Checking, Geometry, Scrub, Separate
 from raidproof.storage.array.level import LEVELS, Level, read_level
 from raidproof.storage.array.raid import Raid1
-from raidproof.storage.array.spec import ArraySpec, Checking, Geometry, Separate
 from raidproof.storage.array.state import ArrayState, DeviceState, Identity, MemberState
 from raidproof.storage.member import Assembly, disk_path, serial_of
 

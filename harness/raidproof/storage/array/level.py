@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BeforeValidator
 
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.registry import Registry
@@ -245,6 +247,10 @@ def read_level(value: Any) -> str:
             + (f"; not of md: {', '.join(others)}" if others else "")
         )
     return named
+
+
+LevelName = Annotated[str, BeforeValidator(read_level)]
+"""The type of a field with the name of a RAID level in `LEVELS`."""
 
 
 def level_of(number: int) -> type[Level]:

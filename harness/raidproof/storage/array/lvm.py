@@ -16,11 +16,10 @@ from raidproof.core.layer import Machine, Value, found_in, read_files, require_e
 from raidproof.core.units import KIB, MIB, SECTOR
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest.assembled import DM_RAID
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub
+from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, ArraySpec, Checking, Scrub
 from raidproof.storage.array.dm_error import fail_commands
 from raidproof.storage.array.dm_superblock import SUPERBLOCK_BYTES, RaidSuperblock, group_of, parse_superblock
 from raidproof.storage.array.level import level_of
-from raidproof.storage.array.spec import ArraySpec, Checking
 from raidproof.storage.array.state import ArrayState, DeviceState, Identity, MemberState
 from raidproof.storage.array.superblock import IN_SYNC, Read, Superblock
 from raidproof.storage.member import Assembly, disk_path, serial_of

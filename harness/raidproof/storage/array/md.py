@@ -11,7 +11,7 @@ from raidproof.core.layer import HOMEHOST, Machine, one_of, power_of_two, read_f
 from raidproof.core.units import Size, format_size
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest.assembled import SYSFS_MD
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub
+from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Checking, Scrub, Serial, asked_of
 from raidproof.storage.array.level import LEVELS, listed
 from raidproof.storage.array.mdadm import (
     Md,
@@ -26,12 +26,10 @@ from raidproof.storage.array.mdadm import (
     zero_command,
 )
 from raidproof.storage.array.member_flags import FlaggedSpec
-from raidproof.storage.array.spec import Checking, Serial
 from raidproof.storage.array.state import (
     Identity,
     MdArrayState,
     MdState,
-    asked_of,
     examine_command,
     found_of,
     parse_examine,

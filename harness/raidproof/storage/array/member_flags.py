@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from raidproof.core.errors import RequestError
+from raidproof.storage.array.array import ArraySpec
 from raidproof.storage.array.level import Level, listed
-from raidproof.storage.array.spec import ArraySpec
 
 WRITE_MOSTLY, FAILFAST = "write-mostly", "failfast"
 """The names of the flags in `Level.member_flags`."""

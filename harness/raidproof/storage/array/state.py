@@ -10,9 +10,8 @@ from pydantic import SerializeAsAny
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import State, Value, found_in, whole_number
-from raidproof.storage.array.level import LEVELS, Level, Part
+from raidproof.storage.array.level import LEVELS, Level, LevelName, Part
 from raidproof.storage.array.mdadm import Md
-from raidproof.storage.array.spec import ArraySpec, LevelName
 from raidproof.storage.array.striping import Assembled, Striping
 from raidproof.storage.array.superblock import JOURNAL, OFFSET, SIZE, Superblock, by_device
 from raidproof.storage.member import serial_of
@@ -355,27 +354,8 @@ def _members(md: Md, names: Mapping[str, str], content: Mapping[str, str]) -> It
             )
 
 
-def asked_of(md: Md, spec: ArraySpec) -> dict[str, Value]:
-    """Return the requested values of an md device by name, to compare with those of `found_of`."""
-    geometry = spec.geometry if md.number == 0 else None
-    return {
-        "level": md.level,
-        "raid_disks": len(md.members),
-        "chunk_size": md.chunk_size,
-        "layout": md.layout,
-        "consistency_policy": md.consistency_policy,
-        "bitmap": "internal" if md.consistency_policy == "bitmap" else "none",
-        "bitmap_chunk": md.bitmap_chunk,
-        "inputs": tuple(sorted(md.inputs)),
-        "write_mostly": tuple(sorted(md.write_mostly)),
-        "write_behind": md.write_behind or 0,
-        "failfast": tuple(sorted(md.inputs)) if md.failfast else (),
-        "stripe_width": geometry.stripe_unit * geometry.data_disks if geometry else None,
-    }
-
-
 def found_of(state: MdState) -> dict[str, Value]:
-    """Return the effective values of an md device by name, to compare with those of `asked_of`."""
+    """Return the effective values of an md device by name, to compare with those of `array.asked_of`."""
     return {
         "level": state.level,
         "raid_disks": state.raid_disks,
@@ -497,7 +477,7 @@ class ExpectedDeviation:
     def accepted(self, md: Md, asked: Mapping[str, Value], found: Mapping[str, Value]) -> dict[str, Value]:
         """Return the values to require of an md device: the requested ones, changed by the allowed deviations.
 
-        ``asked`` are the requested values (`asked_of`), ``found`` the effective ones (`found_of`).
+        ``asked`` are the requested values (`array.asked_of`), ``found`` the effective ones (`found_of`).
         """
         changed: dict[str, Value] = {}
         left = self.left(md.inputs, _words(found["inputs"]))

@@ -18,10 +18,9 @@ from raidproof.core.units import format_size
 from raidproof.core.waiting import Deadline, wait_until
 from raidproof.guest import partitions
 from raidproof.guest.assembled import ZFS_POOL
-from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, Scrub
+from raidproof.storage.array.array import SYNC_DEADLINE_S, Array, ArraySpec, Checking, Geometry, Scrub, Separate
 from raidproof.storage.array.level import DEFAULT, read_level
 from raidproof.storage.array.raidz import SECTOR
-from raidproof.storage.array.spec import ArraySpec, Checking, Geometry, Separate
 from raidproof.storage.array.state import ArrayState, DeviceState, Identity, MemberState
 from raidproof.storage.member import Assembly, disk_path
 

@@ -15,7 +15,7 @@ from raidproof.core.layer import Machine, Value, power_of_two
 from raidproof.core.units import KIB, MIB, Size, format_size
 from raidproof.guest.partitions import PART
 from raidproof.storage.array import Geometry
-from raidproof.storage.array.spec import Separate
+from raidproof.storage.array.array import Separate
 from raidproof.storage.array.zfs import parse_status, status_command, vdev_words
 from raidproof.storage.filesystem.filesystem import CHECK_DEADLINE_S, FilesystemSpec
 from raidproof.storage.filesystem.state import FilesystemCheck, FilesystemState, Mounted, Superblock, state_of
