@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from raidproof.crash.disk_states import DiskStates
-from raidproof.crash.states import BLOCK, CrashState, Origin, Patch, Recording
-from raidproof.crash.torn import Torn
+from raidproof.crash.states import BLOCK, CrashState, Origin, Patch, Recording, Torn
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo, WriteLog, pack_kept
 from tests.crash.conftest import Did, write_log

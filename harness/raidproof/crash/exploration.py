@@ -1,6 +1,6 @@
 """An exploration: checkers check crash states of a recorded run, and a journal stores each result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,6 @@ from raidproof.core.log import console, step
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.crash.checkers import Answer, Checkers, CheckersOf, Request
 from raidproof.crash.journal import Journal, Line
-from raidproof.crash.known_contents import KnownContents
 from raidproof.crash.sampler import Choice, Chosen, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
@@ -31,6 +30,8 @@ FSCK_EVERY = 10
 """Number of different disk contents of which one is also checked by fsck, besides each state that breaks a promise."""
 SHOWN_EVERY_S = (0.5, 10.0)
 """Interval between progress lines in seconds: if the output is a terminal, and if it is none."""
+KEPT = 1_000_000
+"""Number of judgements that are kept; each takes about 250 bytes, because equal ones share their objects."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +282,57 @@ class Exploration:
         self._first.clear()
         self._sharing.clear()
         self._without_fsck.clear()
+
+
+class KnownContents:
+    """Judges states by the journal's observation of their content; an equal question is answered once.
+
+    The judgement of a state that lacks operations is not kept: it depends on the instant of the state's cut.
+    """
+
+    def __init__(self, journal: Journal, stats: ExplorationStats) -> None:
+        self._journal = journal
+        self._stats = stats
+        self._kept: dict[Hashable, tuple[Observation, Judgement]] = {}
+        self._moments: dict[Hashable, Hashable] = {}
+        self._observations: dict[str, Observation] = {}
+        self._judgements: dict[Hashable, Judgement] = {}
+        self.hits = 0
+        """Number of questions with a kept answer."""
+
+    def judge(self, state: CrashState, digest: str) -> tuple[Observation, Judgement]:
+        """Return the observation of a content, see `Observation.brief`, and the judgement of a state with it."""
+        key = self._key(state, digest)
+        if (found := self._kept.get(key)) is not None:
+            self.hits += 1
+            return found
+        observation = self._journal.observation(digest)
+        judgement = self._stats.judge(state, observation)
+        return self._keep(key, observation, judgement)
+
+    def note(self, state: CrashState, digest: str, observation: Observation, judgement: Judgement) -> None:
+        """Keep the judgement of a state with this content, whose observation is in the journal."""
+        self._keep(self._key(state, digest), observation, judgement)
+
+    def _keep(
+        self, key: tuple[int, Hashable] | None, observation: Observation, judgement: Judgement
+    ) -> tuple[Observation, Judgement]:
+        brief = observation.brief()
+        if key is None or judgement.missing:
+            return brief, judgement
+        brief = self._observations.setdefault(brief.model_dump_json(), brief)
+        shared = self._judgements.setdefault(key[1], judgement)
+        kept = brief, shared if shared == judgement else judgement
+        if len(self._kept) >= KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = kept
+        return kept
+
+    def _key(self, state: CrashState, digest: str) -> tuple[int, Hashable] | None:
+        if (moment := self._stats.moment(state)) is None:
+            return None
+        # A content that was checked again has a newer observation at another place.
+        return self._journal.place(digest), self._moments.setdefault(moment, moment)
 
 
 class _Progress:

@@ -22,8 +22,7 @@ from raidproof.crash.checker import Recovered
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line, digest_of
 from raidproof.crash.sampler import Choice, Choices, Order
-from raidproof.crash.states import CrashState, Origin, Recording
-from raidproof.crash.torn import Torn
+from raidproof.crash.states import CrashState, Origin, Recording, Torn
 from raidproof.disk.writelog import WriteLog
 from raidproof.record.exploration import End, Observation
 from raidproof.record.recovery import Phase

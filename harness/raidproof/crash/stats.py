@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from raidproof.crash.marks import Marks
 from raidproof.crash.sampler import Choice
-from raidproof.crash.states import CrashState, Recording
-from raidproof.crash.torn import Torn
+from raidproof.crash.states import CrashState, Recording, Torn
 from raidproof.guest.ledger_format import HOLDERS
 from raidproof.record.exploration import (
     ColdRecord,

@@ -18,9 +18,7 @@ from raidproof.core.log import step
 from raidproof.core.scratch import scratch_folder
 from raidproof.core.topology import Role, SoftwareSpec, Topology
 from raidproof.crash.checker import PreloadedLab, check_after_boot, checker_topology, config_of
-from raidproof.crash.checker_worker import RecordingCursor
 from raidproof.crash.states import CrashState
-from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import MemberInfo, new_log
 from raidproof.record import RunStore
@@ -67,16 +65,14 @@ def export(source: Source, state: CrashState, path: Path) -> Path:
     Raises:
         RequestError: the file exists or cannot be written; or disks lied, and the verdict needs the whole write log.
     """
-    cursor, stats = RecordingCursor(source.recording), ExplorationStats(source.recording, source.oracle)
+    cursor, stats = source.stages()
     if stats.lied:
         raise RequestError(
             f"crash state {state.name} cannot be exported: a disk acknowledged flushes that it did not execute, and "
             "the blame of a loss needs the whole write log",
             remedy="export a state of a crash test with honest disks",
         )
-    step(f"replaying the write log up to the cut: {state.cut:,} of {len(source.recording.records):,} requests")
-    cursor.go(state.cut)
-    job = cursor.job(state)
+    job = source.job_of(state, cursor)
     terms = Terms(
         state=state.name,
         kernel=source.run.server_kernel,

@@ -15,7 +15,7 @@ from raidproof.core.log import logger, say, step
 from raidproof.core.memory import release
 from raidproof.core.waiting import wall_clock
 from raidproof.crash.checker import Held
-from raidproof.crash.checker_worker import RecordingCursor, repeat_if_silent
+from raidproof.crash.checker_worker import repeat_if_silent
 from raidproof.crash.checkers import CheckersOf, LocalCheckers
 from raidproof.crash.exhaustive import AllLosses
 from raidproof.crash.exploration import Budget, Exploration
@@ -370,13 +370,11 @@ def replay(source: Source, state: CrashState, logs: Path, *, times: int = 1, kee
     Raises:
         RigError: the checker does not boot, or fails.
     """
-    stats, cursor = ExplorationStats(source.recording, source.oracle), RecordingCursor(source.recording)
-    step(f"replaying the write log up to the cut: {state.cut:,} of {len(source.recording.records):,} requests")
-    cursor.go(state.cut)
+    cursor, stats = source.stages()
+    job = source.job_of(state, cursor)
     held: Held | None = None
     judgements = []
     with source.checker(0, logs=logs) as checker:
-        job = cursor.job(state)
         checker.advance(job.base.after(None))
         for turn in range(1, times + 1):
             step(f"checking state {state.name}, repetition {turn} of {times}")

@@ -10,10 +10,12 @@ from typing import Any
 from zlib import crc32
 
 from raidproof.core.errors import RequestError, RigError, nearest
+from raidproof.core.log import step
 from raidproof.core.topology import Topology
 from raidproof.crash.checker import DEADLINE_S, Checker, require_shown
-from raidproof.crash.checker_worker import Factory
-from raidproof.crash.states import Recording
+from raidproof.crash.checker_worker import Factory, Job, RecordingCursor
+from raidproof.crash.states import CrashState, Recording
+from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
@@ -101,6 +103,16 @@ class Source:
     def without(self) -> str:
         """The part of the names of files that names the lost member, such as ``-without-disk2``; empty if none is."""
         return "" if self.lost_member is None else f"-without-{self.lost_member}"
+
+    def stages(self) -> tuple[RecordingCursor, ExplorationStats]:
+        """Return the stages that read the content of single states, and that judge them."""
+        return RecordingCursor(self.recording), ExplorationStats(self.recording, self.oracle)
+
+    def job_of(self, state: CrashState, cursor: RecordingCursor) -> Job:
+        """Return the check of one state: replay the write log up to its cut. ``cursor``: that of `stages`, unused."""
+        step(f"replaying the write log up to the cut: {state.cut:,} of {len(self.recording.records):,} requests")
+        cursor.go(state.cut)
+        return cursor.job(state)
 
     def boots(self, logs: Path) -> Factory:
         """Return a function that makes the checker with a given number, with console logs below ``logs``."""

@@ -2,8 +2,7 @@
 
 import pytest
 
-from raidproof.crash.states import CrashState, Survivor
-from raidproof.crash.torn import Torn
+from raidproof.crash.states import CrashState, Survivor, Torn
 from raidproof.disk.writelog import Kind
 from raidproof.guest.ledger_format import BLOCK, block
 from tests.crash.conftest import Did, Record

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from raidproof.crash.known_contents import KnownContents
+from raidproof.crash.exploration import KnownContents
 from tests.crash.made_up import MadeUp, told, written
 
 
