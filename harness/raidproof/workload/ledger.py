@@ -55,8 +55,8 @@ Found = dict[str, dict[str, object]]
 
 KINDS = (
     "fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "close", "pages", "unaligned",
-    "metadata", "metadata", "metadata", "extents", "extents", "shared", "o_append", "sizes", "locks",
-    "names", "names", "removed", "listing",
+    "metadata", "metadata", "metadata", "extents", "extents", "extents", "shared", "o_append", "sizes", "locks",
+    "names", "names", "names", "removed", "listing",
 )  # fmt: skip
 """The kinds of worker on each client by default, one worker per entry.
 
@@ -288,7 +288,8 @@ class LedgerSpec(BaseModel):
         elif kind in ROUNDS:
             rounds = [tuple(one for one in steps if one not in self.omit) for steps in ROUNDS[kind]]
             # Workers of one kind begin with different rounds, so that every kind of operation is done soon.
-            first = 2 * number % len(rounds)
+            share = self.kinds[:turn].count(kind) * len(rounds) // self.kinds.count(kind)
+            first = (share + place) % len(rounds)
             more |= {"rounds": (*rounds[first:], *rounds[:first])}
         return worker.model_copy(update=more | ({"variant": kind} if "kind" in more else {}))
 

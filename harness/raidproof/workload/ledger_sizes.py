@@ -36,9 +36,9 @@ def _from(first: int) -> tuple[str, ...]:
 
 LISTS = (
     # Parts of a page, and of two pages; data of 16 pages.
-    _by(_from(0), 1, slots=BYTES),
-    _by(_from(3), 1_000, position=3_000, slots=8),
-    _by(_from(6), 64 * KIB),
+    _by(_from(6), 1, slots=BYTES),
+    _by(_from(7), 1_000, position=3_000, slots=8),
+    _by(_from(3), 64 * KIB),
     # Not every way: each crash state reads all pieces. Not aligned, in one WRITE of the default wsize (1 MiB):
     _by(("o_dsync", "close", "o_sync", "fdatasync"), 20_000, position=100),
     _by(("o_sync", "fsync", "o_direct_sync", "msync"), 300_000, position=5_000),
