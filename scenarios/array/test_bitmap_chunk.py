@@ -16,7 +16,7 @@ def spec(level: str, chunk: int) -> MdSpec:
     return array
 
 
-@pytest.mark.parametrize(("level", "least"), [("5", 8 * KIB), ("10", 16 * KIB)])
+@pytest.mark.parametrize(("level", "least"), [("5", 16 * KIB), ("10", 32 * KIB)])
 def test_bitmap_chunk_is_as_requested_and_unsupported_sizes_are_refused(lab: Lab, level: str, least: int) -> None:
     finer = spec(level, least // 2)
     with pytest.raises(RequestError, match="mdadm has room for chunks of"):

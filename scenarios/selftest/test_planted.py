@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from raidproof.core.units import MIB
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
@@ -18,6 +19,8 @@ from scenarios.selftest.plants import EXPERIMENTS, PLANTS, TWINS, Plant
 LEVEL = "4"
 """RAID4, because all its parity is on the last member."""
 LEDGER_SECONDS = 0.7
+DISK_SIZE = 184 * MIB
+"""Bytes of each disk. XFS fits into three of these disks, and a check of the array is quick."""
 
 
 class Cycles:
@@ -51,9 +54,11 @@ class Cycles:
 
 @pytest.fixture(scope="module")
 def cycles(current_run: Run) -> Iterator[Cycles]:
-    """Yield the crash tests of a separate run; the shared lab is ended before."""
+    """Yield the crash tests of a separate run with small disks; the shared lab is ended before."""
+    disks = tuple(disk.model_copy(update={"size": DISK_SIZE}) for disk in current_run.topology.disks)
+    topology = current_run.topology.model_copy(update={"disks": disks})
     current_run.discard_lab()
-    with Run("planted", current_run.store.path, current_run.topology) as own:
+    with Run("planted", current_run.store.path, topology) as own:
         yield Cycles(own)
 
 

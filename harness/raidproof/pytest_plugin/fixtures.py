@@ -56,8 +56,8 @@ from raidproof.workload.ledger import LedgerSpec
 
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
 """Serial numbers of the member disks of the lab that scenarios share."""
-DISK_SIZE = 184 * MIB
-"""Bytes of each disk. An array with the capacity of two disks is large enough for XFS, which needs 300 MiB."""
+DISK_SIZE = 288 * MIB
+"""Bytes of each disk. An array with the capacity of two disks is large enough for XFS, which needs 513 MiB here."""
 LEDGER_SECONDS = 1.0
 """Duration of the ledger workload in seconds: enough for hundreds of acknowledged operations of every kind."""
 TIMEO_S = 3.0
