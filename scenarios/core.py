@@ -34,7 +34,7 @@ ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
     Axis.NFS: {"4.0": EXHAUSTIVE},
     Axis.FAULT: {
         "defective-drives": LONG,
-        **dict.fromkeys(("client-network-cut", "server-restart", "slow-member"), EXHAUSTIVE),
+        **dict.fromkeys(("client-network-cut", "inodes-exhausted", "server-restart", "slow-member"), EXHAUSTIVE),
     },
     Axis.PROMISE: {
         "setxattr": "left out by default: nfsd acknowledges it before it is durable (docs/findings.md)",
