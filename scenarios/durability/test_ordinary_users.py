@@ -1,4 +1,4 @@
-"""Power cuts under exports that map nobody, root, or all users: who writes, and to whom the files belong."""
+"""Power cuts of exports with no_root_squash, root_squash and all_squash: who writes, and who owns the files."""
 
 from typing import Any
 

@@ -11,11 +11,12 @@ import pytest
 from raidproof.core.command import Completed
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import Deadline
-from raidproof.crash.agent_connection import FOLDER, KEEPS_MEMORY, AgentConnection, Lost, Silent
+from raidproof.crash.agent_connection import KEEPS_MEMORY, AgentConnection, Lost, Silent
 from raidproof.guest import nfsd_threads
 from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
+from raidproof.workload.ledger_programs import FOLDER
 
 PANIC = "[1.0] md: fine\n[2.0] Kernel panic - not syncing: no reason\n[2.1] CPU: 0\n"
 

@@ -4,7 +4,6 @@ import json
 import select
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
@@ -25,8 +24,8 @@ from raidproof.lab.lab import Lab
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.kernel_log import cause_of_death
 from raidproof.machine.machine import Machine
+from raidproof.workload.ledger_programs import FOLDER, install_modules
 
-FOLDER = "/run/raidproof"
 PROGRAMS = (
     application,
     assembled,
@@ -77,8 +76,7 @@ class AgentConnection:
             RigError: the agent ended, or did not connect within `START_DEADLINE_S`.
         """
         host, port = lab.callback_address(listener, machine)
-        sources = [Path(str(module.__file__)) for module in (*PROGRAMS, *others)]
-        machine.install({f"{FOLDER}/{source.name}": source.read_bytes() for source in sources})
+        install_modules(machine, (*PROGRAMS, *others))
         machine.put(json.dumps({**config, "host": host, "port": port}), f"{FOLDER}/config.json")
         command = machine.start_command(
             [*KEEPS_MEMORY, "python3", f"{FOLDER}/check_agent.py", f"{FOLDER}/config.json"]

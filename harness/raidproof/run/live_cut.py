@@ -10,7 +10,6 @@ from raidproof.crash.owner import pieces_of
 from raidproof.crash.states import CrashState, Recording, Survivor
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.replay import cut_of
-from raidproof.disk.writelog import WriteLog
 from raidproof.record.exploration import End, Observation
 from raidproof.record.run import CrashTestRecord, FaultRecord
 from raidproof.storage.stack import StackSpec
@@ -30,13 +29,13 @@ def shown_by_cut(cycle: CrashTestRecord, stack: StackSpec, directory: Path) -> l
     Raises:
         RigError: a file cannot be read.
     """
-    cut = only_cut(cycle)
-    if cut is None or (log := CrashTestEvidence(cycle, directory).write_log) is None:
+    cut, evidence = only_cut(cycle), CrashTestEvidence(cycle, directory)
+    if cut is None or (log := evidence.write_log) is None:
         return []
-    if (judgement := judged(cycle, log, directory)) is None or not judgement.broken:
+    recording = Recording(log, stack.array)
+    if (judgement := judged(evidence, recording, directory)) is None or not judgement.broken:
         return []
     torn, early_barrier = list[str](), False
-    recording = Recording(log, stack.array)
     if (found := state_after(recording, cut)) is not None:
         state, lost = found
         parts = [one.record(recording, {}, stack.filesystem.structure_of) for one in pieces_of(recording, state)]
@@ -86,12 +85,12 @@ def _number(recording: Recording, sequence: int) -> int:
     return bisect_left(recording.records, sequence, key=lambda record: record.sequence)
 
 
-def judged(cycle: CrashTestRecord, log: WriteLog, directory: Path) -> Judgement | None:
+def judged(evidence: CrashTestEvidence, recording: Recording, directory: Path) -> Judgement | None:
     """Return the judgement of the server's recovery as that of a crash state; None if it was not observed."""
-    evidence = CrashTestEvidence(cycle, directory)
+    cycle = evidence.record
     if (observation := observed(evidence)) is None or cycle.fault_at_ns is None:
         return None
-    oracle = Oracle.of(cycle, directory, Recording(log).corrupted_ns)
+    oracle = Oracle.of(cycle, directory, recording.corrupted_ns)
     return oracle.judge(observation, cycle.fault_at_ns, torn=cycle.effects.caches is CutPolicy.TORN)
 
 

@@ -2,7 +2,8 @@
 
 It uses the server's processor, the simulation of a disk, and the lab's network, and neither the stack nor the hardware
 that the plan requests: disk timing is off, and traffic of the harness bypasses the limits of links. So its speed
-is that of the host. The work must stay the same for ever: whoever changes it changes ``VERSION``.
+is that of the host. The work must stay the same for ever. A change of the work needs a
+new ``VERSION``.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,6 @@
 """The ledger's programs in a machine: their files, and the commands that run them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,6 @@ from raidproof.guest import (
     ledger_writer,
 )
 from raidproof.machine.machine import Machine
-from raidproof.workload.application import PROGRAM
 
 FOLDER = "/run/raidproof"
 """Folder of the programs: a tmpfs."""
@@ -28,10 +28,14 @@ PROGRAMS = (
 
 def install(machine: Machine, config: str) -> None:
     """Copy writer, reader and their configuration into a machine."""
-    sources = [Path(str(program.__file__)) for program in PROGRAMS]
-    programs = {f"{FOLDER}/{source.name}": source.read_bytes() for source in sources}
-    machine.install({**programs, PROGRAM: Path(application.__file__).read_bytes()})
+    install_modules(machine, (*PROGRAMS, application))
     machine.put(config, CONFIG)
+
+
+def install_modules(machine: Machine, modules: Iterable[ModuleType]) -> None:
+    """Copy modules of `raidproof.guest` into the folder of the programs in a machine."""
+    sources = [Path(str(module.__file__)) for module in modules]
+    machine.install({f"{FOLDER}/{source.name}": source.read_bytes() for source in sources})
 
 
 def command_of(program: ModuleType, *words: str) -> list[str]:
