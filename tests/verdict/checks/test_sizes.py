@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from raidproof.record.observation import RepliesSeen
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.verdict.checks.sizes import judge_sizes
+from raidproof.verdict.contract import PROMISES
 from raidproof.workload.history import Ended, Operation, WorkerSpec
 from raidproof.workload.ledger import LedgerSpec
 from raidproof.workload.ledger_sizes import SIZE_CLASSES
@@ -47,7 +48,7 @@ def test_what_was_not_written_is_named() -> None:
     pieces = workers()[0].pieces
     verdict = judged(range(1, len(pieces)))
     assert verdict.outcome is Outcome.PASS
-    assert verdict.reason.endswith(f"not written: {pieces[0].size} bytes by write + fsync")
+    assert verdict.reason.endswith(f"not written: {pieces[0].size} bytes by {PROMISES[pieces[0].kind]}")
     assert judged(range(20)).reason.endswith(f", and {len(pieces) - 25} more")
 
 
