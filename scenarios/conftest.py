@@ -14,7 +14,8 @@ from raidproof.provider.namespace_lab import NamespaceLab
 from raidproof.pytest_plugin.plugin import EXHAUSTIVE, put_in_order, worker_name
 from raidproof.pytest_plugin.stash import CURRENT_RUN, PLANS
 from raidproof.run.run import Run
-from scenarios import core
+from raidproof.workload.ledger import LedgerSpec
+from scenarios import core, rotation
 from scenarios.coverage import PLANTS, Axis, Recorder, Row, recording
 from scenarios.hosts.hardware import Hardware
 
@@ -120,6 +121,12 @@ class Coverage:
             if name not in self._not_passed
         }
         core.store({**core.load(), **new})
+
+
+@pytest.fixture
+def default_ledger(request: pytest.FixtureRequest) -> LedgerSpec:
+    """The ledger of crash tests whose call has none: some kinds of worker, or all; see `rotation`."""
+    return rotation.ledger_of(request.node.nodeid)
 
 
 @pytest.fixture

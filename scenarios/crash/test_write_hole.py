@@ -27,7 +27,7 @@ MINUTES = 5.0
 STATES = 50
 STATES_WITH_HOLE = 60
 """Number of crash states to check if the write hole is open; with `BUSY`, about one in four breaks a promise."""
-INTEGRITY_STATES = 40
+INTEGRITY_STATES = 30
 """The same with dm-integrity, with which the check of a state takes a second; more states break a promise."""
 BUSY: dict[str, Any] = {"ledger": LedgerSpec(kinds=("fsync",) * 6, blocks=6), "solo_seconds": 0.0}
 """Changes of a crash test in which many writes are in flight at each instant, and which overwrites few blocks often.

@@ -1,4 +1,4 @@
-"""The fixture cycle takes an application."""
+"""The fixture cycle takes a ledger or an application."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,17 +11,34 @@ from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
 from raidproof.workload.application import ApplicationSpec
-from raidproof.workload.ledger import KINDS
+from raidproof.workload.ledger import KINDS, LedgerSpec
 
 
-def test_an_application_replaces_the_ledgers_own_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[CrashTestSpec]:
+    """The crash tests that run."""
     monkeypatch.setattr("raidproof.pytest_plugin.fixtures.check_directed", lambda *_: None)
-    asked: list[CrashTestSpec] = []
-    current_run = cast("Run", SimpleNamespace(cycle=asked.append, store=SimpleNamespace(path=tmp_path)))
+    return []
+
+
+def run_of(asked: list[CrashTestSpec], path: Path) -> Run:
+    return cast("Run", SimpleNamespace(cycle=asked.append, store=SimpleNamespace(path=path)))
+
+
+def test_an_application_replaces_the_ledgers_own_workers(asked: list[CrashTestSpec], tmp_path: Path) -> None:
     application = ApplicationSpec(run=("run",), check=("check",))
-    cycle = CrashTestRunner(current_run, "orders")
+    cycle = CrashTestRunner(run_of(asked, tmp_path), "orders")
     cycle(stack_of(), application=application)
     cycle(stack_of())
     assert asked[0].ledger.kinds == (APPLICATION,)
     assert asked[0].ledger.application == application
     assert asked[1].ledger.kinds == KINDS
+
+
+def test_the_default_ledger_is_that_of_calls_that_have_none(asked: list[CrashTestSpec], tmp_path: Path) -> None:
+    few, one = LedgerSpec(kinds=("fsync", "names")), LedgerSpec(kinds=("close",))
+    cycle = CrashTestRunner(run_of(asked, tmp_path), "few", ledger=few)
+    cycle(stack_of())
+    cycle(stack_of(), ledger=one)
+    cycle(stack_of(), application=ApplicationSpec(run=("run",), check=("check",)))
+    assert [spec.ledger.kinds for spec in asked] == [few.kinds, one.kinds, (APPLICATION,)]

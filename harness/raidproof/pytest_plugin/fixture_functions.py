@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from raidproof.lab.lab import Lab
     from raidproof.pytest_plugin.fixtures import CrashTestRunner, Explore, Measure, Plans
     from raidproof.run.run import Run
+    from raidproof.workload.ledger import LedgerSpec
 
 ADMIN_PATHS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 """Folders of the programs mkfs and ip, which the PATH of ordinary users may lack."""
@@ -85,12 +86,20 @@ def measure(plans: "Plans") -> "Measure":
 
 
 @pytest.fixture
-def cycle(current_run: "Run", request: pytest.FixtureRequest) -> "CrashTestRunner":
+def default_ledger() -> "LedgerSpec":
+    """The ledger of crash tests whose call of `cycle` has none; a test file or a conftest.py may override it."""
+    from raidproof.workload.ledger import LedgerSpec  # noqa: PLC0415
+
+    return LedgerSpec()
+
+
+@pytest.fixture
+def cycle(current_run: "Run", default_ledger: "LedgerSpec", request: pytest.FixtureRequest) -> "CrashTestRunner":
     """Run crash tests in the shared lab, each on a new stack on blank disks."""
     from raidproof.pytest_plugin.fixtures import CrashTestRunner, name_of  # noqa: PLC0415
     from raidproof.pytest_plugin.plugin import states_of  # noqa: PLC0415
 
-    return CrashTestRunner(current_run, name_of(request.node.name), states_of(request.config))
+    return CrashTestRunner(current_run, name_of(request.node.name), states_of(request.config), default_ledger)
 
 
 @pytest.fixture

@@ -198,10 +198,15 @@ class CrashTestResult:
 class CrashTestRunner:
     """Runs the crash tests of one scenario; the name of each crash test begins with the name of the scenario."""
 
-    def __init__(self, current_run: Run, name: str, states: int = 0) -> None:
-        """``states``: greatest number of crash states that are checked after a crash test, if a call has no number."""
+    def __init__(self, current_run: Run, name: str, states: int = 0, ledger: LedgerSpec | None = None) -> None:
+        """``states`` and ``ledger``: those of a crash test whose call has none.
+
+        ``states``: greatest number of crash states that are checked after a crash test. ``ledger``: None: all kinds of
+        worker.
+        """
         self.current_run = current_run
         self.states = states
+        self.ledger = ledger or LedgerSpec()
         self._name = name
         self._count = 0
 
@@ -219,14 +224,20 @@ class CrashTestRunner:
         ``states``: greatest number of crash states at the replies to solo operations that are checked afterwards, for
         at most a minute; 0: none; None: as pytest's option ``--states`` says, by default 60.
         """
-        if application is not None:
-            changes = {"ledger": LedgerSpec.of(application), **changes}
+        ledger = self.ledger if application is None else LedgerSpec.of(application)
         self._count += 1
         name = self._name if self._count == 1 else f"{self._name}-{self._count}"
         title = name.replace("-", " ")
         return self.run(
             CrashTestSpec.model_validate(
-                {"name": name, "title": title, "stack": stack, "ledger_seconds": LEDGER_SECONDS, **changes}
+                {
+                    "name": name,
+                    "title": title,
+                    "stack": stack,
+                    "ledger_seconds": LEDGER_SECONDS,
+                    "ledger": ledger,
+                    **changes,
+                }
             ),
             states,
         )

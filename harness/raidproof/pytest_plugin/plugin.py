@@ -18,6 +18,7 @@ from raidproof.pytest_plugin import exit_status
 from raidproof.pytest_plugin.fixture_functions import (
     current_run,
     cycle,
+    default_ledger,
     explore,
     lab,
     lab_topology,
@@ -32,7 +33,7 @@ from raidproof.run.options import OPTIONS, STATES
 if TYPE_CHECKING:
     from raidproof.record import CrashTestRecord
 
-__all__ = ["current_run", "cycle", "explore", "lab", "lab_topology", "measure", "plans"]
+__all__ = ["current_run", "cycle", "default_ledger", "explore", "lab", "lab_topology", "measure", "plans"]
 
 ALONE = "alone"
 ENDS = pytest.StashKey[list[str]]()
