@@ -187,6 +187,16 @@ def test_a_file_whose_creation_is_under_way_may_have_the_verifier_of_an_exclusiv
     assert hold(operations, operations, found).lost, "the client got a reply to its SETATTR"
 
 
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_file_that_its_owner_may_not_read_is_odd_unless_its_creation_is_under_way(acknowledged: bool) -> None:
+    begun = done(("mkdir", "create"))
+    found = {"": [0o040755, 4096, 2, None], "a": [0, 0, 0, "EACCES"]}
+    seen = hold(begun[: 1 + acknowledged], begun, found)
+    assert bool(seen.lost or seen.odd) is acknowledged
+    found["a"][3] = "EIO"
+    assert hold(begun[:1], begun, found).odd == ["a: kind is EIO"]
+
+
 def test_what_nobody_made_is_odd_and_what_somebody_is_making_is_not() -> None:
     operations = done(("mkdir", "create"))
     found = entries(course(("mkdir", "create"), 3).contents[-1])

@@ -60,6 +60,11 @@ A server may keep the verifier of an exclusive create in the file's times, until
 3.3.8; RFC 8881, 18.16.3). While the operation is in progress, mode and modification time of the new file may have any
 value.
 """
+UNREADABLE = "EACCES"
+"""What a scan by NFS has instead of the kind of a file that its owner may not read.
+
+The mode of a file whose creation is in progress may forbid it. A lost SETATTR of NFSv3 leaves such a file.
+"""
 LOOSE = CREATIONS | {
     "append", "pages", "fragments", "allocate", "punch", "zero_range", "copy", "clone", "shrink", "grow",
 }  # fmt: skip
@@ -353,7 +358,11 @@ def hold(bound: Sequence[Operation], begun: Sequence[Operation], entries: Entrie
     if lost or odd:
         return Seen(lost, odd)
     loose = under_way(ran.by_name, begun, least)
-    left = min((sorted(different(found, one) - loose) for one in ran.by_name[least:]), key=len)
+    hidden = {name for name, field in loose if field == "mode" and found.get((name, THERE)) == UNREADABLE}
+    left = min(
+        (sorted(key for key in different(found, one) - loose if key[0] not in hidden) for one in ran.by_name[least:]),
+        key=len,
+    )
     odd = [
         f"{name or 'directory'}: {_TITLES.get(field, field)} is {short(found.get((name, field)))}"
         for name, field in left
