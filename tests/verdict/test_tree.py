@@ -190,7 +190,7 @@ def test_a_file_whose_creation_is_under_way_may_have_the_verifier_of_an_exclusiv
 @pytest.mark.parametrize("acknowledged", [True, False])
 def test_a_file_that_its_owner_may_not_read_is_odd_unless_its_creation_is_under_way(acknowledged: bool) -> None:
     begun = done(("mkdir", "create"))
-    found = {"": [0o040755, 4096, 2, None], "a": [0, 0, 0, "EACCES"]}
+    found: dict[str, list[Any]] = {"": [0o040755, 4096, 2, None], "a": [0, 0, 0, "EACCES"]}
     seen = hold(begun[: 1 + acknowledged], begun, found)
     assert bool(seen.lost or seen.odd) is acknowledged
     found["a"][3] = "EIO"

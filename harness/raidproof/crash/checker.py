@@ -222,6 +222,7 @@ def check_after_boot(lab: NamespaceLab, stack: StackSpec, config: dict[str, Any]
     Raises:
         RigError: the check failed for a reason other than the state.
     """
+    stack = stack.in_plain_text
     with lab.listen() as listener, AgentConnection.start(lab.server, listener, lab, config) as agent:
         check = Check(lab.server, deadline_s)
         try:
@@ -382,7 +383,7 @@ class Checker:
     ) -> None:
         self.topology = checker_topology(topology, raid6=stack.array.needs_raid6)
         self._content = content
-        self.stack = stack
+        self.stack = stack.in_plain_text
         self.config = {**config_of(stack, ledger, starts_dirty=starts_dirty, without=without), "scrub": scrub}
         self.deadline_s = deadline_s
         self.reboots = 0

@@ -7,6 +7,7 @@ from raidproof.existing.exports import EVERYBODY, Client, Exported
 from raidproof.existing.fact import Fact, LeftOut, StandIn, default, read
 from raidproof.plan.table import Value
 from raidproof.storage.server.export_options import ANONYMOUS, OTHERS, in_etab, name_of, read_fsid, why_refused
+from raidproof.storage.tls import POLICIES
 
 _SILENT = frozenset(
     [
@@ -91,6 +92,10 @@ def _setting(option: str, exported: Exported, others: list[str]) -> dict[str, Fa
             return {name: read(str(read_fsid(value)), exported.source)}
         except RequestError as error:
             return str(error)
+    if name == "xprtsec":
+        # Of several accepted policies, the client of a plan uses the one that protects most.
+        accepted = [policy for policy in POLICIES if policy in value.split(":")]
+        return {name: read(accepted[-1], exported.source)} if accepted else "unknown security of the transport"
     if (reason := why_refused(option)) is not None:
         return reason
     other = in_etab(option)

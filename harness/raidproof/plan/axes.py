@@ -31,6 +31,7 @@ from raidproof.storage.array.member_flags import FAILFAST, WRITE_MOSTLY, taking
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
 from raidproof.storage.server import SERVERS, ServerSpec
 from raidproof.storage.server.server import DEFAULT as USUAL_SERVER
+from raidproof.storage.tls import POLICIES
 from raidproof.storage.volume import DEFAULT as USUAL_VOLUME
 from raidproof.storage.volume import VOLUMES, VolumeSpec
 
@@ -364,6 +365,12 @@ _ABOVE = (
         word_of("lazy", "eager", "wait"),
     ),
     _number("max_connect", "mount.max_connect", "greatest number of connections to addresses of a server (nfs(5))"),
+    Axis(
+        "xprtsec",
+        "mount.xprtsec",
+        "security of the transport, of mounts and export: none, tls, mtls (RFC 9289)",
+        word_of(*POLICIES),
+    ),
     Axis(
         "mount_options_client",
         "mount.other_options",

@@ -124,6 +124,19 @@ class SoloSeen(Strict):
     """Kinds of operation and classes of sizes, each with the client, that had fewer than three solo operations."""
 
 
+class IntruderSeen(Strict):
+    """A mount that an export with TLS must refuse, and that a client attempted."""
+
+    kind: str
+    """What the client lacked."""
+    when: str
+    """Before the work, or after the fault."""
+    let_in: bool
+    """Whether the mount succeeded."""
+    said: str
+    """The message of mount(8) if it failed."""
+
+
 class Observations(Strict):
     """The observations of one crash test, from which the verdicts are computed."""
 
@@ -145,6 +158,8 @@ class Observations(Strict):
     filesystem: FilesystemCheck | None = None
     array: ArraySeen | None = None
     replies: RepliesSeen | None = None
+    intruders: list[IntruderSeen] = Field(default_factory=list)
+    """The mounts that the export must refuse."""
     kernels: dict[str, KernelSeen] | None = None
     """What the kernel of each machine reported by level and by flags, by name of the machine."""
 

@@ -29,10 +29,11 @@ from raidproof.machine.machine import Machine
 from raidproof.monitor.capture import capturing, write_exchanges
 from raidproof.monitor.counters import calls
 from raidproof.monitor.recording import fetched
-from raidproof.record.observation import KernelSeen, ReadBack, SoloSeen
+from raidproof.record.observation import KernelSeen, ReadBack, RepliesSeen, SoloSeen
 from raidproof.record.run import ControlSpec, CrashTestRecord, Throughput
 from raidproof.run.crash_test_files import CrashTestFiles
 from raidproof.run.fault_sequence import DROP_CACHES, FaultSequence, protocol_s
+from raidproof.run.intruders import attempts
 from raidproof.run.member_watch import MemberWatch
 from raidproof.run.replies import ReplyWatch
 from raidproof.run.second_reader import read_by_libnfs
@@ -108,6 +109,9 @@ class CrashTestSpec(BaseModel):
                 f"crash test {self.name}: faults has all faults in their order, and excludes {', '.join(both)}",
                 remedy="put each fault into faults, with its arguments: at(2.5, PowerCut(policy=CutPolicy.TORN))",
             )
+        if self.stack.mount.encrypted and (self.capture or self.second_reader):
+            what = "a capture cannot read the traffic" if self.capture else "libnfs has no TLS"
+            raise RequestError(f"crash test {self.name}: xprtsec = {self.stack.mount.xprtsec}: {what}")
         return self
 
 
@@ -301,8 +305,12 @@ class CrashTest:
         sent = self._calls()
         self.faults.end_lockd_grace()
         self.faults.keep_client_records()
+        observed.intruders += attempts(self.stack, self.lab.clients[0], "before the work")
         # The RPCs of an application have no mark, and several of them may belong to one operation.
         marked = [worker for worker in ledger.workers if worker.kind != APPLICATION]
+        if self.spec.stack.mount.encrypted:
+            observed.replies = RepliesSeen(why_not="the traffic between clients and server is encrypted")
+            marked = []
         self.replies = ReplyWatch(self.lab, marked, ledger.path.parent) if marked else None
         watching = self.replies.watching(ledger.path) if self.replies else nullcontext()
         with self._captured(), watching, ledger.running():
@@ -314,6 +322,7 @@ class CrashTest:
         if self.record.files.on_server is None:
             self.record.files.on_server = self.faults.scan_server(ledger)
         self._scan_client(ledger)
+        observed.intruders += attempts(self.stack, self.lab.clients[0], "after the fault")
         self.members.heal()
 
     def _work_and_break(self, ledger: Ledger) -> None:

@@ -57,6 +57,8 @@ class StackDeployer:
             new = Stack(spec, self.lab.server, self.lab.clients)
             # Keep the objects that have stored the original values of the kernel settings, to restore these values.
             new.tuning, new.client_tuning, new.links = same.tuning, same.client_tuning, same.links
+            if new.spec.mount.xprtsec == same.spec.mount.xprtsec:
+                new.tls = same.tls
             # After a failure no stack counts as deployed.
             self.stack = None
             found = _rebuild(same, new, built, on)
@@ -200,7 +202,7 @@ def _rebuild(old: Stack, new: Stack, built: str, on: str) -> dict[str, Any]:
         return _state_on_server(new)
     if built == "export":
         try_all((old.deactivate_clients, old.deactivate_export), "the previous export did not go offline")
-        new.export.activate()
+        new.activate_export()
         new.export.end_grace()
     elif built == "mount":
         old.deactivate_clients()

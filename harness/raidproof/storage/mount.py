@@ -12,6 +12,7 @@ from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State, Value, one_of, power_of_two, require_effective
 from raidproof.core.units import KIB, MIB, Size, format_size, parse_duration
 from raidproof.storage.server import NFS_PORT
+from raidproof.storage.tls import NONE
 
 DIRECTORY = "/mnt/raidproof"
 """Mount point of the export on a client."""
@@ -43,6 +44,7 @@ _FIELDS = {
     **dict.fromkeys(("sharecache", "nosharecache"), "sharecache"),
     **dict.fromkeys(("tcp", "udp", "rdma"), "proto"),
     "timeo": "timeo_s",
+    "xprtsec": "xprtsec",
 }
 REFUSED: Mapping[str, str] = {
     "fsc": "no client of a lab has cachefilesd, so that there is no cache on its disk",
@@ -52,7 +54,6 @@ REFUSED: Mapping[str, str] = {
     "retry": "the harness itself waits until the server is ready",
     "bg": "the harness itself waits until the server is ready",
     "sec": "raidproof sets up no Kerberos, so that all mounts have sec=sys",
-    "xprtsec": "raidproof sets up no certificates for TLS",
     "intr": "the kernel ignores it since Linux 2.6.25 (nfs(5))",
     "nointr": "the kernel ignores it since Linux 2.6.25 (nfs(5))",
 }
@@ -61,7 +62,7 @@ REFUSED: Mapping[str, str] = {
 
 def why_refused(option: str) -> str | None:
     """Return why a mount option cannot be requested; None if it can."""
-    return None if option in {"sec=sys", "xprtsec=none"} else REFUSED.get(option.partition("=")[0])
+    return None if option == "sec=sys" else REFUSED.get(option.partition("=")[0])
 
 
 def _read_version(value: Any) -> Any:
@@ -170,6 +171,8 @@ class MountSpec(Spec):
     """Transport protocol (nfs(5))."""
     port: int | None = Field(default=None, ge=1, le=65535)
     """Port of the server; None: the usual one (nfs(5))."""
+    xprtsec: Literal["none", "tls", "mtls"] = "none"
+    """Security of the transport: plain text; TLS; TLS with a certificate of the client (nfs(5))."""
     other_options: Annotated[tuple[str, ...], BeforeValidator(_read_others)] = ()
     """Options of mount(8) and nfs(5) that have no field of their own, as a list or as text: ``"noatime,nosuid"``."""
 
@@ -184,6 +187,11 @@ class MountSpec(Spec):
         self._refuse_locks()
         if self.max_connect is not None and self.vers not in SESSIONS:
             raise RequestError(f"max_connect: NFS version {self.vers} has no trunking; request 4.1 or 4.2")
+        if self.encrypted and self.vers not in SESSIONS:
+            raise RequestError(
+                f"xprtsec: with NFS version {self.vers} locks or callbacks would use connections without TLS; "
+                "request 4.1 or 4.2"
+            )
         if self.noac and self.sync is False:
             raise RequestError("noac makes every write synchronous, which contradicts sync = false: request only one")
         if self.timeo_s is not None and abs(self.timeo_s * 10 - round(self.timeo_s * 10)) > 1e-9:
@@ -218,6 +226,11 @@ class MountSpec(Spec):
             return 0
         requested = self.actimeo if self.actimeo is not None else getattr(self, name)
         return int(ATTRIBUTE_TIMES[name] if requested is None else requested)
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the traffic cannot be read by a capture."""
+        return self.xprtsec != NONE
 
     @property
     def local_locks(self) -> bool:
@@ -260,6 +273,7 @@ class MountSpec(Spec):
             "local_lock": self.local_lock,
             "write": self.write,
             "max_connect": self.max_connect,
+            "xprtsec": self.xprtsec if self.encrypted else None,
             # No retries by mount.nfs: the harness waits until the server is ready, within its own deadline.
             "retry": 0,
         }
@@ -477,6 +491,7 @@ class Mount:
             "softreval": spec.softreval,
             "write": spec.write,
             "max_connect": spec.max_connect,
+            "xprtsec": spec.xprtsec,
             "other_options": spec.other_options,
             "proto": spec.proto,
             "port": spec.port,
@@ -500,6 +515,7 @@ def found_of(state: MountState) -> dict[str, Value]:
         "softreval": "softreval" in state.options,
         "write": values.get("write", "lazy"),
         "max_connect": int(connections) if connections else None,
+        "xprtsec": values.get("xprtsec", NONE),
         **state.model_dump(include=set(ATTRIBUTE_TIMES)),
         **state.model_dump(include={"source", "vers", "rsize", "wsize", "sync", "recovery", "retrans", "nconnect"}),
         **state.model_dump(include={"noac", "proto", "port", "pnfs"}),

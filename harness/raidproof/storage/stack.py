@@ -16,8 +16,9 @@ from raidproof.storage.array.level import listed
 from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemSpec, FilesystemState, usual
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
-from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerState
+from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerSpec, ServerState
 from raidproof.storage.server.status_monitor import StatusMonitor
+from raidproof.storage.tls import NONE, daemons
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
 from raidproof.storage.volume import AnyVolume, Volume, VolumeSpec, VolumeState, without
 
@@ -29,8 +30,8 @@ class StackSpec(Spec):
     volume: AnyVolume = Field(default_factory=without)
     """The device between the array and the file system: ``direct`` is none."""
     filesystem: AnyFilesystem = Field(default_factory=usual, validate_default=True)
-    export: AnyServer = ExportSpec()
     mount: MountSpec = MountSpec()
+    export: AnyServer = Field(default=ExportSpec(), validate_default=True)
     tuning: TuningSpec = TuningSpec()
     link: LinkSpec = LinkSpec()
     """The link of every machine to the lab's switch."""
@@ -42,6 +43,20 @@ class StackSpec(Spec):
     def _aligned(cls, volume: VolumeSpec, others: ValidationInfo) -> VolumeSpec:
         """Align the volume to the stripes of the array."""
         return volume.aligned(others.data["array"].geometry) if "array" in others.data else volume
+
+    @field_validator("export", mode="after")
+    @classmethod
+    def _as_secure_as_the_mounts(cls, export: ServerSpec, others: ValidationInfo) -> ServerSpec:
+        """Let the export accept only the transport security of the mounts, unless its request has one."""
+        mount: MountSpec | None = others.data.get("mount")
+        if mount is None or not mount.encrypted:
+            return export
+        if "xprtsec" not in type(export).model_fields:
+            raise RequestError(f"xprtsec = {mount.xprtsec}: a server of type {export.type} has no TLS")
+        accepted = getattr(export, "xprtsec", None)
+        if accepted not in {None, mount.xprtsec}:
+            raise RequestError(f"xprtsec of the mounts is {mount.xprtsec}, but the export accepts only {accepted}")
+        return export.model_copy(update={"xprtsec": mount.xprtsec})
 
     @field_validator("filesystem", mode="after")
     @classmethod
@@ -141,6 +156,14 @@ class StackSpec(Spec):
         """Whether the requests to the disks have other content than those of the file system."""
         return self.volume.encrypts or self.array.encrypts
 
+    @property
+    def in_plain_text(self) -> "StackSpec":
+        """This stack without TLS, for a machine that mounts its own export: nobody reads this traffic."""
+        if not self.mount.encrypted:
+            return self
+        mount = self.mount.model_copy(update={"xprtsec": NONE})
+        return self.model_copy(update={"mount": mount, "export": self.export.model_copy(update={"xprtsec": None})})
+
     def source(self, address: str, path: str) -> str:
         """Return the source, ADDRESS:PATH, by which clients mount a path that the server exports.
 
@@ -215,6 +238,7 @@ class Stack:
         self.filesystem = Filesystem(spec.filesystem, server, self.volume.device, spec.array.geometry)
         self.export = spec.export.server(server, self.filesystem.directory)
         self.monitor = StatusMonitor(server) if spec.mount.has_locks_of_nlm else None
+        self.tls = daemons(spec.mount.xprtsec, server, clients)
         source = spec.source(server.address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
         arrays = () if spec.array.only_filesystem else spec.array.device_paths
@@ -243,7 +267,7 @@ class Stack:
         return (
             Step("assemble", self._assemble),
             Step("mount", self._mount),
-            Step("export", self._export),
+            Step("export", self._bring_online),
         )
 
     def _assemble(self) -> None:
@@ -254,8 +278,17 @@ class Stack:
     def _mount(self) -> FilesystemState:
         return self.filesystem.activate(self.array.mount_options)
 
-    def _export(self) -> None:
+    def _bring_online(self) -> None:
         self._connect(self._server)
+        self.activate_export()
+
+    def activate_export(self) -> None:
+        """Start the server with its daemons, and export the directory.
+
+        Raises:
+            NotEffective: an effective value of the export is not as requested.
+        """
+        self._secure(self._server)
         if self.monitor is not None:
             self.monitor.activate()
         self.export.activate()
@@ -266,18 +299,23 @@ class Stack:
         if link := self.links.get(name):
             link.activate()
 
+    def _secure(self, name: str) -> None:
+        if daemon := self.tls.get(name):
+            daemon.activate()
+
     def client_steps(self) -> tuple[Step, ...]:
         """Return the steps that bring the clients online, one for each client. They may run at the same time."""
         return tuple(Step(f"{name} mount", partial(self.activate_client, name)) for name in self.mounts)
 
     def activate_client(self, name: str) -> MountState:
-        """Bring one client online, also after its reboot: set its link and its kernel settings, and mount the export.
+        """Bring one client online, also after its reboot: set its link and kernel settings, and mount the export.
 
         Raises:
             NotEffective: an effective value of the link, the kernel settings or the mount is not as requested.
         """
         self._connect(name)
         self.client_tuning[name].activate()
+        self._secure(name)
         return self.mounts[name].activate()
 
     def activate(self) -> StackState:
@@ -326,6 +364,8 @@ class Stack:
     def deactivate_clients(self) -> None:
         """Unmount the export on every client."""
         _all_at_once([mount.deactivate for mount in self.mounts.values()], "clients could not unmount the export")
+        daemons_of_clients = [daemon.deactivate for name, daemon in self.tls.items() if name in self.mounts]
+        _all_at_once(daemons_of_clients, "tlshd of a client could not be ended")
 
     def deactivate_export(self) -> None:
         """Remove the export, and end its daemons. Every step runs, even if an earlier step fails.
@@ -335,6 +375,7 @@ class Stack:
         """
         # lockd ends with nfsd, and waits for rpc.statd then.
         steps = [self.export.deactivate, *([] if self.monitor is None else [self.monitor.deactivate])]
+        steps += [self.tls[self._server].deactivate] if self._server in self.tls else []
         try_all(steps, "the export could not be removed")
 
     def _disconnect(self) -> None:

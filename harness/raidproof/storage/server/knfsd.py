@@ -90,6 +90,10 @@ class ExportSpec(ServerSpec):
     """Number of the anonymous group (exports(5)); None keeps the default, 65534."""
     insecure: bool = False
     """Whether clients may send requests from ports from 1024 on, which need no privilege (exports(5))."""
+    xprtsec: Literal["none", "tls", "mtls"] | None = None
+    """The only security of the transport that nfsd accepts (exports(5)).
+
+    None: that of the mounts if they have TLS, else all."""
     export_options: Annotated[tuple[str, ...], BeforeValidator(read_others)] = ()
     """Options of exports(5) that have no field of their own, as a list or as text: ``"crossmnt,mountpoint"``."""
     threads: int = Field(default=8, ge=1, le=1024)
@@ -123,6 +127,7 @@ class ExportSpec(ServerSpec):
             *([f"anonuid={self.anonuid}"] if self.anonuid is not None else []),
             *([f"anongid={self.anongid}"] if self.anongid is not None else []),
             *(["insecure"] if self.insecure else []),
+            *([f"xprtsec={self.xprtsec}"] if self.xprtsec is not None else []),
             *self.export_options,
         )
 

@@ -1,0 +1,42 @@
+"""The verdict on clients that an export with TLS must refuse."""
+
+from collections.abc import Sequence
+
+from raidproof.core.blame import Blame, Culprit
+from raidproof.record.observation import IntruderSeen
+from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.check import Check
+from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.evidence import CrashTestEvidence
+
+INTRUDERS = "intruders"
+"""Name of the check that an export with TLS lets only clients in that protect the transport as it requires."""
+OCCASIONS = 2
+"""Before the work, and after the fault."""
+
+
+class Intruders(Check[CrashTestEvidence]):
+    """The server refuses clients that do not protect the transport as the export requires."""
+
+    name = INTRUDERS
+    rank = 145
+
+    def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
+        """Return a verdict if the mounts of the crash test have TLS."""
+        if not evidence.mount.encrypted:
+            return []
+        return [judge_intruders(evidence.record.observed.intruders)]
+
+
+def judge_intruders(seen: Sequence[IntruderSeen]) -> Verdict:
+    """Judge that each intruder was refused, on both occasions."""
+    if let_in := [f"{one.kind} ({one.when})" for one in seen if one.let_in]:
+        blame = Blame(culprit=Culprit.SERVER, detail="it does not enforce the transport security of its export")
+        reason = f"the server let in: {', '.join(let_in)}"
+        return Verdict(checker=INTRUDERS, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
+    if len({one.when for one in seen}) < OCCASIONS:
+        reason = "no client attempted a mount that the export must refuse, before the work and after the fault"
+        return Verdict(checker=INTRUDERS, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    kinds = ", ".join(dict.fromkeys(one.kind for one in seen))
+    reason = f"refused before the work and after the fault: {kinds}"
+    return Verdict(checker=INTRUDERS, outcome=Outcome.PASS, reason=reason)
