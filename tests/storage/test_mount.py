@@ -55,6 +55,9 @@ def stats(version: str) -> str:
         ({"local_lock": "all"}, "local_lock: NFSv4 clients ignore it"),
         ({"vers": "3", "lock": False, "local_lock": "flock"}, "contradicts local_lock = flock"),
         ({"vers": "4.0", "max_connect": 2}, "no trunking"),
+        ({"vers": "3", "xprtsec": "tls"}, "connections without TLS"),
+        ({"vers": "4.0", "xprtsec": "mtls"}, "connections without TLS"),
+        ({"other_options": "xprtsec=tls"}, "has a setting of its own: xprtsec"),
         ({"lookupcache": "some"}, "lookupcache: unknown value 'some'"),
         ({"other_options": "noatime,soft"}, "mount option soft has a setting of its own: recovery"),
         ({"other_options": "nolock"}, "has a setting of its own: lock"),
@@ -250,6 +253,7 @@ SPECS: st.SearchStrategy[dict[str, Any]] = st.builds(
     lookupcache=st.sampled_from([None, "all", "pos", "positive", "none"]),
     write=st.sampled_from([None, "lazy", "eager", "wait"]),
     max_connect=st.none() | st.integers(1, 16),
+    xprtsec=st.sampled_from(["none", "tls", "mtls"]),
 )
 
 
@@ -322,6 +326,7 @@ def test_what_was_not_asked_is_only_recorded() -> None:
         ({"retrans": 5}, "retrans"),
         ({"timeo_s": 5}, "timeo: requested 50, effective 600"),
         ({"port": 2050}, "port: requested 2050, effective 2049"),
+        ({"xprtsec": "tls"}, "xprtsec: requested tls, effective none"),
     ],
 )
 def test_what_did_not_take_effect_is_named(asked: dict[str, Any], field: str) -> None:

@@ -35,6 +35,8 @@ def stack_spec(**asked: Any) -> StackSpec:
         ({"array": {**ARRAY, "level": 10}, "tuning": {"stripe_cache_size": 512}}, "RAID10 has no stripe_cache_size"),
         ({"link": {"delay": "1ms", "jitter": "2ms"}}, "more than the delay"),
         ({"arry": {}}, "did you mean 'array'"),
+        ({"mount": {"xprtsec": "tls"}, "export": {"xprtsec": "mtls"}}, "is tls, but the export accepts only mtls"),
+        ({"mount": {"xprtsec": "tls"}, "export": {"type": "ganesha"}}, "a server of type ganesha has no TLS"),
         ({"array": {**ARRAY, "level": 6, "members": ("a", "b", "c")}}, "RAID6 needs at least 4 members, not 3"),
     ],
 )
@@ -46,6 +48,16 @@ def test_the_impossible_is_refused_with_the_reason(asked: dict[str, Any], reason
 def test_a_port_that_both_know_is_accepted() -> None:
     stack_spec(mount={"port": 2050}, export={"port": 2050})
     stack_spec(mount={"vers": "3"}, export={"port": 2050})
+
+
+def test_the_export_accepts_only_the_transport_security_of_the_mounts() -> None:
+    spec = stack_spec(mount={"xprtsec": "mtls"})
+    assert "xprtsec=mtls" in spec.export.options()
+    assert StackSpec.model_validate(spec.model_dump(mode="json")) == spec
+    plain = stack_spec()
+    assert not any("xprtsec" in option for option in plain.export.options())
+    assert spec.in_plain_text == plain
+    assert plain.in_plain_text is plain
 
 
 def test_disks_are_asked_for_before_there_are_any() -> None:

@@ -294,18 +294,18 @@ class CrashTest:
         return None if refused is None else f"FALLOC_FL_ZERO_RANGE fails on {refused[0]}: {refused[1].stderr.strip()}"
 
     def _promise_and_break(self, effective: StackState) -> None:
+        observed = self.record.observed
+        observed.intruders += attempts(self.stack, self.lab.clients[0], "before the work")
         ledger = self._ledger()
         for condition in self.schedule.conditions:
             self._say(condition.name)
             self.members.begin(condition)
         self.members.start()
-        observed = self.record.observed
         observed.write_back = read_write_back(self.lab.server, effective.filesystem)
         observed.disks = dict(self.lab.disks.counters())
         sent = self._calls()
         self.faults.end_lockd_grace()
         self.faults.keep_client_records()
-        observed.intruders += attempts(self.stack, self.lab.clients[0], "before the work")
         # The RPCs of an application have no mark, and several of them may belong to one operation.
         marked = [worker for worker in ledger.workers if worker.kind != APPLICATION]
         if self.spec.stack.mount.encrypted:

@@ -23,8 +23,18 @@ _POLICIES = {PLAIN: tls.NONE, NO_CERTIFICATE: tls.TLS, FOREIGN: tls.MTLS}
 
 
 def attempts(stack: Stack, client: Machine, when: str) -> list[IntruderSeen]:
-    """Let a client attempt the mounts that the export must refuse; the client has no other work meanwhile."""
-    return [_attempt(stack, client, kind, when) for kind in KINDS[stack.spec.mount.xprtsec]]
+    """Let a client attempt the mounts that the export must refuse; the client has no other work meanwhile.
+
+    The client unmounts the export first: a client of NFSv4 uses the connection of another mount of the same server
+    (trunking, RFC 8881, 2.10.5), also for a mount with another transport security.
+    """
+    if not (kinds := KINDS[stack.spec.mount.xprtsec]):
+        return []
+    mount = stack.mounts[client.name]
+    mount.deactivate()
+    seen = [_attempt(stack, client, kind, when) for kind in kinds]
+    mount.activate()
+    return seen
 
 
 def _attempt(stack: Stack, client: Machine, kind: str, when: str) -> IntruderSeen:
