@@ -213,6 +213,11 @@ class _Incomplete(Fault):
     By default md refuses, unless a partial parity log or a journal closes the write hole (see `ExpectedDeviation`).
     """
 
+    @property
+    def lacked(self) -> frozenset[str]:
+        """The serial of the member."""
+        return frozenset({self.serial})
+
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: a missing member, messages about it, and the write hole if dirty."""
         explanation = WRITE_HOLE if self.starts_dirty else None

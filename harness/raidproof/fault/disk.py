@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
-from raidproof.core.layer import read_files
+from raidproof.core.layer import one_of, read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, bad_sectors, drop_flushes, failed, slow
@@ -39,6 +39,11 @@ class _Member(Fault):
     """The serial of the member disk."""
     lasting: ClassVar[bool] = True
 
+    def refuse(self, stack: StackSpec) -> None:
+        """Check that the array has this member. Raises as `Fault.refuse`."""
+        refuse_others(stack, self.serial)
+        super().refuse(stack)
+
     def heal(self, context: FaultContext) -> None:
         """Remove all disk faults from the member."""
         context.lab.disks.clear_disk_faults([self.serial])
@@ -47,6 +52,11 @@ class _Member(Fault):
 @dataclass(frozen=True)
 class _Lost(_Member):
     """A fault that takes one member out of the array."""
+
+    @property
+    def lacked(self) -> frozenset[str]:
+        """The serial of the member."""
+        return frozenset({self.serial})
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: a missing member, and kernel messages about the member."""
@@ -131,6 +141,11 @@ class SecondMemberFails(_Member):
     other: str
     """The serial of the member that fails first and is then rebuilt."""
     name: ClassVar[str] = "second-member-fails"
+
+    @property
+    def lacked(self) -> frozenset[str]:
+        """The serials of both members."""
+        return frozenset({self.serial, self.other})
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: missing members, bad blocks, losses that the second failure explains."""
@@ -234,6 +249,10 @@ class DefectiveDrives(Fault):
     lasting: ClassVar[bool] = True
     name: ClassVar[str] = "defective-drives"
 
+    def refuse(self, stack: StackSpec) -> None:
+        """Check that the array has these members. Raises as `Fault.refuse`."""
+        refuse_others(stack, *self.serials)
+
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: none. The disk engine's counters and write log explain losses."""
         return FaultEffects()
@@ -255,6 +274,16 @@ class DefectiveDrives(Fault):
         context.lab.disks.clear_disk_faults(self.serials)
         if not struck:
             raise RigError(f"{self.disk_fault.kind.value} affected no request to {', '.join(self.serials)}")
+
+
+def refuse_others(stack: StackSpec, *serials: str) -> None:
+    """Check that the array has these members.
+
+    Raises:
+        RequestError: it has not.
+    """
+    for serial in serials:
+        one_of("member", serial, stack.array.disks)
 
 
 def _during_rebuild(explanation: Blame) -> FaultEffects:
@@ -286,6 +315,11 @@ class LatentSectorError(Fault):
     length: int = BLOCK
     """Number of unreadable bytes."""
     name: ClassVar[str] = "latent-sector-error"
+
+    def refuse(self, stack: StackSpec) -> None:
+        """Check that the array has this member. Raises as `Fault.refuse`."""
+        refuse_others(stack, self.serial)
+        super().refuse(stack)
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: kernel messages about the member."""
@@ -329,6 +363,11 @@ class LatentSectorDuringRebuild(LatentSectorError):
     """The serial of the member that fails first and is then rebuilt."""
     name: ClassVar[str] = "latent-sector-during-rebuild"
 
+    @property
+    def lacked(self) -> frozenset[str]:
+        """The serial of the member that fails first."""
+        return frozenset({self.other})
+
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: a missing member, bad blocks, and losses that the bad sectors explain."""
         return _during_rebuild(UNREADABLE)
@@ -371,6 +410,10 @@ class SilentCorruption(Fault):
     seed: int = 1
     """Seed that determines the new bytes."""
     name: ClassVar[str] = "silent-corruption"
+
+    def refuse(self, stack: StackSpec) -> None:
+        """Check that the array has this member. Raises as `Fault.refuse`."""
+        refuse_others(stack, self.serial)
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: it changes disk content, so that lost operations are expected."""
@@ -421,6 +464,10 @@ class CorruptedAtRest(CleanReboot):
     seed: int = 1
     """Seed that determines the new bytes."""
     name: ClassVar[str] = "corrupted-at-rest"
+
+    def refuse(self, stack: StackSpec) -> None:
+        """Check that the array has this member. Raises as `Fault.refuse`."""
+        refuse_others(stack, self.serial)
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: those of a reboot, and changed disk content, which explains losses."""

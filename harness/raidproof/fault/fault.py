@@ -186,6 +186,20 @@ class Fault(ABC):
             )
         return cls(**{one.name: given[one.name] for one in arguments if one.name in given})
 
+    @property
+    def lacked(self) -> frozenset[str]:
+        """The serials of the members that the array lacks while the fault is in effect."""
+        return frozenset()
+
+    def refuse(self, stack: StackSpec) -> None:
+        """Check, before anything is built, that a stack of this configuration can have the fault.
+
+        Raises:
+            RequestError: it cannot. Nothing is raised if only the running lab shows it.
+        """
+        for serial in sorted(self.lacked):
+            stack.array.refuse_loss(serial)
+
     @abstractmethod
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of the fault in a stack of this configuration; nothing has been built yet."""

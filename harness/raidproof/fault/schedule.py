@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, Self
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum, StrEnum
+from typing import Any, NamedTuple, Self, cast
 
 from raidproof.core.errors import RequestError
 from raidproof.fault.fault import Fault
@@ -28,12 +28,18 @@ class RecoveryStage(StrEnum):
 class AfterWork:
     """When the clients have worked for the time of the crash test (``ledger_seconds``), solo operations included."""
 
+    def __str__(self) -> str:
+        return "after the work"
+
 
 @dataclass(frozen=True)
 class At:
     """A number of seconds after the clients began to work."""
 
     seconds: float
+
+    def __str__(self) -> str:
+        return f"at {self.seconds:g} s"
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,18 @@ class AfterReplies:
 
     count: int
 
+    def __str__(self) -> str:
+        return f"after {self.count:,} replies"
+
 
 @dataclass(frozen=True)
 class AfterRecovery:
     """A number of seconds after a client could continue its work after the last fault that ended."""
 
     seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.seconds:g} s after the recovery"
 
 
 @dataclass(frozen=True)
@@ -56,10 +68,16 @@ class InRecovery:
 
     stage: RecoveryStage
 
+    def __str__(self) -> str:
+        return f"in the recovery, after {self.stage}"
+
 
 @dataclass(frozen=True)
 class WhenServed:
     """As soon as the server serves again after the fault before, at the beginning of its grace period."""
+
+    def __str__(self) -> str:
+        return "when the server serves again"
 
 
 Moment = AfterWork | At | AfterReplies | AfterRecovery | InRecovery | WhenServed
@@ -86,6 +104,15 @@ class ScheduledFault:
         """
         if self.lasts_s is not None and self.lasts_s < 0:
             raise RequestError(f"fault {self.fault.name}: lasts_s is {self.lasts_s:g}, it must not be negative")
+
+    def __str__(self) -> str:
+        words = [str(self.moment), self.fault.name]
+        for one in fields(cast("Any", self.fault)):
+            value = getattr(self.fault, one.name)
+            if value != one.default:
+                said = str(value.value if isinstance(value, Enum) else value)
+                words.append(said if one.default is MISSING else f"{one.name}={said}")
+        return " ".join(words) + ("" if self.lasts_s is None else f", for {self.lasts_s:g} s")
 
     @property
     def stays(self) -> bool:
@@ -182,6 +209,18 @@ class Schedule:
             )
         place = next(number for number, one in enumerate(strikes) if one is main)
         return cls((), tuple(strikes[:place]), main, tuple(strikes[place + 1 :]))
+
+    def refuse(self, stack: StackSpec) -> None:
+        """Check, before anything is built, that a stack of this configuration can have each fault.
+
+        Raises:
+            RequestError: it cannot.
+        """
+        for fault in self.faults:
+            try:
+                fault.refuse(stack)
+            except RequestError as error:
+                raise RequestError(f"fault {fault.name}: {error}") from error
 
     @property
     def is_short(self) -> bool:

@@ -1,6 +1,7 @@
 """The cells of a plan: each possible combination of values with its stack; each impossible one with the reason."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
@@ -9,6 +10,7 @@ from typing import Any
 
 from raidproof.core.errors import RequestError
 from raidproof.core.layer import one_of
+from raidproof.fault.schedule import Schedule
 from raidproof.plan import works
 from raidproof.plan.axes import VOLUME, Settings, axis_of, level_of, write_value
 from raidproof.plan.hardware import Duty, Hardware
@@ -181,11 +183,12 @@ class Matrix:
 
     @property
     def digest(self) -> str:
-        """Digest of hardware, run options and cells; a stored run can be resumed only if the digest is equal."""
+        """Digest of hardware, run options, faults and cells; a run can be resumed only if the digest is equal."""
         text = "\n".join(
             [
                 self.plan.hardware.model_dump_json(),
                 self.plan.run.model_dump_json(),
+                *(json.dumps(fault, sort_keys=True) for fault in self.plan.fault),
                 *(
                     f"{cell.name} {cell.on} {cell.clients} {cell.stack.model_dump_json()} "
                     f"{cell.workload.model_dump_json()}"
@@ -275,6 +278,8 @@ def _cell(plan: Plan, one: _Combination, members: int, name: str, workload_name:
         most = plan.hardware.clients
         raise RequestError(f"clients = {clients}: not from 1 to the hardware's number of clients, {most}")
     stack = stack_of(plan.hardware, one.settings, members, assume_clean=plan.run.assume_clean)
+    if plan.fault:
+        Schedule.of(plan.faults, stack).refuse(stack)
     on = works.where(plan.workload[one.workload], plan.hardware.disk_sizes)
     if on == works.ARRAY and stack.array.only_filesystem is not None:
         raise RequestError(

@@ -75,6 +75,8 @@ class DryRun(Record):
     seed: int
     cut: str | None
     """``power``: one power cut per configuration; ``explore``: also explore the crash states; None: no power cut."""
+    faults: list[str] = []
+    """The faults of each crash test in their order, as text; empty: a power cut."""
     expected_s: float
     """Estimated duration of the run in seconds."""
     duration_unknown: bool
@@ -126,6 +128,7 @@ def dry_run(matrix: Matrix, platform: Platform) -> DryRun:
         repetitions=expected.repetitions,
         seed=plan.run.seed,
         cut=plan.run.cut,
+        faults=[str(one) for one in plan.faults],
         expected_s=expected.total_s,
         duration_unknown=expected.open_ended,
         memory=expected.memory,

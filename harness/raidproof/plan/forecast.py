@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raidproof.core.units import GIB
+from raidproof.fault.schedule import AfterRecovery, At
 from raidproof.monitor.model import Expected
 from raidproof.plan.axes import axes, write_value
 from raidproof.plan.ceiling import ceilings_of
@@ -39,6 +40,8 @@ REFERENCE_S = 0.4
 """Seconds of the reference measurement before each repetition."""
 CUT_S = 20.0
 """Seconds of one power cut (build the stack, write, cut, boot, read back), and of one control."""
+AGAIN_S = 8.0
+"""Seconds of each further fault of a crash test that ends, and of the recovery from it."""
 CONTROLS = 2
 """Number of controls of a run with power cuts: lying disks, and a clean reboot."""
 EXPLORE_S, STATE_S = 15.0, 0.25
@@ -51,6 +54,8 @@ REPETITION, CONTROL, CUT, EXPLORATION = "repetition", "control", "cut", "explora
 """Kinds of parts of a run, for which `Forecast` corrects the estimates separately."""
 Part = tuple[str, Hashable]
 """A part of a run: its kind, and its name within the kind."""
+FAULTS_SHOWN = 6
+"""Greatest number of faults of a crash test that a description lists."""
 SHOWN = 3
 """Greatest number of impossible combinations with the same reason that a description lists."""
 
@@ -153,7 +158,7 @@ def expect(matrix: Matrix) -> Expectation:
     plan, cells = matrix.plan, matrix.cells
     overheads = repetition_overheads(matrix)
     # Cells that differ only in the workload share one power cut.
-    cuts = {cell.stack.model_dump_json(): cut_s(cell) + exploration_s(plan) for cell in cells}
+    cuts = {cell.stack.model_dump_json(): cut_s(plan, cell) + exploration_s(plan) for cell in cells}
     return Expectation(
         repetitions=len(overheads),
         timed_s=plan.run.repeats * sum(timed_s(plan, cell) for cell in cells),
@@ -188,9 +193,17 @@ def timed_s(plan: Plan, cell: Cell) -> float:
     return known if known is not None else plan.run.max_seconds or ASSUMED_S
 
 
-def cut_s(cell: Cell) -> float:
-    """Return the estimated seconds of a cell's power cut; NFSv4.0 clients wait for the end of the grace period."""
-    return CUT_S + (float(cell.stack.export.grace_s or 0) if cell.stack.mount.vers == "4.0" else 0.0)
+def cut_s(plan: Plan, cell: Cell) -> float:
+    """Return the estimated seconds of a cell's crash test, of which a power cut is the usual one.
+
+    After each fault that ends, NFSv4.0 clients wait for the end of the grace period.
+    """
+    grace_s = float(cell.stack.export.grace_s or 0) if cell.stack.mount.vers == "4.0" else 0.0
+    ends = sum(not one.stays for one in plan.faults) or 1
+    waits_s = sum(one.lasts_s or 0.0 for one in plan.faults)
+    waits_s += sum(one.moment.seconds for one in plan.faults if isinstance(one.moment, AfterRecovery))
+    waits_s += max((one.moment.seconds for one in plan.faults if isinstance(one.moment, At)), default=0.0)
+    return CUT_S + (ends - 1) * AGAIN_S + waits_s + ends * grace_s
 
 
 def exploration_s(plan: Plan) -> float:
@@ -295,10 +308,19 @@ def headline(matrix: Matrix) -> list[str]:
         f"workload: {', '.join(names(plan.workload))}",
         f"cells: {len(matrix.cells)} of {plan.combinations} combinations; repetitions of each: {run.repeats}; "
         f"seed {run.seed}" + (f", selected by {' '.join(run.only.split())!r}" if run.only else ""),
-        f"first resync: {resync}; power cut: "
-        + ("once for each configuration, after two controls" if run.cut else "none")
+        f"first resync: {resync}; {_faults(plan)}"
         + (f"; crash states checked of each power cut: {run.explore_states:,}" if run.cut == "explore" else ""),
     ]
+
+
+def _faults(plan: Plan) -> str:
+    """Return the faults of each crash test as text; of many, the first ones and their number."""
+    if plan.run.cut is None:
+        return "power cut: none"
+    listed = [str(one) for one in plan.faults]
+    more = f" and {len(listed) - FAULTS_SHOWN} more" if len(listed) > FAULTS_SHOWN else ""
+    named = f"faults: {'; '.join(listed[:FAULTS_SHOWN])}{more};" if listed else "power cut:"
+    return f"{named} once for each configuration, after two controls"
 
 
 def _periods(matrix: Matrix) -> list[str]:

@@ -141,8 +141,14 @@ def free_of(
     ``workload``: name of the workload, if the plan has several.
 
     Raises:
-        RequestError: an axis or workload is unknown, no axis is free, or a current value is not known or impossible.
+        RequestError: the plan has faults, an axis or workload is unknown, no axis is free, or a current value is not
+            known or impossible.
     """
+    if plan.fault:
+        raise RequestError(
+            "advise cuts the power of the fastest configurations once, and the plan has tables [[fault]]",
+            remedy="remove these tables; raidproof run tests the recommended configuration with them",
+        )
     asked = tuple(vary if vary is not None else plan.advise.vary)
     kept = {*(keep or plan.advise.keep)}
     for name in (*asked, *sorted(kept)):

@@ -10,7 +10,9 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from raidproof.core.errors import RequestError
 from raidproof.core.toml import read_toml
 from raidproof.core.topology import Platform, SoftwareSpec
+from raidproof.fault.schedule import ScheduledFault
 from raidproof.plan.axes import axis_of, read_value
+from raidproof.plan.faults import read_faults
 from raidproof.plan.hardware import Hardware
 from raidproof.plan.members import Members
 from raidproof.plan.table import Seconds, Table, Value, reasons, refusal
@@ -204,6 +206,14 @@ def _read_fixed(table: Any) -> dict[str, Value]:
     return {name: refusal(read_value, name, value) for name, value in _flat(table).items()}
 
 
+def _read_faults(tables: Any) -> tuple[dict[str, Any], ...]:
+    faults = [tables] if isinstance(tables, Mapping) else tables
+    if not isinstance(faults, list | tuple) or not all(isinstance(one, Mapping) for one in faults):
+        raise ValueError("write tables [[fault]]")
+    refusal(read_faults, faults)
+    return tuple(dict(one) for one in faults)
+
+
 def _read_works(tables: Any) -> tuple[dict[str, Any], ...]:
     works = [tables] if isinstance(tables, Mapping) else tables
     if not isinstance(works, list | tuple) or not works or not all(isinstance(work, Mapping) for work in works):
@@ -228,6 +238,8 @@ class Plan(Table):
     fixed: Annotated[dict[str, Value], BeforeValidator(_read_fixed)] = Field(default={})
     """Values that all cells share, under the names of axes."""
     workload: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_works)]
+    fault: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_read_faults)] = ()
+    """The faults of each crash test in their order; empty: a power cut (``run.cut``)."""
     run: RunSpec = RunSpec()
     advise: AdviseSpec = AdviseSpec()
     figure: tuple[Figure, ...] = ()
@@ -235,6 +247,10 @@ class Plan(Table):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
+        if self.fault and self.run.cut is None:
+            raise ValueError('fault: the plan has no crash tests; write cut = "power" under [run]')
+        if self.fault and self.run.explore_members:
+            raise ValueError("fault: explore_members is not possible with a schedule of faults; remove one of the two")
         if both := sorted(set(self.axes) & set(self.fixed)):
             raise ValueError(f"{', '.join(both)}: both under [axes] and under [fixed]; remove one of the two entries")
         if self.combinations > MOST_COMBINATIONS:
@@ -242,6 +258,11 @@ class Plan(Table):
                 f"{self.combinations:,} combinations of values; at most {MOST_COMBINATIONS:,} are allowed"
             )
         return self
+
+    @property
+    def faults(self) -> tuple[ScheduledFault, ...]:
+        """The faults of each crash test in their order, repetitions included; empty: a power cut."""
+        return read_faults(self.fault)
 
     @property
     def combinations(self) -> int:

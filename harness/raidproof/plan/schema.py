@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -12,9 +13,11 @@ from raidproof.core.json_schema import Described, json_schema
 from raidproof.core.registry import is_built_in
 from raidproof.core.units import DURATION_SCHEMA, RATE_SCHEMA, SIZE_SCHEMA
 from raidproof.disk.profile import profile_names
+from raidproof.fault import FAULTS, Fault
 from raidproof.image import image
 from raidproof.image.kernel.catalogue import CATALOGUE
 from raidproof.plan.axes import Axis, axes, read_duration, read_raid_level, read_rate, read_timeo
+from raidproof.plan.faults import KIND, Timing
 from raidproof.plan.plan import Plan
 from raidproof.plan.table import (
     SECONDS_SCHEMA,
@@ -69,6 +72,11 @@ def plan_schema(name: str, title: str, *, built_in: bool = False) -> dict[str, A
     fields["axes"] = axis_table(known, levels, several=True, text="the values that the plan varies")
     fields["fixed"] = axis_table(known, levels, several=False, text="values that all cells share")
     fields["workload"] = {**one_or_list({"$ref": "#/$defs/Workload"}), "description": "the workloads"}
+    fields["fault"] = {**one_or_list({"$ref": "#/$defs/Fault"}), "description": "the faults of each crash test"}
+    kinds = {kind: of for kind, of in FAULTS.items() if not built_in or is_built_in(of)}
+    timing = Timing.model_json_schema(mode="validation", schema_generator=OfPlans)
+    tables["Timing"] = _inlined(timing, timing.pop("$defs"))
+    tables["Fault"] = {"anyOf": [fault_table(kind, of) for kind, of in kinds.items()]}
     tables["Workload"] = {"anyOf": [workload_table(tool, kind) for tool, kind in tools.items()]}
     _complete(tables)
     return dict(without_unknown(made))
@@ -131,6 +139,29 @@ def workload_table(tool: str, kind: type[WorkloadSpec]) -> dict[str, Any]:
     if "preset" in fields:
         fields["preset"] |= {"enum": sorted(PRESETS)}
     return {**made, "properties": fields, "required": ["tool", *made.get("required", [])]}
+
+
+def fault_table(name: str, kind: type[Fault]) -> dict[str, Any]:
+    """Return the schema of a table ``[[fault]]`` of this kind."""
+    made = TypeAdapter(kind).json_schema(mode="validation", schema_generator=OfPlans)
+    # Some arguments have a type of their own, such as the defect of a drive.
+    arguments = _inlined(made.get("properties", {}), made.get("$defs", {}))
+    timing = {key: {"$ref": f"#/$defs/Timing/properties/{key}"} for key in Timing.model_fields}
+    about = {"const": name, "description": made.get("description", "")}
+    required = [KIND, *made.get("required", [])]
+    return {**TABLE, "properties": {KIND: about, **arguments, **timing}, "required": required}
+
+
+def _inlined(part: Any, inner: Mapping[str, Any]) -> Any:
+    """Return a part of a schema with the definitions ``inner`` in the place of references to them."""
+    if isinstance(part, list):
+        return [_inlined(one, inner) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if isinstance(reference := part.get("$ref"), str):
+        found = inner[reference.rpartition("/")[2]]
+        return _inlined({**found, **{key: value for key, value in part.items() if key != "$ref"}}, inner)
+    return {key: _inlined(value, inner) for key, value in part.items()}
 
 
 def one_or_list(one: dict[str, Any]) -> dict[str, Any]:

@@ -222,6 +222,8 @@ class PlanRecord(Strict):
     """Number of rounds: each cell has one repetition in each round."""
     cut: str | None = None
     """``power``: one power cut per configuration; ``explore``: also explore the crash states; None: no power cut."""
+    faults: list[str] = Field(default_factory=list)
+    """The faults of each crash test in their order, as text; empty: a power cut."""
     figures: list[FigureRecord] = Field(default_factory=list)
     order: list[tuple[int, str]] = Field(default_factory=list)
     """Round and cell of each repetition, in order of execution."""

@@ -96,7 +96,7 @@ class PlanRunner:
         cut = {cycle.name for cycle in cycles}
         left = [cell for cell in matrix.cells if self.records[cell.name].cycle not in cut] if self.plan.run.cut else []
         for cell in left:
-            forecast.add(CUT, key_of(cell), cut_s(cell))
+            forecast.add(CUT, key_of(cell), cut_s(self.plan, cell))
             forecast.add(EXPLORATION, key_of(cell), exploration_s(self.plan))
         for title in CONTROLS if left else ():
             if title not in {cycle.title for cycle in cycles}:
@@ -307,7 +307,7 @@ class PlanRunner:
             key = key_of(cell)
             if key not in by_stack:
                 name = by_stack[key] = self._free_name(f"cut-{cell.index:03}")
-                step(f"power cut: {cell.name}{left_in_words(self.forecast)}")
+                step(f"{'faults' if self.plan.fault else 'power cut'}: {cell.name}{left_in_words(self.forecast)}")
                 made = self._timed_cycle(cut_of(self.plan, cell, name), CUT, key)
                 if self.plan.run.cut == "power":
                     begun = now_ns()
@@ -402,13 +402,17 @@ def record_of(matrix: Matrix, path: Path) -> PlanRecord:
         seed=run.seed,
         repeats=run.repeats,
         cut=run.cut,
+        faults=[str(one) for one in matrix.plan.faults],
         figures=[FigureRecord.model_validate(figure.model_dump()) for figure in matrix.plan.figure],
         impossible=[(one.name, one.reason) for one in matrix.impossible],
     )
 
 
 def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
-    """Return the crash test that cuts the power of a cell's configuration, while the cell's application works."""
+    """Return the crash test of a cell's configuration, while the cell's application works.
+
+    Its faults are those of the plan, by default a power cut.
+    """
     application = cell.workload.application(cell.on)
     ledger = ledger_of(plan) if application is None else LedgerSpec.of(application, plan.run.seed)
     return CrashTestSpec(
@@ -416,6 +420,7 @@ def cut_of(plan: Plan, cell: Cell, name: str) -> CrashTestSpec:
         title=cell.name,
         stack=cell.stack,
         cache_mode=riskiest_mode(plan.hardware.topology()),
+        faults=plan.faults,
         seed=plan.run.seed,
         ledger=ledger,
         ledger_seconds=LEDGER_SECONDS,

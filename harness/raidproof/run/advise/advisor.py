@@ -102,7 +102,7 @@ def budget_of(free: Free, minutes: float) -> Budget:
     plan, current = free.matrix.plan, free.current
     heaviest = sum(REBUILD_S.values()) / len(REBUILD_S)
     repetition = timed_s(plan, current) + repetition_s(plan) + heaviest
-    cuts = CONTROLS * CUT_S + (FINALISTS + 1) * (cut_s(current) + exploration_s(plan))
+    cuts = CONTROLS * CUT_S + (FINALISTS + 1) * (cut_s(plan, current) + exploration_s(plan))
     boots = BOOT_S + BOOT_EACH_S * (plan.hardware.clients + 1)
     final = min(len(free.axes) + 2, 8) * FINAL_ROUNDS * repetition + boots
     least = boots + (CONTROLS + 2) * CUT_S + exploration_s(plan) + 8 * repetition

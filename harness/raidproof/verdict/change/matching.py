@@ -138,6 +138,11 @@ def requested_differently(base: RunRecord, new: RunRecord, pairs: Sequence[CellP
         for values, fields in found.items()
         for path in dict.fromkeys(starred(list(alike)) for alike in by_last_part(fields).values())
     ]
+    faults = [", ".join(run.plan.faults) if run.plan is not None else "" for run in (base, new)]
+    if faults[0] != faults[1]:
+        hardware.append(
+            Built(field="faults", base=faults[0] or "a power cut", new=faults[1] or "a power cut", cells=names)
+        )
     on_workers = any(run.plan is not None and run.plan.workers for run in (base, new))
     if not on_workers and None not in hosts and hosts[0] != hosts[1]:
         hardware.append(Built(field="host.cpu", base=str(hosts[0]), new=str(hosts[1]), cells=names))
