@@ -64,6 +64,7 @@ GUIDES = {
     "bisect-run": "bisection.md",
     "findings": "findings.md",
     "doctor": "report-says.md",
+    "storm": "storm.md",
     "selftest": "sensitivity.md",
     "kernel": "kernels.md",
     "package": "images.md",

@@ -25,6 +25,7 @@ from raidproof.cli import import_server as cli_import
 from raidproof.cli import project_tests as cli_tests
 from raidproof.cli import recover as cli_recover
 from raidproof.cli import selftest as cli_selftest
+from raidproof.cli import storm as cli_storm
 from raidproof.cli import teach as cli_teach
 from raidproof.cli.completion import register_shells, show_completion
 from raidproof.cli.config_files import split, use_defaults
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
     from raidproof.plan.plan import Plan
 
 ORDER = (
-    *("demo", "teach", "import", "run", "advise", "ab", "explore", "recover"),
+    *("demo", "teach", "import", "run", "advise", "ab", "explore", "storm", "recover"),
     *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
     *("bisect", "bisect-run", "findings"),
     *("doctor", "selftest", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
@@ -156,6 +157,7 @@ app.command()(cli_compare.compare)
 app.command()(cli_history.history)
 app.command()(cli_advise.advise)
 app.command()(cli_explore.explore)
+app.command()(cli_storm.storm)
 app.command()(cli_recover.recover)
 app.command()(cli_bisect.bisect)
 app.command("import")(cli_import.import_server)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from random import Random
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.errors import RequestError, RequirementMissing, RigError
@@ -178,6 +179,20 @@ def attach(context: FaultContext, serial: str) -> None:
     server.succeed(["ln", "--symbolic", "--force", "--no-dereference", f"/dev/{names}", disk_path(serial)])
 
 
+def can_lose(stack: StackSpec) -> bool:
+    """Return whether members of the stack's array can be lost and replaced, and md's work on it be throttled."""
+    array = stack.array
+    return array.md_files and array.kind.redundant and not array.encrypts and array.disks == array.members
+
+
+M = TypeVar("M", bound=Fault)
+
+
+def drawn_member(kind: Callable[[str], M], rng: Random, stack: StackSpec) -> M | None:
+    """Return a fault of a random member; None if members of the array cannot be lost and replaced."""
+    return kind(rng.choice(stack.array.members)) if can_lose(stack) else None
+
+
 @contextmanager
 def _changing(context: FaultContext) -> Iterator[None]:
     """Let the body change the array's members; the whole stack is offline meanwhile if the kind requires that."""
@@ -244,6 +259,11 @@ class Degraded(_Incomplete):
     """A member is taken away, and the array works without it. `heal` adds it again."""
 
     name: ClassVar[str] = "degraded"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:
+        """Return the fault of a random member."""
+        return drawn_member(cls, rng, stack)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Take the member away, and wait until the kernel reports a degraded array.
@@ -362,6 +382,11 @@ class Resyncing(_Throttled):
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "resyncing"
 
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:  # noqa: ARG003
+        """Return the fault, if the kind of array has it."""
+        return cls() if can_lose(stack) else None
+
     def inject(self, context: FaultContext) -> FaultEvent:
         """Start the resync or repair. Raises as `run_in_background`."""
         bitmap = top(context).md.consistency_policy == "bitmap"
@@ -374,6 +399,11 @@ class Scrubbing(_Throttled):
 
     kib_s: int = KIB_PER_S
     name: ClassVar[str] = "scrubbing"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:  # noqa: ARG003
+        """Return the fault, if the kind of array has it."""
+        return cls() if can_lose(stack) else None
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Start the check. Raises as `run_in_background`."""

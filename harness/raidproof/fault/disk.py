@@ -5,7 +5,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from random import Random
+from typing import ClassVar, Self
 
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
@@ -13,7 +14,7 @@ from raidproof.core.layer import one_of, read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
 from raidproof.disk.disk_fault import DiskFault, DiskFaultKind, bad_sectors, drop_flushes, failed, slow
-from raidproof.fault.array import ALARMS, attach, detach, drop, fast, hits, place_of, provoke
+from raidproof.fault.array import ALARMS, attach, detach, drawn_member, drop, fast, hits, place_of, provoke
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.fault.machine import CleanReboot
 from raidproof.storage.array import SYNC_DEADLINE_S, Upkeep
@@ -86,6 +87,11 @@ class MemberFails(_Lost):
 
     name: ClassVar[str] = "member-fails"
 
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:
+        """Return the fault of a random member."""
+        return drawn_member(cls, rng, stack)
+
     def inject(self, context: FaultContext) -> FaultEvent:
         """Make every request to the member fail, and wait until md has marked the member faulty."""
         place = place_of(context, self.serial)
@@ -106,6 +112,11 @@ class MemberVanishes(_Lost):
     """The block device of one member is removed. `heal` attaches the disk again, and md rebuilds it."""
 
     name: ClassVar[str] = "member-vanishes"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:
+        """Return the fault of a random member."""
+        return drawn_member(cls, rng, stack)
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Remove the block device of the disk, and wait until md has marked the member faulty or removed it."""
@@ -198,6 +209,11 @@ class SlowMember(_Member):
 
     ms: int = 50
     name: ClassVar[str] = "slow-member"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:
+        """Return the fault of a random member."""
+        return cls(rng.choice(stack.array.members))
 
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: none, because a slow member excuses no failure."""

@@ -6,6 +6,7 @@ A fault is a class in this folder or in another Python distribution (entry point
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
+from random import Random
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -185,6 +186,14 @@ class Fault(ABC):
                 remedy=f"give {cls.__name__}(...) instead of its name",
             )
         return cls(**{one.name: given[one.name] for one in arguments if one.name in given})
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:  # noqa: ARG003
+        """Return this fault with random arguments for a stack; None if random schedules leave it out, as by default.
+
+        The fault must be possible together with any other one, end by itself or by `heal`, and need no preparation.
+        """
+        return None
 
     @property
     def lacked(self) -> frozenset[str]:

@@ -1,7 +1,8 @@
 """Faults of a machine: power cut, clean reboot, kernel panic, and a step of its clock."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from random import Random
+from typing import ClassVar, Self
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import whole_number
@@ -42,6 +43,11 @@ class PowerCut(MachineDown):
     seed: int = 0
     name: ClassVar[str] = "power-cut"
 
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:  # noqa: ARG003
+        """Return the fault with a random policy of the caches."""
+        return cls(rng.choice([*CutPolicy]), rng.randrange(1 << 16))
+
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: the server's memory is lost; ``policy`` says what disk caches keep."""
         return unreachable(stack, server_memory_lost=True, caches=self.policy, nfsd_restarted=True)
@@ -60,6 +66,11 @@ class ClientPowerCut(PowerCut):
 
     name: ClassVar[str] = "client-power-cut"
 
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:  # noqa: ARG003
+        """Return the fault."""
+        return cls()
+
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: the client loses its memory."""
         return FaultEffects(client_memory_lost=True)
@@ -74,6 +85,11 @@ class CleanReboot(MachineDown):
     """The server shuts down cleanly and starts again. As a control, this fault must lose nothing."""
 
     name: ClassVar[str] = "clean-reboot"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:  # noqa: ARG003
+        """Return the fault; None of a subclass, whose arguments are its own."""
+        return cls() if cls is CleanReboot else None
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: nfsd restarts, and clients may log hung tasks."""
@@ -91,6 +107,11 @@ class KernelPanic(MachineDown):
     """The server's kernel panics. The disks stay powered, and write out their volatile caches."""
 
     name: ClassVar[str] = "kernel-panic"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:  # noqa: ARG003
+        """Return the fault."""
+        return cls()
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: the server loses its memory, and its console shows the panic."""

@@ -1,7 +1,8 @@
 """Faults of the lab's network: a machine is disconnected in one direction or in both."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from random import Random
+from typing import ClassVar, Self
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.waiting import Deadline, now_ns, pause, wait_until
@@ -32,6 +33,11 @@ class NetworkCut(Fault):
     """The direction in which frames are dropped, seen from the disconnected machine."""
     held_s: float = HELD_S
     name: ClassVar[str] = "network-cut"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:  # noqa: ARG003
+        """Return the fault in a random direction, for at most two seconds."""
+        return cls(rng.choice([*Way]), rng.choice([0.5, 1.0, 2.0]))
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: clients may log hung tasks, and soft mounts may return errors."""
@@ -84,6 +90,10 @@ class ClientNetworkCut(NetworkCut):
 @dataclass(frozen=True)
 class _LeaseLost(ClientNetworkCut):
     """A disconnection of the last client that lasts until the server has released the client's locks."""
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self | None:
+        """Return None: the fault waits for the lease or the grace period, for up to minutes."""
 
     def effects(self, stack: StackSpec) -> FaultEffects:
         """Return the effects of this fault: a lost lease, hung tasks on clients, and errors of soft mounts."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from errno import ENOSPC
 from itertools import count
 from pathlib import PurePosixPath
-from typing import ClassVar, NamedTuple
+from random import Random
+from typing import ClassVar, NamedTuple, Self
 
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import Machine, whole_number
@@ -55,6 +56,11 @@ class FilesystemFull(_NoSpace):
     left: int = 0
     held_s: float = HELD_S
     name: ClassVar[str] = "filesystem-full"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:  # noqa: ARG003
+        """Return the fault for a random time."""
+        return cls(held_s=rng.choice([0.5, HELD_S]))
 
     def inject(self, context: FaultContext) -> FaultEvent:
         """Allocate the free space in pieces, until less than `LEAST` bytes are free.

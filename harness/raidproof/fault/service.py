@@ -2,13 +2,17 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from random import Random
+from typing import ClassVar, Self
 
 from raidproof.core.waiting import pause
 from raidproof.fault.fault import Fault, FaultContext, FaultEffects, FaultEvent, unreachable
 from raidproof.fault.machine import CleanReboot
 from raidproof.storage.server import Outage
 from raidproof.storage.stack import StackSpec
+
+DOWN_S = (0.0, 1.0, 2.0)
+"""Times in seconds from which a random schedule draws that of an interrupted service."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class NfsdRestart(_Interrupted):
 
     name: ClassVar[str] = "nfsd-restart"
 
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:  # noqa: ARG003
+        """Return the fault for a random time."""
+        return cls(rng.choice(DOWN_S))
+
     def stop(self, context: FaultContext) -> FaultEvent:
         """Stop nfsd."""
         return self._event(context, context.stack.export.halt())
@@ -55,6 +64,11 @@ class NfsdKilled(_Interrupted):
     """nfsd and its daemons are killed, and start again after ``down_s`` seconds."""
 
     name: ClassVar[str] = "nfsd-killed"
+
+    @classmethod
+    def drawn(cls, rng: Random, stack: StackSpec) -> Self:  # noqa: ARG003
+        """Return the fault for a random time."""
+        return cls(rng.choice(DOWN_S))
 
     def stop(self, context: FaultContext) -> FaultEvent:
         """Kill nfsd and its daemons.

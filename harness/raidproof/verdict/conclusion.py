@@ -26,6 +26,7 @@ The parts of each subject, and after the semicolon why nothing could have shown 
 | run | crash tests and suites, or the cells and controls of a plan; none ran, no cell has a rank |
 | comparison, advice | cells and differences; controls |
 | self-test, lesson | crash tests; actions |
+| storm | seeds that failed, and the rig's errors; no seed held |
 
 Exit status, badge, JUnit, tables and pages show these outcomes, and derive none of their own.
 """

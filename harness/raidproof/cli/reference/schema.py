@@ -45,6 +45,7 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
     from raidproof.record.results.baseline import Baseline  # noqa: PLC0415
     from raidproof.record.results.entry import RunEntry  # noqa: PLC0415
     from raidproof.record.selftest import SELFTEST_SCHEMA, SelftestRecord  # noqa: PLC0415
+    from raidproof.record.storm import STORM_SCHEMA, StormRecord  # noqa: PLC0415
     from raidproof.run.advise.dry_run import ADVICE_DRY_RUN_SCHEMA, AdviceDryRun  # noqa: PLC0415
     from raidproof.run.doctor import HostCheck  # noqa: PLC0415
     from raidproof.verdict.change import history  # noqa: PLC0415
@@ -76,6 +77,7 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
         "import": Published("result of `import`", record(Imported, IMPORT_SCHEMA)),
         "comparison-dry-run": Published("result of `ab --dry-run`", record(ComparisonDryRun, DRY_RUN_SCHEMA)),
         "selftest": Published("result of `selftest`", record(SelftestRecord, SELFTEST_SCHEMA)),
+        "storm": Published("result of `storm`", record(StormRecord, STORM_SCHEMA)),
         "doctor": Published("result of `doctor`", record(list[HostCheck], 1)),
         "config": Published(
             "raidproof.toml",
