@@ -143,6 +143,7 @@ def test_an_interruption_keeps_what_was_run_and_a_resumed_storm_runs_the_rest(
 ) -> None:
     def interrupted(spec: CrashTestSpec) -> Outcome:
         if spec.name == "seed-3":
+            (next(tmp_path.glob("*-storm")) / spec.name).mkdir()
             raise KeyboardInterrupt
         return Outcome.PASS
 
@@ -157,7 +158,7 @@ def test_an_interruption_keeps_what_was_run_and_a_resumed_storm_runs_the_rest(
     judged_by(monkeypatch, lambda _: Outcome.PASS)
     record, page = run_storm(matrix, tmp_path, range(1, 8), resume=True)
     assert page.parent == path.parent
-    assert FakeRun.ran == [f"seed-{seed}" for seed in range(3, 8)]
+    assert FakeRun.ran == ["seed-3-attempt-2", *(f"seed-{seed}" for seed in range(4, 8))]
     assert (record.first, record.last, len(record.rows)) == (1, 7, 7)
     with pytest.raises(RequestError, match="no storm of this request"):
         newest_of(digest_of(matrix, ["power-cut"], beyond=False), tmp_path)

@@ -52,6 +52,15 @@ def test_an_axis_that_only_one_plan_has_is_named() -> None:
     assert matching.renamed == {"level=5": "level=5 wsize=64KiB"}
 
 
+def test_different_faults_of_the_crash_tests_are_named() -> None:
+    base, new = run_of(cell(level="5")), run_of(cell(level="5"))
+    assert base.plan is not None
+    new.plan = base.plan.model_copy(update={"faults": ["at 1 s network-cut", "at 2 s power-cut"]})
+    named = [(one.field, one.base, one.new) for one in match(base, new)[1].requested]
+    assert named == [("faults", "a power cut", "at 1 s network-cut, at 2 s power-cut")]
+    assert match(new, new)[1].requested == []
+
+
 def test_several_candidates_are_no_pairs_unless_name_or_request_are_equal() -> None:
     base = run_of(cell(level="5"))
     new = run_of(cell(level="5", wsize="64KiB"), cell(level="5", wsize="1MiB"))

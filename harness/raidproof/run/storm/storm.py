@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from raidproof.core.errors import RequestError
@@ -132,6 +133,9 @@ class Storm:
 
     def _cycle(self, name: str, seed: int, case: Case) -> CrashTestRecord:
         """Run the crash test of a case; a request that only the running lab can refuse is an error of the rig."""
+        # A crash test of an interrupted storm may have left files under this name.
+        names = chain([name], (f"{name}-attempt-{attempt}" for attempt in count(2)))
+        name = next(one for one in names if not (self.current_run.store.path / one).exists())
         spec = spec_of(name, seed, case)
         try:
             made = self.current_run.cycle(spec)
@@ -270,7 +274,9 @@ def run_storm(
         else:
             record = read_record(resumed.path / STORM, StormRecord, STORM_SCHEMA, "a storm")
             record.ended, record.first, record.last = None, min(record.first, seeds[0]), max(record.last, seeds[-1])
+            # Errors of the rig and interruptions prove nothing.
             record.rows = [row for row in record.rows if row.outcome is not Outcome.ERROR]
+            run.record.cycles = [one for one in run.record.cycles if one.outcome is not Outcome.ERROR]
         storm = Storm(matrix, run, record)
         try:
             storm.run(seeds, minutes)
