@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from raidproof.core.errors import RequestError
+from raidproof.core.registry import is_built_in
 from raidproof.disk.cache import CutPolicy
 from raidproof.fault import FAULTS, Degraded, MemberFails, NetworkCut, PowerCut
 from raidproof.fault.schedule import (
@@ -28,7 +30,7 @@ from raidproof.plan.faults import read_fault, read_faults, table_of
 from raidproof.plan.forecast import cut_s, describe, expect
 from raidproof.plan.free_axes import free_of
 from raidproof.plan.plan import Plan
-from raidproof.plan.schema import plan_schema
+from raidproof.plan.schema import fault_tables, plan_schema
 
 CUT = {"kind": "power-cut", "at": 5}
 
@@ -164,9 +166,21 @@ def test_advice_is_refused(read: Callable[..., Plan]) -> None:
         free_of(read({"chunk": ["64KiB", "128KiB"]}, fault=[CUT], run={"cut": "power"}))
 
 
+def test_the_schema_lacks_a_fault_whose_arguments_no_file_can_have() -> None:
+    @dataclass(frozen=True)
+    class Called(PowerCut):
+        """A power cut with a function as argument."""
+
+        call: Callable[[], None] = print
+
+    tables = list(fault_tables({"called": Called, "power-cut": PowerCut}))
+    assert [one["properties"]["kind"]["const"] for one in tables] == ["power-cut"]
+
+
 def test_the_schema_has_each_kind_of_fault() -> None:
-    schema = plan_schema("plan", "plans")
-    assert len(schema["$defs"]["Fault"]["anyOf"]) == len(list(FAULTS))
+    schema = plan_schema("plan", "plans", built_in=True)
+    kinds = {one["properties"]["kind"]["const"] for one in schema["$defs"]["Fault"]["anyOf"]}
+    assert kinds == {name for name, kind in FAULTS.items() if is_built_in(kind)}
     document = {"workload": [{"tool": "dd"}], "run": {"cut": "power"}}
     flap = {"kind": "network-cut", "held_s": 1, "at": "1s", "every": 10, "times": 3, "way": "both"}
     jsonschema.validate(document | {"fault": [flap, CUT]}, schema)

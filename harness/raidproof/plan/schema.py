@@ -2,10 +2,12 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -76,7 +78,7 @@ def plan_schema(name: str, title: str, *, built_in: bool = False) -> dict[str, A
     kinds = {kind: of for kind, of in FAULTS.items() if not built_in or is_built_in(of)}
     timing = Timing.model_json_schema(mode="validation", schema_generator=OfPlans)
     tables["Timing"] = _inlined(timing, timing.pop("$defs"))
-    tables["Fault"] = {"anyOf": [fault_table(kind, of) for kind, of in kinds.items()]}
+    tables["Fault"] = {"anyOf": list(fault_tables(kinds))}
     tables["Workload"] = {"anyOf": [workload_table(tool, kind) for tool, kind in tools.items()]}
     _complete(tables)
     return dict(without_unknown(made))
@@ -139,6 +141,13 @@ def workload_table(tool: str, kind: type[WorkloadSpec]) -> dict[str, Any]:
     if "preset" in fields:
         fields["preset"] |= {"enum": sorted(PRESETS)}
     return {**made, "properties": fields, "required": ["tool", *made.get("required", [])]}
+
+
+def fault_tables(kinds: Mapping[str, type[Fault]]) -> Iterator[dict[str, Any]]:
+    """Yield the schema of the tables ``[[fault]]`` of each kind, except kinds with arguments that no file can have."""
+    for name, kind in kinds.items():
+        with suppress(PydanticInvalidForJsonSchema):
+            yield fault_table(name, kind)
 
 
 def fault_table(name: str, kind: type[Fault]) -> dict[str, Any]:
