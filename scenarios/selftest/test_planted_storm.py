@@ -24,7 +24,8 @@ PLAN = {
     "workload": {"tool": "dd"},
 }
 KINDS = ["network-cut", "nfsd-restart", "power-cut"]
-SEEDS = range(1, 4)
+SEEDS = (1, 3)
+"""Seeds of which one has no power cut, and one has several."""
 SMALLER = 6
 """Number of smaller cases: enough to leave out all but one fault."""
 
@@ -64,7 +65,7 @@ def test_disks_that_drop_flushes_are_found_and_shrunk_and_sound_disks_are_silent
     # The scenario has the schedule, and not the defect of the disks: it runs, and passes.
     assert failed[0].shrunk is not None
     scenario = page.parent / failed[0].shrunk.scenario
-    command = [sys.executable, "-m", "raidproof", "scenarios", str(scenario), "--results", str(tmp_path / "again")]
+    command = [sys.executable, "-m", "pytest", "-q", str(scenario), "--results", str(tmp_path / "again")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "1 passed" in ended.stdout

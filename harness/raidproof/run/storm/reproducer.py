@@ -12,7 +12,7 @@ from raidproof.run.storm.case import Case
 WIDTH = 110
 TEMPLATE = '''"""{title}
 
-Found by `raidproof storm`, seed {seed}. Run this file with pytest, or with `./raidproof scenarios`.
+Found by `raidproof storm`, seed {seed}. Run this file with pytest.
 """
 
 import pytest
@@ -42,9 +42,9 @@ def test_seed_{seed}(cycle: CrashTestRunner) -> None:
 
 
 def scenario_of(case: Case, hardware: Hardware, seed: int, title: str) -> str:
-    """Return the text of a scenario with one crash test; ``title``: what failed, as one line."""
+    """Return the text of a scenario with one crash test; ``title``: what failed, of which the first line is used."""
     return TEMPLATE.format(
-        title=title.replace("\\", "/").replace('"""', "'''").rstrip('"'),
+        title=title.partition("\n")[0].replace("\\", "/").replace('"""', "'''").rstrip('"'),
         seed=seed,
         hardware=_literal(_asked(hardware)),
         stack=_literal(_asked(case.stack)),
