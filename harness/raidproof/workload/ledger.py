@@ -94,7 +94,7 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
         ),
         "names": (
             ("mkdir", "create", "subdirectory", "rename_into", "rename_directory"),
-            ("mkdir", "create", "subdirectory", "link_into", "symlink", "rename_symlink", "mknod"),
+            ("mkdir", "create", "append", "subdirectory", "link_into", "symlink", "rename_symlink", "mknod"),
             ("mkdir", "create", "append", "unlink", "recreate", "chown", "utimes", "long_name"),
         ),
     }
