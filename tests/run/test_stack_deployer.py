@@ -98,7 +98,7 @@ def test_only_what_differs_is_built(deployer: StackDeployer) -> None:
     assert FakeStack.done == [
         "3 deactivate_clients",
         "3 deactivate_export",
-        "4 export",
+        "4 activate_export",
         "4 no grace",
         "4 activate_clients",
     ]

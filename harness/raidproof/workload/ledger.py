@@ -93,7 +93,7 @@ ROUNDS: Mapping[str, tuple[tuple[str, ...], ...]] = MappingProxyType(
             ("mkdir", "create", "fragments", "shrink", "grow"),
         ),
         "names": (
-            ("mkdir", "create", "subdirectory", "rename_into", "rename_directory"),
+            ("mkdir", "create", "symlink", "subdirectory", "rename_into", "rename_directory"),
             ("mkdir", "create", "append", "subdirectory", "link_into", "symlink", "rename_symlink", "mknod"),
             ("mkdir", "create", "append", "unlink", "recreate", "chown", "utimes", "long_name"),
         ),
