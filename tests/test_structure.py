@@ -25,7 +25,10 @@ SHELLS = {"system": "os.system", "popen": "os.popen", "getoutput": "subprocess.g
 VAGUE = {"utils", "util", "common", "helpers", "base", "misc"}
 CLOCK = "harness/raidproof/core/waiting.py"
 TERMINAL = "harness/raidproof/core/terminal.py"
-STATISTICS = {f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")}
+STATISTICS = {
+    *(f"harness/raidproof/verdict/change/{name}.py" for name in ("statistics", "change_point", "bisection")),
+    "harness/raidproof/drive_measurement/rotational_fit.py",
+}
 PACKAGE = "harness/raidproof/"
 KINDS = "harness/raidproof/storage/filesystem/"
 OF_FILESYSTEM = Kinds(dict(FILESYSTEMS.items()))
@@ -51,6 +54,7 @@ MACHINES_CLOCK = {
         "assembled",
         "nfsd_threads",
         "release",
+        "drive_meter",
     )
 }
 """Programs that run in a machine, and stamp or wait by the machine's own clock."""
@@ -126,7 +130,7 @@ def second_statistics(path: str, source: str) -> Iterator[str]:
             case _:
                 continue
         if any(module.partition(".")[0] in {"scipy", "numpy"} for module in modules):
-            yield f"{path}:{node.lineno}: scipy and numpy belong to the statistics of raidproof.verdict"
+            yield f"{path}:{node.lineno}: scipy and numpy belong to statistics of verdicts and the fit of drives"
 
 
 def kind_outside(path: str, source: str) -> Iterator[str]:

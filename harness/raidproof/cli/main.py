@@ -22,6 +22,7 @@ from raidproof.cli import explore as cli_explore
 from raidproof.cli import findings as cli_findings
 from raidproof.cli import hosts as cli_hosts
 from raidproof.cli import import_server as cli_import
+from raidproof.cli import profile as cli_profile
 from raidproof.cli import project_tests as cli_tests
 from raidproof.cli import recover as cli_recover
 from raidproof.cli import selftest as cli_selftest
@@ -81,7 +82,7 @@ ORDER = (
     *("demo", "teach", "import", "run", "advise", "ab", "explore", "storm", "recover"),
     *("ls", "show", "serve", "compare", "baseline", "history", "summary", "export", "export-log", "judge", "rm"),
     *("bisect", "bisect-run", "findings"),
-    *("doctor", "selftest", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
+    *("doctor", "selftest", "profile", "kernel", "package", "box", "hosts", "cluster", "worker", "shell", "gc"),
     *("schema", "config", "man", "version"),
     *("scenarios", "test"),
 )
@@ -148,6 +149,7 @@ def export_log(
 
 app.add_typer(cli_findings.app)
 app.add_typer(cli_hosts.app)
+app.add_typer(cli_profile.app)
 app.add_typer(cli_cluster.app)
 app.command()(cli_cluster.worker)
 app.add_typer(cli_build.kernel)

@@ -88,6 +88,32 @@ class Flash:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """The measurement of which a profile was made, and how well the profile predicts the measured drive."""
+
+    drive: str
+    """Model and serial number of the drive, or its path."""
+    median_deviation_percent: float
+    """Median of the absolute deviations of the simulation from the drive, over workloads that the fit did not use."""
+    worst_deviation_percent: float
+    """The greatest deviation; negative: the simulation is slower than the drive."""
+    worst_workload: str
+    """The workload with the greatest deviation."""
+    assumed: str = ""
+    """The parameters that were not measured, and their source."""
+    unexplained: str = ""
+    """Observations that the profile does not explain."""
+
+    @property
+    def sentence(self) -> str:
+        """How well the profile predicts the drive, as a sentence for reports."""
+        worst = f"worst {self.worst_deviation_percent:+.0f} %: {self.worst_workload}"
+        said = f"predicts reads of {self.drive} within {self.median_deviation_percent:.0f} % (median; {worst})"
+        said += f"; not measured: {self.assumed}" if self.assumed else ""
+        return f"{said}; not explained: {self.unexplained}" if self.unexplained else said
+
+
+@dataclass(frozen=True)
 class Profile:
     """The timing parameters of one disk model."""
 
@@ -106,6 +132,8 @@ class Profile:
     cache: DriveCache = field(default_factory=DriveCache)
     rotational: Rotational | None = None
     flash: Flash | None = None
+    measured: Measured | None = None
+    """The measurement of this profile; None: the parameters are from a data sheet."""
 
     @property
     def timed(self) -> bool:

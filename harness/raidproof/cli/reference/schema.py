@@ -33,6 +33,7 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
     from raidproof.cli.defaults import DEFAULTS_SCHEMA, Defaults, Settings  # noqa: PLC0415
     from raidproof.core.json_schema import json_schema  # noqa: PLC0415
     from raidproof.core.versions import VERSIONS_SCHEMA, Versions  # noqa: PLC0415
+    from raidproof.drive_measurement.result import MEASUREMENT_SCHEMA, DriveMeasurement  # noqa: PLC0415
     from raidproof.existing.imported import IMPORT_SCHEMA, Imported  # noqa: PLC0415
     from raidproof.plan.dry_run import DRY_RUN_SCHEMA, ComparisonDryRun, DryRun  # noqa: PLC0415
     from raidproof.plan.schema import OfPlans, plan_schema  # noqa: PLC0415
@@ -75,6 +76,7 @@ def published(*, built_in: bool = False) -> dict[str, Published]:
         ),
         "dry-run": Published("result of `run --dry-run`", record(DryRun, DRY_RUN_SCHEMA)),
         "import": Published("result of `import`", record(Imported, IMPORT_SCHEMA)),
+        "measurement": Published("result of `profile measure`", record(DriveMeasurement, MEASUREMENT_SCHEMA)),
         "comparison-dry-run": Published("result of `ab --dry-run`", record(ComparisonDryRun, DRY_RUN_SCHEMA)),
         "selftest": Published("result of `selftest`", record(SelftestRecord, SELFTEST_SCHEMA)),
         "storm": Published("result of `storm`", record(StormRecord, STORM_SCHEMA)),

@@ -10,11 +10,11 @@ from raidproof.core.errors import RequestError
 from raidproof.disk.profile import Profile, Rotational
 from raidproof.disk.timing.request import Calendar, DiskModel, Extents, Op, Request
 
-_KNEE = 1 / 3
+KNEE = 1 / 3
 """Distance, as a fraction of the full stroke, at which the seek curve changes from a square root to a line."""
 # The distance d between two random tracks has the density 2(1-d). The mean of the seek curve over this density is
 # 0.2 track_to_track + (0.8 - 4/27) knee + 4/27 full_stroke. Data sheets give this mean as "average seek".
-_SHORTEST_WEIGHT, _FULL_WEIGHT = 0.2, 4 / 27
+SHORTEST_WEIGHT, FULL_WEIGHT = 0.2, 4 / 27
 
 _SECTOR = 512
 _SEGMENTS = 8
@@ -39,17 +39,17 @@ class SeekCurve:
     def __init__(self, mechanics: Rotational) -> None:
         self._shortest = mechanics.track_to_track_ms * 1e6
         full = mechanics.full_stroke_ms * 1e6
-        self._knee = (mechanics.average_seek_ms * 1e6 - _SHORTEST_WEIGHT * self._shortest - _FULL_WEIGHT * full) / (
-            1 - _SHORTEST_WEIGHT - _FULL_WEIGHT
+        self._knee = (mechanics.average_seek_ms * 1e6 - SHORTEST_WEIGHT * self._shortest - FULL_WEIGHT * full) / (
+            1 - SHORTEST_WEIGHT - FULL_WEIGHT
         )
-        self._root = (self._knee - self._shortest) / sqrt(_KNEE)
-        self._slope = (full - self._knee) / (1 - _KNEE)
+        self._root = (self._knee - self._shortest) / sqrt(KNEE)
+        self._slope = (full - self._knee) / (1 - KNEE)
 
     def ns(self, distance: float) -> int:
         """Return the seek time in ns for a distance, given as a fraction (0 to 1) of the full stroke."""
-        if distance <= _KNEE:
+        if distance <= KNEE:
             return int(self._shortest + self._root * sqrt(distance))
-        return int(self._knee + self._slope * (distance - _KNEE))
+        return int(self._knee + self._slope * (distance - KNEE))
 
 
 class Placement(Enum):
