@@ -102,7 +102,7 @@ def measure(
         )
 
 
-_EXPECTED = {True: 60, False: 180}
+_EXPECTED = {True: 52, False: 108}
 """About how many probes a measurement has, by whether the drive rotates."""
 
 

@@ -15,7 +15,7 @@ WIDE = (2, 8, 32)
 """Numbers of reads of 64 KiB in progress."""
 PLACES = 8
 """Number of places at which the sequential rate is measured."""
-ROUNDS = 5
+ROUNDS = 3
 """Number of times that each probe runs, at other places. The probes take milliseconds, so that a disturbance of a
 moment would decide; the fit uses the median."""
 
@@ -38,7 +38,7 @@ def _round(facts: Facts, number: int) -> Iterator[Probe]:
         if size <= facts.largest:
             yield _scattered(facts, f"random {size}", size, 1, 100 if size <= LONG else 40, number)
     for depth in DEPTHS:
-        yield _scattered(facts, f"depth {depth}", SHORT, depth, 400 + 4 * depth, number)
+        yield _scattered(facts, f"depth {depth}", SHORT, depth, 300 + 3 * depth, number)
     for depth in WIDE:
         yield _scattered(facts, f"wide {depth}", 64 * KIB, depth, 200, number)
 

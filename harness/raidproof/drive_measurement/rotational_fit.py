@@ -95,15 +95,10 @@ def command_times(samples: Samples) -> tuple[float, float]:
 
 def read_ahead_reaches(samples: Samples, distance: int) -> bool:
     """Return whether the drive had read a distance ahead, in the majority of the attempts."""
-    rereads = samples["rereads"]
-    short = min(read.length for read in rereads.probe.reads)
-    cached = [
-        latency
-        for read, latency in list(zip(rereads.probe.reads, rereads.latencies_us, strict=True))[1::2]
-        if read.length == short
-    ]
+    overhead, interface = command_times(samples)
+    short = samples[f"ahead {distance}"].probe.reads[1].length
     # A read from the platters is rarely as short as this: it needs a seek, and on average half a revolution.
-    limit = min(1.5 * float(np.percentile(cached, 75)) + 50, _HIT * turn_us(samples))
+    limit = 1.5 * (overhead + short / interface) + 50 if overhead else 0.0
     hits = [latency < limit for latency in samples[f"ahead {distance}"].latencies_us[1::2]]
     return sum(hits) > len(hits) / 2
 
@@ -270,7 +265,7 @@ def _with_seeks(profile: Profile, samples: Samples) -> tuple[Profile, list[Resid
     waits = [one.rest_us - curve.ns(one.tracks) / 1e3 for one in seeks]
     strange = sum(not -0.1 * turn < wait < 1.1 * turn for wait in waits) / len(waits)
     text = f"{strange:.0%} of the random reads took less than the seek, or more than seek and revolution"
-    return replace(profile, rotational=mechanics), [(1 + strange, text)] if strange > _STRANGE else []
+    return replace(profile, rotational=mechanics), [(4 + strange, text)] if strange > _STRANGE else []
 
 
 def _with_queue(profile: Profile, samples: Samples) -> Profile:

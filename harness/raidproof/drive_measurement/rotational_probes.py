@@ -14,7 +14,7 @@ DISTANCES = 32
 """Number of distances over which seeks are measured."""
 SEEKS = 16
 """Number of seeks of each distance."""
-DEPTHS = (2, 4, 8, 16, 32, 64, 128)
+DEPTHS = (2, 8, 32, 128)
 REPEATED = (0, 5, 10, 15)
 """Zones that are measured a second time at the end, to find changes during the measurement."""
 _ZONE_BYTES = 8 * MIB
@@ -51,7 +51,7 @@ def probes(facts: Facts, samples: Samples) -> Iterator[Probe]:
     yield places.random_reads("random", 1, 300)
     yield from places.read_ahead(samples)
     for depth in DEPTHS:
-        yield places.random_reads(f"depth {depth}", depth, 240 + 2 * depth)
+        yield places.random_reads(f"depth {depth}", depth, 200 + 2 * depth)
     for zone in REPEATED:
         yield places.zone(zone, places.zone_bytes(samples), again=True)
 
