@@ -1,7 +1,9 @@
 """`raidproof profile`: a profile of a real drive, by measurement."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +15,10 @@ from raidproof.core.errors import RequestError
 
 if TYPE_CHECKING:
     from raidproof.core.waiting import Deadline
-    from raidproof.drive_measurement.real_drive import RealDrive
+    from raidproof.drive_measurement.measurement import SampleFile
+    from raidproof.drive_measurement.real_drive import Run
     from raidproof.drive_measurement.result import DriveMeasurement
-    from raidproof.drive_measurement.sample import Facts, Samples
+    from raidproof.drive_measurement.sample import Drive, Facts, Probe, Samples
 
 app = typer.Typer(name="profile", help="Profiles of drives: measure a real drive.", no_args_is_help=True)
 
@@ -36,6 +39,11 @@ def measure(
         typer.Option("--file", metavar="DIR", help="Measure a temporary file in this directory in place of a device."),
     ] = None,
     size: Annotated[str, typer.Option("--size", metavar="SIZE", help="With --file: the size of the file.")] = "4GiB",
+    ssh: Annotated[
+        str | None,
+        typer.Option(metavar="[USER@]HOST", help="Measure the DEVICE of this machine, over SSH."),
+    ] = None,
+    sudo: Annotated[bool, typer.Option("--sudo", help="With --ssh: read the device as root by sudo.")] = False,
     share: Annotated[
         str, typer.Option("--share", metavar="PERCENT", help="Share of the time in which the drive may be read.")
     ] = "100%",
@@ -53,42 +61,26 @@ def measure(
     The device is only read. The profile says how well it predicts reads that were not used to make it.
     The samples are stored beside the profile, in FILE with the ending .samples.jsonl, also after Ctrl-C.
     """
-    from raidproof.core import log  # noqa: PLC0415
     from raidproof.core.waiting import Deadline  # noqa: PLC0415
-    from raidproof.drive_measurement import measurement  # noqa: PLC0415
+    from raidproof.drive_measurement.measurement import SampleFile  # noqa: PLC0415
     from raidproof.drive_measurement.result import result_of  # noqa: PLC0415
 
     if (device is None) == (file is None):
         raise RequestError("give a block device, or --file with a directory")
-    stored = measurement.SampleFile(_samples_path(output, force=force, resume=resume))
-    deadline = Deadline.after(_positive("--minutes", minutes) * 60)
-    with ExitStack() as cleanup:
-        drive, facts = cleanup.enter_context(_opened(device, file, size, _fraction(share), deadline))
-        if rotational is not None:
-            facts = facts.model_copy(update={"rotational": rotational})
+    if ssh is not None and device is None:
+        raise RequestError("--ssh needs the block device", remedy="name it, for example /dev/sdb")
+    if minutes <= 0:
+        raise RequestError(f"--minutes {minutes:g}: not more than 0")
+    stored = SampleFile(_samples_path(output, force=force, resume=resume))
+    deadline = Deadline.after(minutes * 60)
+    with _opened(_Target(device, file, size, ssh, sudo), _fraction(share), deadline, rotational) as (drive, facts):
         samples: Samples = {}
         if resume:
             before, samples = stored.resume()
             _require_same(before, facts)
         else:
             stored.begin(facts)
-        complete = False
-        try:
-            with log.progress(f"measuring {facts.device}: about {_EXPECTED[facts.rotational]} probes"):
-                complete = measurement.measure(
-                    drive,
-                    facts,
-                    samples,
-                    keep=stored.add,
-                    progress=lambda probe: log.step(
-                        f"measuring {facts.device}: probe {len(samples) + 1} of about {_EXPECTED[facts.rotational]}: "
-                        f"{probe.name}"
-                    ),
-                    deadline=deadline,
-                )
-        except KeyboardInterrupt:
-            log.say(f"interrupted: {len(samples)} probes are in {stored.path}; continue with --resume")
-            raise
+        complete = _measured(drive, facts, samples, stored, deadline)
     result = result_of(facts, samples, complete=complete, name=output.stem)
     result = result.model_copy(update={"samples_file": str(stored.path)})
     if result.profile is not None:
@@ -102,36 +94,105 @@ def measure(
         )
 
 
-_EXPECTED = {True: 52, False: 108}
+_EXPECTED = {True: 52, False: 105}
 """About how many probes a measurement has, by whether the drive rotates."""
+
+
+def _measured(drive: "Drive", facts: "Facts", samples: "Samples", stored: "SampleFile", deadline: "Deadline") -> bool:
+    """Execute the probes, and show the progress; return whether all probes have samples."""
+    from raidproof.core import log  # noqa: PLC0415
+    from raidproof.drive_measurement import measurement  # noqa: PLC0415
+
+    about = _EXPECTED[facts.rotational]
+
+    def show(probe: "Probe") -> None:
+        if log.redrawn() or len(samples) % 10 == 0:
+            log.step(f"measuring {facts.device}: probe {len(samples) + 1} of about {about}: {probe.name}")
+
+    try:
+        with log.progress(f"measuring {facts.device}: about {about} probes"):
+            return measurement.measure(drive, facts, samples, keep=stored.add, progress=show, deadline=deadline)
+    except KeyboardInterrupt:
+        log.say(f"interrupted: {len(samples)} probes are in {stored.path}; continue with --resume")
+        raise
+
+
+@dataclass(frozen=True)
+class _Target:
+    """What is measured: a device of this host or of another machine, or a file of our own."""
+
+    device: Path | None
+    folder: Path | None
+    size: str
+    ssh: str | None
+    sudo: bool
+
+    @property
+    def name(self) -> str:
+        """The name in messages and in the profile."""
+        if self.folder is not None:
+            return f"a file in {self.folder.resolve()}"
+        return f"{self.device} of {self.ssh.rpartition('@')[2]}" if self.ssh is not None else f"{self.device}"
 
 
 @contextmanager
 def _opened(
-    device: Path | None, folder: Path | None, size: str, share: float, deadline: "Deadline"
-) -> "Iterator[tuple[RealDrive, Facts]]":
+    target: _Target, share: float, deadline: "Deadline", rotational: bool | None
+) -> "Iterator[tuple[Drive, Facts]]":
+    """Yield the drive, and what the kernel reports about it; ``rotational`` overrides the kernel's report."""
+    from raidproof.drive_measurement import real_drive  # noqa: PLC0415
+
+    with ExitStack() as cleanup:
+        path = str(target.device)
+        run: Run = real_drive.on_this_host
+        if target.ssh is not None:
+            run = cleanup.enter_context(_logged_in(target.ssh, path, sudo=target.sudo))
+        elif target.folder is not None:
+            path = cleanup.enter_context(_written(target.folder, target.size))
+        drive = real_drive.RealDrive(path, run, share=share, deadline=deadline)
+        facts, known = drive.facts()
+        if rotational is None and not known:
+            raise RequestError(
+                f"the kernel does not report whether the drive of {target.name} rotates",
+                remedy="name a local drive, or give --rotational or --flash",
+            )
+        kind = facts.rotational if rotational is None else rotational
+        yield drive, facts.model_copy(update={"device": target.name, "rotational": kind})
+
+
+_DEVICE = re.compile(r"/dev/[A-Za-z0-9][A-Za-z0-9/:._+-]*")
+"""A path of a device that a command on another machine may contain."""
+
+
+@contextmanager
+def _logged_in(destination: str, device: str, *, sudo: bool) -> "Iterator[Run]":
+    from raidproof.core.log import progress, say  # noqa: PLC0415
+    from raidproof.drive_measurement.real_drive import announcement  # noqa: PLC0415
+    from raidproof.existing.remote import connection  # noqa: PLC0415
+    from raidproof.provider.hosts.login import HostLogin  # noqa: PLC0415
+
+    user, _, host = destination.rpartition("@")
+    if not host or host.startswith("-"):
+        raise RequestError(f"--ssh {destination!r}: not [USER@]HOST")
+    if not _DEVICE.fullmatch(device):
+        raise RequestError(f"{device!r} is no path of a device", remedy="name it as /dev/NAME")
+    say(f"measuring {device} of {host} by these commands, none of which writes:")
+    for line in announcement(device):
+        say(f"  {line}")
+    with progress(f"connecting to {host}"), connection(host, HostLogin(host, user or None, sudo=sudo)) as run:
+        yield run
+
+
+@contextmanager
+def _written(folder: Path, size: str) -> "Iterator[str]":
     from raidproof.core.log import progress  # noqa: PLC0415
     from raidproof.core.units import parse_size  # noqa: PLC0415
     from raidproof.drive_measurement.own_file import own_file  # noqa: PLC0415
-    from raidproof.drive_measurement.real_drive import RealDrive  # noqa: PLC0415
 
     with ExitStack() as cleanup:
-        if folder is not None:
-            with progress(f"writing a temporary file of {size} in {folder}"):
-                path = cleanup.enter_context(own_file(folder, parse_size(size)))
-        else:
-            path = str(device)
-            if device is None or not device.is_block_device():
-                raise RequestError(f"{path} is not a block device", remedy="for a directory, use --file")
-        drive = RealDrive(path, share=share, deadline=deadline)
-        facts, known = drive.facts()
-        if folder is not None:
-            facts = facts.model_copy(update={"device": f"a file in {folder.resolve()}"})
-        if not known:
-            raise RequestError(
-                f"the kernel does not report on which drive {folder or path} is", remedy="name a local drive"
-            )
-        yield drive, facts
+        with progress(f"writing a temporary file of {size} in {folder}"):
+            path = cleanup.enter_context(own_file(folder, parse_size(size)))
+        yield path
 
 
 def _samples_path(output: Path, *, force: bool, resume: bool) -> Path:
@@ -166,12 +227,6 @@ def _fraction(text: str) -> float:
     if not 0.01 <= share <= 1:
         raise RequestError(f"--share {text!r}: not between 1% and 100%")
     return share
-
-
-def _positive(option: str, value: float) -> float:
-    if value <= 0:
-        raise RequestError(f"{option} {value:g}: not more than 0")
-    return value
 
 
 def _write(path: Path, text: str) -> None:

@@ -25,6 +25,11 @@ def meter_command(order: str, device: str, python: str = "python3") -> list[str]
     return [python, "-I", "-c", METER.read_text(), order, device]
 
 
+def announcement(device: str) -> list[str]:
+    """Return lines with the commands that may run on the machine with the drive."""
+    return [f"python3 -I -c '{METER.name}' {order} {device}" for order in ("facts", "read")]
+
+
 def on_this_host(argv: Sequence[str], stdin: bytes, deadline_s: float) -> Completed:
     """Run a command on this host."""
     try:

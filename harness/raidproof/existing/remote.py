@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from raidproof.core.command import Completed
 from raidproof.core.errors import RequestError
@@ -87,8 +88,15 @@ class Readings:
     """The reason for each command that printed nothing, by command."""
 
 
+class Runs(Protocol):
+    """Runs one command on the server, in a channel of its own."""
+
+    def __call__(self, argv: Sequence[str], stdin: bytes = b"", deadline_s: float = COMMAND_DEADLINE_S) -> Completed:
+        """Run a command with a standard input, and return its output."""
+
+
 @contextmanager
-def connection(name: str, login: Login) -> Iterator[Callable[[Sequence[str]], Completed]]:
+def connection(name: str, login: Login) -> Iterator[Runs]:
     """Log in, and yield a function that runs one command in a channel of its own; log out at the end.
 
     Raises:
@@ -98,9 +106,9 @@ def connection(name: str, login: Login) -> Iterator[Callable[[Sequence[str]], Co
     """
     transport = Transport(name, login)
 
-    def run(argv: Sequence[str]) -> Completed:
-        deadline = Deadline.after(COMMAND_DEADLINE_S)
-        return transport.on_own_channel(argv, deadline).wait(deadline)
+    def run(argv: Sequence[str], stdin: bytes = b"", deadline_s: float = COMMAND_DEADLINE_S) -> Completed:
+        deadline = Deadline.after(deadline_s)
+        return transport.on_own_channel(argv, deadline).wait(deadline, stdin)
 
     try:
         transport.connect(Deadline.after(CONNECT_DEADLINE_S))

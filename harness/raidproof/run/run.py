@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -16,8 +16,9 @@ from raidproof.core.errors import NotEffective, NotRecovered, RequestError, Requ
 from raidproof.core.files import sync_tree
 from raidproof.core.layer import read_files
 from raidproof.core.log import logger, say, to_file
-from raidproof.core.topology import Topology
+from raidproof.core.topology import DiskSpec, Topology
 from raidproof.core.waiting import wall_clock
+from raidproof.disk.profile import load_profile
 from raidproof.fault import FaultEffects
 from raidproof.image.software import software_of
 from raidproof.lab.lab import Lab
@@ -66,7 +67,7 @@ def environment_of(lab: Lab) -> Environment:
         host_cpus=os.cpu_count() or 0,
         host_tools={name: version_of(words) for name, words in lab.programs.items()},
         machines=[machine_record(machine) for machine in lab.machines.values()],
-        notes=[*lab.notes, *slow_motion_notes(lab.topology.slow_motion)],
+        notes=[*lab.notes, *slow_motion_notes(lab.topology.slow_motion), *prediction_notes(lab.topology.disks)],
         cannot_prove=[*lab.cannot_prove, *unseen_replies(lab)],
     )
 
@@ -76,6 +77,13 @@ def slow_motion_notes(factor: float) -> list[str]:
     if factor == 1:
         return []
     return [f"slow motion, factor {factor:g}: disks and network ran slower by this factor, and rates are converted"]
+
+
+def prediction_notes(disks: Iterable[DiskSpec]) -> list[str]:
+    """Return how well each profile that was measured predicts its drive, for the reader of a report."""
+    names = dict.fromkeys(disk.profile for disk in disks if disk.profile is not None)
+    profiles = [load_profile(name) for name in names]
+    return [f"disk profile {one.name}: {one.measured.sentence}" for one in profiles if one.measured is not None]
 
 
 def unseen_replies(lab: Lab) -> list[str]:
