@@ -27,6 +27,8 @@ _RATE_NOISE = 0.01
 """Relative deviation of a rate from which its weight in the fit decreases."""
 _STRANGE = 0.03
 """Share of seeks outside the model from which the fit names them."""
+_LEAST_COHERENT = 0.35
+"""Least coherence of periodic times. 120 random times have more than this with a probability of 10^-6."""
 _OUTLIERS = 0.02
 """Fraction of seeks that the fit expects outside the model, which bounds their effect."""
 _QUEUES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -59,7 +61,7 @@ def turn_us(samples: Samples) -> float:
     # Between two frequencies, the phase of the longest time changes by an eighth of a period.
     grid = np.arange(_SLOWEST_HZ, _FASTEST_HZ, 1 / gaps.max() / 8)
     coherence = np.abs(np.exp(2j * np.pi * np.outer(grid, gaps)).mean(axis=1))
-    if coherence.max() < 0.5:
+    if coherence.max() < _LEAST_COHERENT:
         raise RequestError(
             "the duration of a revolution cannot be measured: repeated reads of a place are not periodic",
             remedy="another process reads the drive, or the device is no bare rotating drive",
