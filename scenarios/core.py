@@ -44,7 +44,7 @@ ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
     Axis.EXECUTION: {"suite of another project": LONG, "advice": LONG},
     Axis.COMMAND: {
         **dict.fromkeys(("demo", "advise", "hosts", "gc", "selftest"), LONG),
-        **dict.fromkeys(("bisect", "explore", "recover", "findings", "judge", "doctor", "profile"), UNIT),
+        **dict.fromkeys(("bisect", "explore", "recover", "findings", "judge", "doctor"), UNIT),
         **dict.fromkeys(("worker", "cluster", "scenarios"), EXHAUSTIVE),
     },
     Axis.PLANT: dict.fromkeys(
