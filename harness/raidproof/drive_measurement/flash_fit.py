@@ -7,7 +7,7 @@ from math import log
 from raidproof.core.units import KIB, MIB
 from raidproof.disk.profile import Profile
 from raidproof.drive_measurement.residual import NOTABLE, Residual, of_places
-from raidproof.drive_measurement.sample import Facts, Sample, Samples, numbered
+from raidproof.drive_measurement.sample import Facts, Sample, Samples, base_name, numbered
 from raidproof.drive_measurement.simulated_drive import SimulatedDrive
 
 PAGES = tuple(size * KIB for size in (4, 8, 16, 32, 64))
@@ -94,7 +94,7 @@ def _unexplained(profile: Profile, samples: Samples) -> Iterator[Residual]:
     for sample in _loads(samples, ["random", "depth", "wide", "stream"]):
         by = drive(sample.probe).reads_per_s / sample.reads_per_s - 1
         if abs(by) > NOTABLE:
-            yield abs(by), f"the profile deviates by {by:+.0%} from the fitted reads {sample.probe.name!r}"
+            yield abs(by), f"the profile deviates by {by:+.0%} from the fitted reads {base_name(sample.probe)!r}"
     zones = numbered(samples, "zone")
     yield from of_places(
         {
