@@ -78,7 +78,7 @@ def test_a_region_that_is_slow_is_named(name: str) -> None:
 
 @pytest.mark.parametrize("name", [ROTATING, FLASH])
 def test_a_drive_that_becomes_slower_after_half_of_the_reads_is_named(name: str) -> None:
-    half = 0.8 * GIB if name == FLASH else 0.3 * GIB
+    half = 0.5 * GIB if name == FLASH else 0.3 * GIB
     unexplained = result(name, slowed(name, lambda _, before: 1.5 if before > half else 1)).unexplained
     assert any("changed" in one or "another speed in each round" in one for one in unexplained)
 
