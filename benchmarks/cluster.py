@@ -33,7 +33,7 @@ from raidproof.core.waiting import now_ns
 from raidproof.crash.checker_worker import CheckResult
 from raidproof.crash.checkers import Answer, Request
 from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.journal import Journal, digest_of, lines_of
+from raidproof.crash.journal import Journal, lines_of
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record import RunStore
 from raidproof.record.exploration import Observation
@@ -175,7 +175,7 @@ def explored(source: Source, client: Any, states: int, seed: int, folder: Path) 
     options = Options(Budget(states), seed=seed)
     choices = chosen(source, options)
     folder.mkdir()
-    journal = Journal(folder / JOURNAL, begun_of(source, options, digest_of(source.log)))
+    journal = Journal(folder / JOURNAL, begun_of(source, options))
     checkers = ClusterCheckers(client, cast("Campaign", NoFiles()), source.recording)
     exploration = Exploration(choices, source.oracle, journal, lambda _: checkers)
     with closing(journal), exploration:

@@ -19,14 +19,13 @@ from typing import NamedTuple
 from raidproof.core.log import progress
 from raidproof.crash.checkers import LocalCheckers
 from raidproof.crash.exploration import Budget, Exploration
-from raidproof.crash.interest import Interest
-from raidproof.crash.journal import Journal, digest_of, lines_of
-from raidproof.crash.sampler import Choice, Policy
+from raidproof.crash.journal import Journal, lines_of
+from raidproof.crash.sampler import Choice, Interest, Policy
 from raidproof.crash.stats import ExplorationStats
 from raidproof.provider.registry import prepare
 from raidproof.record import RunStore
 from raidproof.record.results.names import JOURNAL
-from raidproof.run.crash_states import Options, acknowledged_at, begun_of, chosen
+from raidproof.run.crash_states import Options, begun_of, chosen
 from raidproof.run.source import Source, source_of
 
 
@@ -47,7 +46,7 @@ def explored(source: Source, states: int, seed: int, *, uniform: bool) -> Shown:
     choices = chosen(source, options)
     with TemporaryDirectory() as folder:
         path = Path(folder) / JOURNAL
-        journal = Journal(path, begun_of(source, options, digest_of(source.log)))
+        journal = Journal(path, begun_of(source, options))
         here = partial(LocalCheckers, source.recording, source.boots(Path(folder)))
         with closing(journal), Exploration(choices, source.oracle, journal, here) as exploration:
             exploration.run(options.budget)
@@ -66,7 +65,7 @@ def estimated(source: Source) -> tuple[int, float, float]:
     """
     lines = list(lines_of(source.store.path / f"explore-{source.cycle.name}" / JOURNAL))
     stats, seen = ExplorationStats(source.recording, source.oracle), {}
-    interest = Interest(source.recording, chain(*acknowledged_at(source).values()))
+    interest = Interest(source.recording, chain(*source.acknowledged_ns.values()))
     weights = interest.weights(line.crash.cut for line in lines)
     judged: list[tuple[Choice, bool]] = []
     for line in lines:

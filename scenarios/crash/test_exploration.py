@@ -13,7 +13,7 @@ from raidproof.record.failure import Gap
 from raidproof.record.outcome import Outcome
 from raidproof.record.results.names import crash_page_of
 from raidproof.run.crash_file import SUFFIX, export, opened, recover
-from raidproof.run.exploration import locate
+from raidproof.run.replay import locate
 from raidproof.storage.filesystem import BtrfsSpec, Ext4Spec, F2fsSpec, FilesystemSpec, XfsSpec
 from raidproof.workload.ledger import LedgerSpec
 from scenarios.crash.known_findings import KNOWN

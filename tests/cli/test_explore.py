@@ -190,7 +190,7 @@ def test_a_state_is_written_to_a_file_and_recovered(
     path, record = tmp_path / "a.crash.zip", state_of(Outcome.FAIL)
     store = store_run(tmp_path / "honest", lies_from=ROUNDS)
     source, state = module.source_of(store), CrashState(14)
-    monkeypatch.setattr("raidproof.run.exploration.locate", lambda *_: (source, state))
+    monkeypatch.setattr("raidproof.run.replay.locate", lambda *_: (source, state))
     assert main(["explore", str(store.path), "--state", state.name, "--export", str(path)]) == Status.PASS
     assert f"./raidproof recover {path}" in capsys.readouterr().out
     asked: list[SoftwareSpec] = []

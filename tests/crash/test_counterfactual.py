@@ -19,27 +19,28 @@ def made_up(tmp_path: Path) -> MadeUp:
 def test_each_operation_but_the_first_is_missed(made_up: MadeUp) -> None:
     exploration = made_up.explore()
     # The reply to the last operation comes after the end of the log.
-    assert exploration.counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, reported=ROUNDS - 2)}
+    assert exploration.stats.counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, reported=ROUNDS - 2)}
     assert exploration.stats.policies[Policy.DIRECTED] == ROUNDS - 1
     assert not exploration.stats.broken
 
 
 def test_an_operation_that_the_check_does_not_miss_is_counted(made_up: MadeUp) -> None:
     made_up.unseen = {3}
-    assert made_up.explore().counterfactual == {"fsync": CounterfactualRecord(states=ROUNDS - 2, reported=ROUNDS - 3)}
+    found = made_up.explore().stats.counterfactual
+    assert found == {"fsync": CounterfactualRecord(states=ROUNDS - 2, reported=ROUNDS - 3)}
 
 
 def test_a_state_whose_content_is_known_counts(made_up: MadeUp) -> None:
     known = made_up.explore(states=2)
     again = made_up.explore()
-    assert known.counterfactual != again.counterfactual
-    assert again.counterfactual["fsync"].states == ROUNDS - 2
+    assert known.stats.counterfactual != again.stats.counterfactual
+    assert again.stats.counterfactual["fsync"].states == ROUNDS - 2
 
 
 def test_without_solo_operations_there_is_no_counterfactual_state(made_up: MadeUp) -> None:
     made_up.solo = ()
     exploration = made_up.explore()
-    assert not exploration.counterfactual
+    assert not exploration.stats.counterfactual
     assert not exploration.stats.policies[Policy.DIRECTED]
 
 

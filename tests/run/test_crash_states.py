@@ -7,7 +7,9 @@ from raidproof.core.errors import RequestError
 from raidproof.crash import exhaustive
 from raidproof.crash.sampler import Policy
 from raidproof.run import crash_states as module
-from raidproof.run.crash_states import Options, begun_of, chosen, dry_run, resumed
+from raidproof.run import exploration_record
+from raidproof.run.crash_states import Options, begun_of, chosen, resumed
+from raidproof.run.exploration_record import NOT_SCANNED, SAMPLE, SCANNED, WHOLE, dry_run, limits
 from raidproof.run.source import Source, source_of
 from raidproof.storage.stack import StackSpec
 from tests.crash.stored import store_run
@@ -23,7 +25,7 @@ def test_a_dry_run_counts_what_would_be_checked(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_counts_also_what_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for one in (module, exhaustive):
+    for one in (exploration_record, exhaustive):
         monkeypatch.setattr(one, "MOST_STATES", 20)
     source = source_of(store_run(tmp_path / "run"))
     record = dry_run(source, Options(all_losses=3))
@@ -36,31 +38,31 @@ def test_a_dry_run_counts_also_what_would_be_refused(tmp_path: Path, monkeypatch
 
 
 def test_the_limits_name_what_was_not_tried() -> None:
-    assert module.SAMPLE in Options().limits(scans=True)
-    assert module.SAMPLE not in Options(all_losses=2).limits(scans=True)
+    assert SAMPLE in limits(Options(), scans=True)
+    assert SAMPLE not in limits(Options(all_losses=2), scans=True)
 
 
 def test_a_journal_of_the_uniform_order_keeps_its_order(tmp_path: Path) -> None:
     source, journal = source_of(store_run(tmp_path / "run")), tmp_path / "states.jsonl"
     options = Options(resume=True)
-    older = begun_of(source, Options(uniform=True), "0").model_dump_json(exclude={"uniform", "all_losses", "epochs"})
+    older = begun_of(source, Options(uniform=True)).model_dump_json(exclude={"uniform", "all_losses", "epochs"})
     journal.write_text(older + "\n")
     assert resumed(options, journal).uniform
     assert not resumed(Options(), journal).uniform
-    journal.write_text(begun_of(source, Options(), "0").model_dump_json() + "\n")
+    journal.write_text(begun_of(source, Options()).model_dump_json() + "\n")
     assert not resumed(options, journal).uniform
     assert resumed(Options(resume=True, uniform=True), journal).uniform
 
 
 def test_a_server_that_cannot_be_scanned_is_a_limit() -> None:
-    assert module.NOT_SCANNED in Options().limits(scans=False)
-    assert module.SCANNED not in Options().limits(scans=False)
-    assert module.SCANNED in Options().limits(scans=True)
+    assert NOT_SCANNED in limits(Options(), scans=False)
+    assert SCANNED not in limits(Options(), scans=False)
+    assert SCANNED in limits(Options(), scans=True)
 
 
 def test_an_exploration_of_an_encrypted_stack_says_that_no_request_is_torn() -> None:
-    assert module.WHOLE in Options().limits(scans=True, encrypts=True)
-    assert module.WHOLE not in Options().limits(scans=True)
+    assert WHOLE in limits(Options(), scans=True, encrypts=True)
+    assert WHOLE not in limits(Options(), scans=True)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from raidproof.record.results.index import Index
 from raidproof.record.run import ScanResult
 from raidproof.report.results.summary import summary_of_run
 from raidproof.run import exploration as module
-from raidproof.run.crash_states import ALL_LOSSES, Options
-from raidproof.run.exploration import explore_cycle, undated
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.exploration_record import ALL_LOSSES, undated
 from raidproof.run.source import source_of
 from raidproof.verdict.cell import SafetyWord, by_safety
 from raidproof.verdict.run import conclude_run

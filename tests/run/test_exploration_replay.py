@@ -11,7 +11,9 @@ from raidproof.record.exploration import ExplorationRecord
 from raidproof.record.observation import RepliesSeen
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_states import Options
-from raidproof.run.exploration import explore_cycle, find, replay, undated
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.exploration_record import undated
+from raidproof.run.replay import find, replay
 from raidproof.run.source import source_of
 from tests.crash.stored import OnFakes, store_run
 

@@ -20,9 +20,12 @@ from raidproof.crash.sampler import Choices
 from raidproof.record.exploration import ExplorationRecord, Observation
 from raidproof.record.outcome import Outcome
 from raidproof.record.recovery import Phase
-from raidproof.run.crash_states import ONE_CUT, TWO_CUTS, Options
-from raidproof.run.exploration import explore_cycle, locate, replay, replay_of
-from raidproof.run.second_cuts import SecondCuts, source_of_recovery
+from raidproof.run.crash_states import Options
+from raidproof.run.exploration import explore_cycle
+from raidproof.run.exploration_record import ONE_CUT, TWO_CUTS
+from raidproof.run.recoveries import FirstCuts, source_of_recovery
+from raidproof.run.replay import locate, replay
+from raidproof.run.second_cuts import SecondCuts, cut_again
 from raidproof.run.source import Source, source_of
 from tests.crash.conftest import Did
 from tests.crash.made_up import ROUNDS, careless, rewriting
@@ -237,8 +240,9 @@ def test_a_recovery_can_be_recovered_again(source: Source, monkeypatch: pytest.M
         closing(Journal(path, begun)) as journal,
         Exploration(Choices(deeper.recording, 1), deeper.oracle, journal, here) as second_cut,
     ):
-        third = SecondCuts(deeper, second_cut, Options(second_cuts=2, second_states=EACH), replay_of)
-        third.run()
+        options = Options(second_cuts=2, second_states=EACH)
+        third = SecondCuts(options)
+        cut_again(FirstCuts(deeper, second_cut, here), options, None, third)
     assert (second_cut.stats.broken, third.record.broken > 0) == (0, True)
     (failure,) = third.failures.values()
     assert failure.state.count(SECOND) == 2

@@ -15,7 +15,7 @@ from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.record import CrashTestRecord, RunStore
 from raidproof.record.exploration import End, Observation, UndecidedRecord
 from raidproof.record.outcome import Outcome
-from raidproof.run.exploration import undated
+from raidproof.run.exploration_record import undated
 from raidproof.run.source import application_of, source_of
 from raidproof.verdict.cell import SafetyWord, safety_of
 from raidproof.verdict.conditions import Conditions, conditions_of

@@ -272,7 +272,7 @@ def range_of(text: str) -> tuple[int, int]:
 def show_dry_run(source: "Source", options: "Options", *, as_json: bool) -> None:
     """Print the number of crash states that an exploration would check."""
     from raidproof.report.exploration import dry_run as lines_of  # noqa: PLC0415
-    from raidproof.run.crash_states import dry_run  # noqa: PLC0415
+    from raidproof.run.exploration_record import dry_run  # noqa: PLC0415
 
     record = dry_run(source, options)
     emit(record, as_json, lambda console: say(console, lines_of(record)))
@@ -282,7 +282,7 @@ def write_state(source: "Source", name: str, path: Path) -> None:
     """Write a crash state to a file, and print its size and the command that recovers it."""
     from raidproof.report.words import data  # noqa: PLC0415
     from raidproof.run.crash_file import export  # noqa: PLC0415
-    from raidproof.run.exploration import locate  # noqa: PLC0415
+    from raidproof.run.replay import locate  # noqa: PLC0415
 
     written = export(*locate(source, name), path)
     print(f"{written}: {data(written.stat().st_size)}; ./raidproof recover {written} --kernel ...")  # noqa: T201
@@ -291,7 +291,7 @@ def write_state(source: "Source", name: str, path: Path) -> None:
 def show_state(source: "Source", name: str, *, keep: bool, as_json: bool) -> "Outcome":
     """Check one crash state again, print the result and commands for its inspection, and return the outcome."""
     from raidproof.record.exploration import StateRecord  # noqa: PLC0415
-    from raidproof.run.exploration import locate, replay  # noqa: PLC0415
+    from raidproof.run.replay import locate, replay  # noqa: PLC0415
 
     found, crash = locate(source, name)
     shown = replay(found, crash, source.store.directory(f"explore-{source.cycle.name}"), keep=keep)

@@ -63,15 +63,8 @@ class Answer(NamedTuple):
         if self.line is not None:
             return self.line
         choice, state, digest, *_ = self.request
-        return Line(
-            state=state.dump(),
-            policy=choice.policy,
-            number=choice.number,
-            digest=digest,
-            observation=self.result.observation,
-            cold=self.result.cold,
-            worker=self.worker,
-        ).dump()
+        seen, cold = self.result
+        return Line.of(choice, state, digest, observation=seen, cold=cold, worker=self.worker).dump()
 
 
 class Checkers(Protocol):

@@ -61,7 +61,7 @@ class Issues:
     def _read(self) -> None:
         recording, records = self.recording, self.recording.records
         caches = Caches(recording)
-        _exhaust(caches, self.first)
+        caches.go(self.first)
         outstanding = dict.fromkeys(caches.open)
         self.order, self.base = list(outstanding), len(outstanding)
         total = len(records) + len(recording.caught)
@@ -71,7 +71,7 @@ class Issues:
             if recording.request(number).kind in CHANGES and number not in outstanding
         ]
         waiting.sort(key=lambda number: recording.request(number).issued_ns)
-        changes = set(recording.durability_changes())
+        changes = set(recording.durability_changes)
         index = {number: place for place, number in enumerate(self.order)}
         at, issued = 0, set(outstanding)
 
@@ -95,7 +95,7 @@ class Issues:
             if records[cut].kind in CHANGES and cut not in issued:
                 issue(cut, cut)  # the log has the same instant for its issue and its completion
             if cut in changes:
-                _exhaust(caches, cut + 1)
+                caches.go(cut + 1)
                 still = set(caches.open)
                 for number in [one for one in outstanding if one not in still]:
                     del outstanding[number]
@@ -263,8 +263,3 @@ def nth_combination(size: int, chosen: int, rank: int) -> tuple[int, ...]:
         picked.append(low)
         low += 1
     return tuple(picked)
-
-
-def _exhaust(caches: Caches, cut: int) -> None:
-    for _ in caches.roll(cut):
-        pass

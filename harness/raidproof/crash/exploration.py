@@ -1,6 +1,6 @@
 """An exploration: checkers check crash states of a recorded run, and a journal stores each result."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,10 @@ from raidproof.crash.sampler import Choice, Chosen, Policy
 from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
 from raidproof.crash.verdicts import VERDICTS, Verdicts
-from raidproof.record.exploration import CounterfactualRecord, End, Observation, ThroughNfsd
+from raidproof.record.exploration import End, Observation, ThroughNfsd
+from raidproof.record.failure import FailureRecord
 from raidproof.record.results.progress import report_progress
+from raidproof.verdict.damage import Damage
 from raidproof.verdict.oracle import Judgement, Oracle
 
 SEARCHING = 2 / 3
@@ -66,14 +68,14 @@ class Exploration:
         self.checkers = checkers = checkers_of(stats)
         self.seconds = 0.0
         """Duration in seconds of the checks in this process, without the shrinking of failures."""
+        self.budget = Budget()
+        """The limits of `run`."""
         self.out_of_time = False
         """Whether the time budget ended the checks."""
         self.enough_broken = False
         """Whether the number of broken states ended the checks."""
         self.deadline: Deadline | None = None
         """End of the time budget; None: the budget has no time limit."""
-        self.counterfactual: dict[str, CounterfactualRecord] = {}
-        """The counterfactual states by kind of operation."""
         self._cold = cold
         self._done: set[Choice] = set()
         self._first: dict[str, Request] = {}
@@ -82,7 +84,7 @@ class Exploration:
         """Further states with the content of a request that has no answer."""
         self._without_fsck: dict[str, list[tuple[Choice, CrashState]]] = {}
         """Broken states whose content was checked without fsck, by digest."""
-        self._known = KnownContents(journal, stats)
+        self._contents = KnownContents(journal, stats)
         self._progress = _Progress(stats, journal.path.parent, checkers)
         self._verdicts = Verdicts(journal.path.with_name(VERDICTS))
         for line in journal.stored():
@@ -91,6 +93,8 @@ class Exploration:
                 seen = line.observation or journal.observation(line.digest)
                 checked = line.observation is not None
                 self._count(line.choice, line.crash, line.digest, seen, checked=checked, cold=line.cold)
+        self.known = stats.judged
+        """Number of states that the journal had when the exploration began."""
 
     def __enter__(self) -> Self:
         self.checkers.__enter__()
@@ -115,6 +119,7 @@ class Exploration:
             RigError: a check failed twice for a reason other than the state.
             KeyboardInterrupt: the user pressed Ctrl-C; journal and statistics contain all completed checks.
         """
+        self.budget = budget
         search_deadline = None
         if budget.minutes is not None:
             self.deadline = Deadline.after(budget.minutes * 60)
@@ -140,6 +145,29 @@ class Exploration:
         finally:
             self._cancel()
             self.seconds += (now_ns() - begun) / 1e9
+
+    def explain(
+        self,
+        failures: list[FailureRecord],
+        replay: Callable[[str], list[str]],
+        most: int,
+        *,
+        known: Collection[Damage] = (),
+    ) -> None:
+        """Append the record of each failure to ``failures``; repeat and shrink ``most`` failures until the deadline.
+
+        ``known``: failures that are left out.
+
+        Raises:
+            RigError: a check failed twice for a reason other than the state.
+        """
+        groups = self.stats.groups
+        self.stats.groups = {damage: group for damage, group in groups.items() if damage not in known}
+        try:
+            if self.stats.groups:
+                self.checkers.explain(failures, self.stats, replay, most, self.deadline)
+        finally:
+            self.stats.groups = groups | self.stats.groups
 
     def _batch(self, choices: list[Choice], search_deadline: Deadline | None, most_broken: int | None) -> None:
         for choice in choices:
@@ -178,7 +206,7 @@ class Exploration:
 
     def _judge_known(self, choice: Choice, state: CrashState, digest: str) -> None:
         """Judge a state by the observation of its content; let it wait if it is broken and fsck must run."""
-        seen, judgement = self._known.judge(state, digest)
+        seen, judgement = self._contents.judge(state, digest)
         if seen.end is End.READ and seen.filesystem is None and judgement.broken:
             # The state breaks a promise at its cut, although the state that was checked broke none at its own.
             self._without_fsck.setdefault(digest, []).append((choice, state))
@@ -238,12 +266,12 @@ class Exploration:
         choice, state, digest = request.choice, request.state, request.digest
         self.journal.add_dump(digest, answer.journal_line())
         judgement = self._count(choice, state, digest, result.observation, checked=True, cold=result.cold)
-        self._known.note(state, digest, result.observation, judgement)
+        self._contents.note(state, digest, result.observation, judgement)
         self._progress.show()
 
     def _judge(self, choice: Choice, state: CrashState, digest: str, seen: Observation) -> None:
         """Judge a state by the observation of another state with the same content."""
-        self.journal.add(Line(state=state.dump(), policy=choice.policy, number=choice.number, digest=digest))
+        self.journal.add(Line.of(choice, state, digest))
         self._count(choice, state, digest, seen, checked=False)
         self._progress.show()
 
@@ -263,18 +291,10 @@ class Exploration:
         if choice.policy is Policy.DIRECTED and observation.end is End.READ:
             # The observation of a known content lacks what was found.
             whole = observation if observation.found is not None else self.journal.observation(digest)
-            self._count_counterfactual(choice.cut, whole)
+            self.stats.count_counterfactual(self.choices.directed.after(choice.cut), whole)
         if cold is not None:
-            self.stats.compare(choice, state, observation, cold)
+            self.stats.compare_cold(choice, state, observation, cold)
         return judgement
-
-    def _count_counterfactual(self, cut: int, seen: Observation) -> None:
-        """Count whether the check reports the solo operation after a directed state, which the state lacks."""
-        for operation in self.choices.directed.after(cut):
-            record = self.counterfactual.setdefault(operation.kind, CounterfactualRecord())
-            record.states += 1
-            missing = self.stats.missing_at(seen, (operation.promised_ns or 0) + 1)
-            record.reported += any(one.operation == operation for one in missing)
 
     def _cancel(self) -> None:
         """Forget all checks without a result."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -73,6 +73,11 @@ class Line(BaseModel):
     """What a newly booted machine observed in the state; None if this check was not requested."""
     worker: str | None = None
     """Name of the worker that checked the state; None: the process of the exploration checked it."""
+
+    @classmethod
+    def of(cls, choice: Choice, state: CrashState, digest: str, **seen: Any) -> Self:
+        """Return the line of a state; ``digest``: that of its content. ``seen``: what a checker observed."""
+        return cls(state=state.dump(), policy=choice.policy, number=choice.number, digest=digest, **seen)
 
     def dump(self) -> bytes:
         """Return the line as it is in the journal."""

@@ -1,9 +1,11 @@
 """The choice of crash states to check: all cuts and policies, in a random order.
 
-Each prefix of the order is a fair sample of cuts and policies.
+Each prefix of the order is a fair sample of cuts and policies. The factors of the interest of a cut were chosen by the
+stored explorations of planted defects (`benchmarks/interest.py`).
 """
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, zip_longest
@@ -11,9 +13,10 @@ from random import Random
 from typing import NamedTuple, Protocol, overload
 
 from raidproof.crash.directed import NONE_DIRECTED, Directed
-from raidproof.crash.interest import Interest
 from raidproof.crash.states import Caches, CrashState, Recording, Survivor
 from raidproof.disk.cache import SECTOR, tear
+from raidproof.disk.writelog import Flag, Kind
+from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_SINGLES = 32
 """Limit of the non-durable requests of one cut for which ONE_MISSING and ONE_KEPT give states.
@@ -25,6 +28,19 @@ MOST_CUTS = 25_000
 On disks without a volatile cache each write gives a cut."""
 RANDOMS = 8
 """Number of states that each of the policies RANDOM and TORN gives at one cut."""
+
+
+AT_RISK = 8
+"""Factor if an operation was acknowledged after the completion of a request that is still not durable."""
+FRESH = 2
+"""Factor if an operation was acknowledged and nothing became durable since then."""
+SEVERAL_MEMBERS = 2
+"""Factor if requests to more than one member are not durable: copies and parity may differ from the data."""
+METADATA = 2
+"""Factor if a request without content of a file is not durable: metadata of the file system, superblock, bitmap, or
+parity."""
+BEFORE_DURABLE = 2
+"""Factor if the next request is a flush or a FUA write."""
 
 
 class Policy(StrEnum):
@@ -170,6 +186,50 @@ class OnlyDirected:
         return CrashState(choice.cut)
 
 
+class Interest:
+    """Weights cuts of a recording; ``replies``: instants of acknowledgements in ns."""
+
+    def __init__(self, recording: Recording, replies: Iterable[int]) -> None:
+        self.recording = recording
+        self._replies = sorted(replies)
+        self._changes = recording.durability_changes
+        self._metadata: dict[int, bool] = {}
+
+    def weights(self, cuts: Iterable[int]) -> dict[int, int]:
+        """Return the weight of each cut."""
+        caches, weights = Caches(self.recording), {}
+        for cut in sorted(set(cuts)):
+            caches.go(cut)
+            weights[cut] = self._weight(cut, caches.open, len(caches.members))
+        return weights
+
+    def _weight(self, cut: int, requests: Sequence[int], members: int) -> int:
+        weight, instant, records = 1, self.recording.instant_ns(cut), self.recording.records
+        # Requests that have completed have smaller numbers than those in flight, in the order of their completion.
+        if requests and requests[0] < cut and self._acknowledged(records.completed_ns[requests[0]], instant):
+            weight *= AT_RISK
+        changes = bisect_left(self._changes, cut)
+        if self._acknowledged(records.completed_ns[self._changes[changes - 1]] if changes else 0, instant):
+            weight *= FRESH
+        if members > 1:
+            weight *= SEVERAL_MEMBERS
+        if any(map(self._is_metadata, requests)):
+            weight *= METADATA
+        if cut < len(records) and (records.kinds[cut] == Kind.FLUSH or records.flags[cut] & Flag.FUA):
+            weight *= BEFORE_DURABLE
+        return weight
+
+    def _acknowledged(self, since_ns: int, instant_ns: int) -> bool:
+        return bisect_left(self._replies, since_ns) < bisect_right(self._replies, instant_ns)
+
+    def _is_metadata(self, number: int) -> bool:
+        if number not in self._metadata:
+            record = self.recording.request(number)
+            content = record.kind is Kind.WRITE and next(blocks_in(record.data), None) is not None
+            self._metadata[number] = record.kind is Kind.WRITE and not content
+        return self._metadata[number]
+
+
 class Choices:
     """The crash states of a recording, in an order that depends on a seed.
 
@@ -206,8 +266,7 @@ class Choices:
         many = len(self.cuts) > MOST_CUTS
         drawn = frozenset(self._random("cuts").sample(self.cuts, MOST_CUTS) if many else self.cuts)
         for cut in self.cuts:
-            for _ in caches.roll(cut):
-                pass
+            caches.go(cut)
             self.possible += 1 << caches.count
             if cut in drawn and not only_replies:
                 for choice in self._at(cut, caches.open, caches.members):

@@ -64,7 +64,7 @@ class Replayer:
         self.cursor.go(state.cut)
         result = self.worker.submit(self.cursor.job(state, cold=True)).result()
         if result.cold is not None:
-            self.stats.compare(choice, state, result.observation, result.cold)
+            self.stats.compare_cold(choice, state, result.observation, result.cold)
 
     def judge(self, state: CrashState, *, anew: bool = False, nfsd: bool = False, fsck: bool = False) -> Judgement:
         """Return the judgement of a state; check the state only if no observation of its content is known.

@@ -192,16 +192,20 @@ class Recording:
     def cuts(self) -> tuple[int, ...]:
         """The cuts before and after each record that makes data durable, and one midway between each two of these."""
         marks = {0, len(self.records)}
-        for number in self.durability_changes():
+        for number in self.durability_changes:
             marks |= {number, number + 1}
         between = [(first + last) // 2 for first, last in pairwise(sorted(marks))]
         return tuple(sorted({*marks, *between}))
 
-    def durability_changes(self) -> Iterator[int]:
-        """Yield the indices of the records that make data durable: flushes, FUA, and writes without volatile cache.
+    @cached_property
+    def durability_changes(self) -> Sequence[int]:
+        """Indices of the records that make data durable: flushes, FUA, and writes without volatile cache.
 
         A flush of an empty cache is included, and so is one of a lying disk.
         """
+        return array("I", self._durability_changes())
+
+    def _durability_changes(self) -> Iterator[int]:
         loses = [info.mode.loses for info in self.members]
         for number, record in enumerate(self.records):
             if record.kind is Kind.MODE:
@@ -380,6 +384,11 @@ class Caches:
         while self.cut < cut:
             number, self.cut = self.cut, self.cut + 1
             yield from self._take(number, self.recording.records[number])
+
+    def go(self, cut: int) -> None:
+        """Move to a later cut."""
+        for _ in self.roll(cut):
+            pass
 
     def _take(self, number: int, record: Record) -> Iterator[int]:
         if record.kind is Kind.MODE:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 from threading import Lock
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from raidproof.crash.states import CrashState, Recording, Torn
 from raidproof.guest.ledger_format import HOLDERS
 from raidproof.record.exploration import (
     ColdRecord,
+    CounterfactualRecord,
     End,
     LossRecord,
     Observation,
@@ -25,7 +26,8 @@ from raidproof.record.exploration import (
 from raidproof.verdict.blame import Lies, Lost
 from raidproof.verdict.checks.crash_state import NFSD
 from raidproof.verdict.damage import Damage
-from raidproof.verdict.oracle import Judgement, Missing, Oracle
+from raidproof.verdict.oracle import Judgement, Oracle
+from raidproof.workload.history import Operation
 
 KEPT = 5
 """Number of states whose names are kept for each failure."""
@@ -116,6 +118,8 @@ class ExplorationStats:
         self.scrub = ScrubRecord()
         self.filesystems = 0
         """Number of checks in which the file system's checker (fsck) gave a result."""
+        self.counterfactual: dict[str, CounterfactualRecord] = {}
+        """The counterfactual states by kind of operation."""
         self._judged: dict[tuple[CrashState, int], tuple[Observation, Judgement]] = {}
         """Judgements that `breaks` has made, reused by the next `judge` of the same state and observation.
 
@@ -155,10 +159,14 @@ class ExplorationStats:
                 lost=self._lost_by_lies(state),
             )
 
-    def missing_at(self, observation: Observation, instant_ns: int) -> Sequence[Missing]:
-        """Return the missing operations, had the power been cut at an instant after that of the observed state."""
-        with self._lock:
-            return self.oracle.judge(observation, instant_ns).missing
+    def count_counterfactual(self, following: Iterable[Operation], seen: Observation) -> None:
+        """Count whether the check reports the solo operations that follow a directed state, which the state lacks."""
+        for operation in following:
+            record = self.counterfactual.setdefault(operation.kind, CounterfactualRecord())
+            record.states += 1
+            with self._lock:
+                missing = self.oracle.judge(seen, (operation.promised_ns or 0) + 1).missing
+            record.reported += any(one.operation == operation for one in missing)
 
     def moment(self, state: CrashState) -> Hashable | None:
         """Return what the judgement of a state depends on beside the observation, unless operations are missing.
@@ -249,7 +257,7 @@ class ExplorationStats:
             self.unchecked = _one_more(self.unchecked, state, judgement)
         return judgement
 
-    def compare(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
+    def compare_cold(self, choice: Choice, state: CrashState, warm: Observation, cold: Observation) -> None:
         """Compare the observations of a state on a running checker (warm) and on a newly booted machine (cold).
 
         A failure that only the cold check shows through nfsd is counted as a failure of the state.

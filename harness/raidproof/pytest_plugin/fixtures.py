@@ -37,9 +37,10 @@ from raidproof.record.results.names import JOURNAL
 from raidproof.run.crash_states import Options
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.directed import check_directed
-from raidproof.run.exploration import explore_cycle, locate, replay
+from raidproof.run.exploration import explore_cycle
 from raidproof.run.plan_runner import PlanRunner, record_of
 from raidproof.run.platform import platform_of
+from raidproof.run.replay import locate, replay
 from raidproof.run.run import Run
 from raidproof.run.source import Source, source_of
 from raidproof.storage.array import LEVELS, MdSpec

@@ -1,7 +1,7 @@
 """The source of an exploration: a recorded crash test, and what is needed to derive and judge its crash states."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,11 +14,14 @@ from raidproof.core.log import step
 from raidproof.core.topology import Topology
 from raidproof.crash.checker import DEADLINE_S, Checker, require_shown
 from raidproof.crash.checker_worker import Factory, Job, RecordingCursor
+from raidproof.crash.journal import digest_of
+from raidproof.crash.recovery import second_name
 from raidproof.crash.states import CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import LogError, WriteLog
 from raidproof.record import RunStore
 from raidproof.record.run import CrashTestRecord, RunRecord
+from raidproof.run.options import RESULTS
 from raidproof.storage.filesystem import DIRECTORY
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.durability import needed_of, requests_of
@@ -95,6 +98,36 @@ class Source:
         return WrittenData(requests, needed_of(requests, self.oracle.history, self.oracle.workers))
 
     @property
+    def application(self) -> ApplicationSpec | None:
+        """The application of the crash test; None without one."""
+        return application_of(self.cycle)
+
+    @cached_property
+    def log_digest(self) -> str:
+        """Digest of the write log of the recording."""
+        return digest_of(self.recording.log.path)
+
+    @cached_property
+    def acknowledged_ns(self) -> Mapping[str, Sequence[int]]:
+        """Times of acknowledgements by kind of operation, up to the end of the write log."""
+        instants: dict[str, list[int]] = {}
+        for one in self.oracle.history.acknowledged(self.recording.end_ns):
+            if one.promised_ns is not None:
+                instants.setdefault(one.kind, []).append(one.promised_ns)
+        return instants
+
+    @cached_property
+    def replay(self) -> Callable[[str], list[str]]:
+        """Returns, for the name of a state, the command line that replays the state."""
+        # The command line finds a run by its name only in the default directory.
+        path = self.store.path
+        run = self.run.run if path.parent == RESULTS else str(path)
+        words = ["./raidproof", "explore", run, "--cycle", self.cycle.name]
+        words += ["--starts-dirty"] if self.starts_dirty else []
+        words += ["--lost-member", self.lost_member] if self.lost_member is not None else []
+        return partial(replay_command, words, self.recovery)
+
+    @property
     def stem(self) -> str:
         """The beginning of the names of the files of explorations of this source."""
         return f"{STEM}{self.cycle.name}{self.without}"
@@ -117,6 +150,14 @@ class Source:
     def boots(self, logs: Path) -> Factory:
         """Return a function that makes the checker with a given number, with console logs below ``logs``."""
         return partial(self.checker, logs=logs)
+
+
+def replay_command(words: Sequence[str], recovery: str | None, name: str) -> list[str]:
+    """Return the words of the command that replays the state with a name.
+
+    ``words``: begin of the command. ``recovery``: name of the recovered state, for a state of a second cut.
+    """
+    return [*words, "--state", second_name(recovery, name), "--keep"]
 
 
 def recorded(cycle: CrashTestRecord) -> str:

@@ -1,6 +1,6 @@
 import pytest
 
-from raidproof.crash.interest import AT_RISK, BEFORE_DURABLE, FRESH, METADATA, SEVERAL_MEMBERS, Interest
+from raidproof.crash.sampler import AT_RISK, BEFORE_DURABLE, FRESH, METADATA, SEVERAL_MEMBERS, Interest
 from raidproof.disk.writelog import Flag, Kind, Records
 from raidproof.guest.ledger_format import HEADER, MAGIC
 from tests.crash.conftest import Did, Record
