@@ -211,7 +211,7 @@ IN_A_ROUND_WITH = {
 def directory_after(ran: Ran, worker: WorkerSpec, kind: str) -> Path:
     """Return a directory that has been through a complete round with an operation of a kind."""
     steps = next(one for one in worker.rounds if IN_A_ROUND_WITH.get(kind, kind) in one)
-    done = Counter(one.place for one in ran.history.of_worker(worker.number))
+    done = Counter(one.place for one in ran.history.operations if one.worker == worker.number)
     place = next(one for one in done if worker.rounds[one % len(worker.rounds)] == steps and done[one] == len(steps))
     return ran.root / worker.path / f"d{place}"
 

@@ -8,19 +8,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
 from raidproof.crash.disk_states import DiskStates
-from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
-from raidproof.disk.writelog import Kind
+from raidproof.crash.states import BLOCK, CrashState, Patch, Recording, Survivor
+from raidproof.disk.writelog import Kind, LogError, WriteLog
 from raidproof.record.exploration import Rows
+from raidproof.storage.array import ArraySpec
 from raidproof.storage.array.striping import ROW, Assembled, Difference, ReadMember, Region, differences
 from raidproof.storage.array.superblock import HEADER, Feature, Superblock
 
 Survived = Callable[[int], bool]
 """A function that returns whether a request, given by its number, survived whole in a crash state."""
 
+MOST_DESCRIBED = 3
+"""Greatest number of rows that `never_written` describes."""
 MAGIC = 0x6D746962
 """Magic number of a bitmap (BITMAP_MAGIC in drivers/md/md-bitmap.h)."""
 HOST_ENDIAN, LITTLE_ENDIAN, CLUSTERED, LOCKLESS = 3, 4, 5, 6
@@ -384,3 +388,21 @@ class Redundancy:
 
 def _regions(blocks: Iterable[tuple[int, int]]) -> Iterator[Region]:
     return ((member, block * BLOCK, ROW) for member, block in blocks)
+
+
+def never_written(log: Path, array: ArraySpec) -> list[str] | None:
+    """Return descriptions of the first rows that differ at the end of a write log although no write is in progress.
+
+    The last write of such a row was durable on its members, and had ended, more than `SETTLED_NS` before. Rows whose
+    copies differ because the page changed while md wrote it are left out. None: the log does not tell.
+    """
+    try:
+        recording = Recording(WriteLog(log), array)
+    except (LogError, OSError):
+        return None
+    window = DiskStates(recording)
+    redundancy = Redundancy(window)
+    cut = len(recording.records)
+    redundancy.moved(window.move(cut))
+    found = redundancy.accuracy(CrashState(cut, tuple(map(Survivor, window.open))))
+    return None if found.unchecked else [str(one) for one in found.settled[:MOST_DESCRIBED]]

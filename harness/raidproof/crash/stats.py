@@ -3,10 +3,11 @@
 from array import array
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
+from heapq import heappush, heappushpop
 from threading import Lock
 from typing import NamedTuple
+from zlib import crc32
 
-from raidproof.crash.marks import Marks
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Recording, Torn
 from raidproof.guest.ledger_format import HOLDERS
@@ -31,6 +32,8 @@ from raidproof.workload.history import Operation
 
 KEPT = 5
 """Number of states whose names are kept for each failure."""
+MOST_MARKS = 20_000
+"""Limit of the marks of broken states, and of the marks of other states."""
 
 
 class Judged(NamedTuple):
@@ -67,6 +70,35 @@ class Group:
 
 def _earliest(one: Judged) -> tuple[int, int, str]:
     return one.state.cut, len(one.state.survivors), one.state.name
+
+
+class Marks:
+    """Keeps up to `MOST_MARKS` marks of each kind: which ones depends on their names alone, not on their order."""
+
+    def __init__(self, most: int = MOST_MARKS) -> None:
+        self.count = 0
+        """Number of marks that were added."""
+        self._most = most
+        # Heaps with the mark that is left out next in front.
+        self._kept: dict[bool, list[tuple[int, float, str, str, bool, int, StateMark]]] = {False: [], True: []}
+
+    def add(self, mark: StateMark) -> None:
+        """Count a mark; keep it, or leave one out."""
+        self.count += 1
+        heap, entry = self._kept[mark.broken], (-crc32(mark.name.encode()), *_key(mark), self.count, mark)
+        if len(heap) < self._most:
+            heappush(heap, entry)
+        else:
+            heappushpop(heap, entry)
+
+    def kept(self) -> list[StateMark]:
+        """Return the kept marks, in the order of their cuts."""
+        return sorted((entry[-1] for heap in self._kept.values() for entry in heap), key=_key)
+
+
+def _key(mark: StateMark) -> tuple[float, str, str, bool]:
+    # Several policies may choose the same state.
+    return mark.at_s, mark.name, mark.policy, mark.checked
 
 
 class ExplorationStats:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_validat
 from raidproof.core.errors import RequestError, RigError, nearest
 from raidproof.core.log import step
 from raidproof.core.waiting import Deadline, now_ns
-from raidproof.crash.unwritten import never_written
+from raidproof.crash.redundancy import never_written
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut

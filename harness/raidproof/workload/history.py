@@ -303,10 +303,6 @@ class History:
             if operation.binds(before_ns):
                 yield operation
 
-    def of_worker(self, number: int) -> list[Operation]:
-        """Return the operations of one worker in their order."""
-        return [operation for operation in self.operations if operation.worker == number]
-
     def with_replies(self, replied: Mapping[tuple[int, int], int]) -> "History":
         """Return this history with the time of the server's reply to each operation, given by worker and sequence."""
         known = (replied.get((one.worker, one.sequence)) for one in self.operations)

@@ -2,7 +2,7 @@ import pytest
 
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.run import RunRecord
-from raidproof.report.charts.heat_map import axes_of, effect, grid_of, rows_of
+from raidproof.report.charts.heat_map import axes_of, effect, rows_of
 
 
 def cell(value: float, **settings: str) -> CellRecord:
@@ -33,16 +33,9 @@ def test_the_axes_with_the_greatest_effect_come_first() -> None:
     assert effect(CELLS, "fixed") == 0.0
 
 
-def test_a_tile_is_the_median_of_the_cells_that_share_it() -> None:
-    tiles = grid_of(CELLS, "level", "export")
-    assert tiles["0", "sync"] == 401.5
-    assert tiles["5", "async"] == 111.5
-
-
-def test_cells_without_a_value_have_no_effect_and_no_tile() -> None:
+def test_cells_without_a_value_have_no_effect() -> None:
     empty = cell(1.0, level="9", export="sync")
     empty.repeats = []
-    assert ("9", "sync") not in grid_of([*CELLS, empty], "level", "export")
     assert axes_of([empty]) == []
 
 

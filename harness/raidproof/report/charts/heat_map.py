@@ -4,7 +4,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache
-from statistics import median
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
@@ -59,15 +58,6 @@ def rows_of(record: RunRecord, cells: Sequence[CellRecord], workload: int, numbe
 def greatest(cells: Sequence[CellRecord]) -> float:
     """Return the end of the colour scale of a workload: the greatest median."""
     return max((cell.median for cell in cells if cell.median is not None), default=1.0)
-
-
-def grid_of(cells: Sequence[CellRecord], first: str, second: str) -> dict[tuple[str, str], float]:
-    """Return the median of the cells' medians by the values of two axes, as the heat map shows it."""
-    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for cell in cells:
-        if cell.median is not None:
-            groups[cell.settings.get(first, "-"), cell.settings.get(second, "-")].append(cell.median)
-    return {place: median(values) for place, values in groups.items()}
 
 
 @cache

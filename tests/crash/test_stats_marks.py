@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raidproof.crash.marks import Marks
+from raidproof.crash.stats import Marks
 from raidproof.record.exploration import StateMark
 
 

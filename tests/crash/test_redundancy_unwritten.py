@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from raidproof.crash.redundancy import SETTLED_NS
-from raidproof.crash.unwritten import MOST, never_written
+from raidproof.crash.redundancy import MOST_DESCRIBED, SETTLED_NS, never_written
 from raidproof.storage.array import MdSpec
 from raidproof.storage.array.striping import ROW
 from tests.crash.mirror import DATA, PAGE, MirrorRun
@@ -33,7 +32,7 @@ def test_each_row_that_lacks_a_copy_is_described(tmp_path: Path) -> None:
 
 
 def test_not_all_of_many_rows_are_described(tmp_path: Path) -> None:
-    assert len(never_written(written(tmp_path / "log", *[(0,)] * (MOST + 2)), ARRAY) or ()) == MOST
+    assert len(never_written(written(tmp_path / "log", *[(0,)] * (MOST_DESCRIBED + 2)), ARRAY) or ()) == MOST_DESCRIBED
 
 
 def test_rows_with_all_copies_are_not(tmp_path: Path) -> None:
