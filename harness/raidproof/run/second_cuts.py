@@ -157,7 +157,6 @@ def _explore(
         known = {Damage(failure.promise, failure.damage, failure.end): failure for failure in explained}
         for damage, group in stats.groups.items():
             failure = known.get(damage) or plain(group, stats, source.replay)
-            failure.states = group.count
             found.add_failure(of_recovery(failure, source, recovery))
 
 
