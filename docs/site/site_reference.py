@@ -70,6 +70,7 @@ GUIDES = {
     "package": "images.md",
     "box": "providers.md",
     "hosts": "hosts.md",
+    "profile": "drive-profiles.md",
     "cluster": "cluster.md",
     "worker": "cluster.md",
     "shell": "../CONTRIBUTING.md",
