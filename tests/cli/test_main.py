@@ -245,6 +245,7 @@ def test_parts_that_are_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_scenarios_takes_pytest_arguments() -> None:
     assert pytest_arguments(["-k", "sync"]) == ["scenarios", "-k", "sync"]
     assert pytest_arguments(["scenarios/test_x.py::test_y"]) == ["scenarios/test_x.py::test_y"]
+    assert pytest_arguments(["/tmp/run/test_seed_3.py"]) == ["/tmp/run/test_seed_3.py"]
 
 
 TINY = str(HOME / "scenarios" / "plans" / "tiny.toml")
