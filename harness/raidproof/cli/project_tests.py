@@ -129,7 +129,7 @@ def without_option(arguments: Sequence[str], name: str) -> tuple[str | None, lis
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments, with ``scenarios`` added unless an argument names a path there, or a file of tests."""
+    """Return pytest's arguments, with ``scenarios`` added unless one names a path there, or a file of tests."""
     tests = ("scenarios", "findings", ".py")
     named = any(not argument.startswith("-") and any(one in argument for one in tests) for argument in arguments)
     return [*arguments] if named else ["scenarios", *arguments]

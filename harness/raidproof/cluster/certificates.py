@@ -5,15 +5,15 @@ A program that has the key can execute any program on all workers.
 """
 
 import os
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from raidproof.core.certificate import builder, key_as_pem, name_of, new_key, pem_of
 from raidproof.core.errors import RequestError
 from raidproof.core.files import make_directory
 from raidproof.core.waiting import wall_clock
@@ -47,51 +47,30 @@ def create(folder: Path, days: int = DAYS) -> None:
     make_directory(folder, exist_ok=True)
     folder.chmod(0o700)
     now = wall_clock()
-    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    issuer = _name("raidproof certificate authority")
+    authority_key, key = new_key(), new_key()
+    issuer = name_of("raidproof certificate authority")
     dates = (now - timedelta(minutes=5), now + timedelta(days=days))
     authority = (
-        _builder(issuer, issuer, authority_key.public_key(), dates)
+        builder(issuer, issuer, authority_key.public_key(), dates)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
-        _builder(_name("raidproof cluster"), issuer, key.public_key(), dates)
+        builder(name_of("raidproof cluster"), issuer, key.public_key(), dates)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
     for name, content in (
-        (AUTHORITY, authority.public_bytes(serialization.Encoding.PEM)),
-        (CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM)),
-        (KEY, private),
+        (AUTHORITY, pem_of(authority)),
+        (CERTIFICATE, pem_of(certificate)),
+        (KEY, key_as_pem(key)),
     ):
         # The file never exists with wider permissions.
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "w") as file:
             file.write(content)
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, dates: tuple[datetime, datetime]
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(dates[0])
-        .not_valid_after(dates[1])
-    )
 
 
 def security_of(folder: Path | None) -> "Security":

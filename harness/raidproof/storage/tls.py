@@ -4,14 +4,13 @@ The keys live as long as the stack: the harness makes them, and stores them nowh
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from ipaddress import ip_address
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import hashes
 
+from raidproof.core.certificate import builder, key_as_pem, name_of, new_key, pem_of
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import Machine
 from raidproof.core.waiting import Deadline, wait_until, wall_clock
@@ -45,10 +44,10 @@ class Authority:
     """A certificate authority that is only in the memory of this process."""
 
     def __init__(self, name: str = "raidproof lab") -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _name(name)
+        self._key = new_key()
+        self._name = name_of(name)
         self._certificate = (
-            self._builder(self._name, self._key.public_key())
+            builder(self._name, self._name, self._key.public_key(), _dates())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .sign(self._key, hashes.SHA256())
         )
@@ -56,43 +55,25 @@ class Authority:
     @property
     def certificate(self) -> str:
         """The certificate of the authority, as PEM."""
-        return _pem(self._certificate)
+        return pem_of(self._certificate)
 
     def issue(self, name: str, address: str) -> tuple[str, str]:
         """Return a new certificate of a machine with this name and IP address, and its key, both as PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = new_key()
         names = x509.SubjectAlternativeName([x509.DNSName(name), x509.IPAddress(ip_address(address))])
         certificate = (
-            self._builder(_name(name), key.public_key())
+            builder(name_of(name), self._name, key.public_key(), _dates())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(names, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        private = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        return _pem(certificate), private.decode()
-
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        now = wall_clock()
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            # Clocks of machines may differ.
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + VALID)
-        )
+        return pem_of(certificate), key_as_pem(key)
 
 
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _pem(certificate: x509.Certificate) -> str:
-    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+def _dates() -> tuple[datetime, datetime]:
+    now = wall_clock()
+    # Clocks of machines may differ.
+    return now - timedelta(hours=1), now + VALID
 
 
 def config() -> str:
