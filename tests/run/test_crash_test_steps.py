@@ -66,6 +66,7 @@ class Fake:
             for client in self.clients
         }
         return SimpleNamespace(
+            spec=stack_of(),
             server_steps=lambda: steps,
             mounts=mounts,
             filesystem=SimpleNamespace(directory="/srv"),
