@@ -57,6 +57,12 @@ def test_a_volume_with_a_cache_has_a_further_disk() -> None:
     assert len(demo_topology(settings=read_settings(["volume=crypt"])).disks) == 4
 
 
+def test_a_setting_of_the_mounts_is_that_of_all_clients() -> None:
+    stack = demo_stack(sync=True, settings=read_settings(["xprtsec=tls"]))
+    assert stack.mount.xprtsec == "tls"
+    assert "xprtsec=tls" in stack.export.options()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -220,7 +220,9 @@ def demo(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="AXIS=VALUE", help="Setting of array, file system or server, as in a plan; repeatable."
+            "--set",
+            metavar="AXIS=VALUE",
+            help="Setting of array, file system, server or mounts, as in a plan; repeatable.",
         ),
     ] = None,
     states: Annotated[

@@ -42,11 +42,11 @@ SOLO_EXTRA_S = 6.0
 SYNC = "sync"
 """Name of the crash test of the sync export."""
 MEMBERS = ("disk0", "disk1", "disk2", "disk3")
-SETTABLE = ("array", "volume", "filesystem", "export")
+SETTABLE = ("array", "volume", "filesystem", "export", "mount")
 """The layers whose settings `read_settings` accepts."""
 LOG, EXTERNAL = "log", "external"
 """The axis with the place of the log of the file system, and its value for a separate disk."""
-OWN = ("export.sync", "export.delegations")
+OWN = ("export.sync", "export.delegations", "mount.vers")
 """Fields of these layers that the demo sets itself."""
 _NO_SETTINGS: Mapping[str, Value] = MappingProxyType({})
 SEQUENTIAL = 64 * MIB
