@@ -91,6 +91,35 @@ def test_options_of_the_export_are_re_created_or_have_a_reason() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "setting"),
+    [
+        ("none", None),
+        ("none:tls:mtls", None),
+        ("tls:none", None),
+        ("tls", "tls"),
+        ("mtls:tls", "tls"),
+        ("mtls", "mtls"),
+    ],
+)
+def test_the_plan_has_the_transport_security_that_the_export_requires(accepted: str, setting: str | None) -> None:
+    exports = f"/srv *(rw,xprtsec={accepted})\n"
+    found = server(exports=exports).settings.get("xprtsec")
+    assert (None if found is None else found.value) == setting
+    assert left_out(exports=exports) == []
+
+
+def test_an_old_client_of_an_export_that_requires_tls_is_re_created_without_it() -> None:
+    texts = [Text(kind, Given(kind, text)) for kind, text in BASE.items() if kind != "exports"]
+    texts.append(Text("exports", Given("exports", "/srv *(rw,xprtsec=mtls)\n")))
+    found = server_of(reports_of(texts, [Given("client", "nas:/srv /mnt nfs vers=3 0 0\n")]), "/srv")
+    assert found.settings["vers"].value == "3"
+    assert "xprtsec" not in found.settings
+    (one,) = (str(one) for one in found.left_out if "xprtsec" in str(one))
+    assert one.startswith("export option xprtsec=mtls (exports:1): a lab has TLS only with NFS version 4.1 and 4.2")
+    assert "unknown" in " ".join(left_out(exports="/srv *(rw,xprtsec=ssl)\n"))
+
+
 def test_a_write_cache_that_the_profile_does_not_have_is_named() -> None:
     exports = "/srv *(rw,no_root_squash)\n"
     lines = [f"/sys/block/{name}/queue/write_cache:write through\n" for name in ("sda", "sdb")]

@@ -7,7 +7,7 @@ from raidproof.existing.exports import EVERYBODY, Client, Exported
 from raidproof.existing.fact import Fact, LeftOut, StandIn, default, read
 from raidproof.plan.table import Value
 from raidproof.storage.server.export_options import ANONYMOUS, OTHERS, in_etab, name_of, read_fsid, why_refused
-from raidproof.storage.tls import POLICIES
+from raidproof.storage.tls import NONE, POLICIES
 
 _SILENT = frozenset(
     [
@@ -93,9 +93,11 @@ def _setting(option: str, exported: Exported, others: list[str]) -> dict[str, Fa
         except RequestError as error:
             return str(error)
     if name == "xprtsec":
-        # Of several accepted policies, the client of a plan uses the one that protects most.
+        # What the export requires: a client may use any policy that it accepts. Without a setting, it is plain text.
         accepted = [policy for policy in POLICIES if policy in value.split(":")]
-        return {name: read(accepted[-1], exported.source)} if accepted else "unknown security of the transport"
+        if not accepted:
+            return "unknown security of the transport"
+        return {} if accepted[0] == NONE else {name: read(accepted[0], exported.source)}
     if (reason := why_refused(option)) is not None:
         return reason
     other = in_etab(option)

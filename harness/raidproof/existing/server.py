@@ -18,6 +18,7 @@ from raidproof.existing.filesystem_facts import FilesystemFacts, filesystem_fact
 from raidproof.existing.reports import Reports
 from raidproof.plan.configuration import Configuration, write_cache_of
 from raidproof.plan.table import Value
+from raidproof.storage.mount import SESSIONS
 from raidproof.storage.server import USUAL_LEASE_S
 
 USUAL_THREADS = 8
@@ -109,6 +110,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
         **_server_settings(reports),
         **mounted.settings,
     }
+    without_tls = _without_tls(settings)
     return ExistingServer(
         export=where,
         export_source=exported.source if exported else None,
@@ -121,6 +123,7 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
             *export.left_out,
             *_earlier_left_out(reports, exported),
             *mounted.left_out,
+            *without_tls,
             *_between_left_out(reports, layers),
             *_caches_left_out(drives),
         ),
@@ -129,6 +132,16 @@ def server_of(reports: Reports, path: str | None, filesystem: str | None = None)
         lacks_member=layers.array.lacks_one,
         configuration=_configuration(reports, layers, array, stored, mounted, drives, client, settings),
     )
+
+
+def _without_tls(settings: dict[str, Fact[Value]]) -> list[LeftOut]:
+    """Remove TLS, which the export requires, from the settings of a client whose NFS version has none in a lab."""
+    required = settings.get("xprtsec")
+    if required is None or settings["vers"].value in SESSIONS:
+        return []
+    del settings["xprtsec"]
+    why = f"a lab has TLS only with NFS version {' and '.join(SESSIONS)}"
+    return [LeftOut(what=f"export option xprtsec={required.value}", source=required.source, why=why)]
 
 
 def _between_left_out(reports: Reports, layers: Below) -> tuple[LeftOut, ...]:

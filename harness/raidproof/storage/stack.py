@@ -158,7 +158,7 @@ class StackSpec(Spec):
 
     @property
     def in_plain_text(self) -> "StackSpec":
-        """This stack without TLS, for a machine that mounts its own export: nobody reads this traffic."""
+        """This stack without TLS, for a machine that mounts its own export: the traffic does not leave the machine."""
         if not self.mount.encrypted:
             return self
         mount = self.mount.model_copy(update={"xprtsec": NONE})
