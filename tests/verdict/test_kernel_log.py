@@ -88,7 +88,12 @@ def test_a_kernel_that_says_that_it_failed_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["md/raid:md0: Operation continuing on 3 devices.", "md/raid:md0: starting dirty degraded array with PPL."]
+    "line",
+    [
+        "md/raid:md0: Operation continuing on 3 devices.",
+        "md/raid:md0: starting dirty degraded array with PPL.",
+        "md_update_sb: can't update sb for read-only array md0",
+    ],
 )
 def test_a_message_that_reports_no_defect_is_harmless(line: str) -> None:
     assert judge_kernel_logs(LOGS, seen=seen(f"<2>[ 1.0] {line}")).outcome is Outcome.PASS

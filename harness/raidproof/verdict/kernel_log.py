@@ -77,6 +77,8 @@ ERROR, TAINTED = "error", "tainted"
 HARMLESS: Mapping[str, str] = {
     r"md/raid\S*: Operation continuing on \d+ devices": "md adds it to the message 'Disk failure', which is a sign",
     r"md/raid\S*: starting dirty degraded array with PPL": "md restores the parity of its writes from the PPL",
+    r"^md_update_sb: can't update sb for read-only array \S+$": "an array starts read-only (md's start_ro), and its"
+    " superblocks wait for the first write; md logs this since 7.0 (8c9e376b9d1a)",
 }
 """Regular expressions of messages of level err or worse that report no defect, each with the reason."""
 _TRACE = re.compile(r"Call Trace:|Stack:|Backtrace:")
