@@ -1,4 +1,4 @@
-"""F2FS with ``fsync_mode=strict`` makes fsynced data durable before the server replies."""
+"""Fsynced data are durable on the disks before the server replies."""
 
 from collections.abc import Iterator
 
@@ -8,13 +8,16 @@ from findings.answer import Record, conclude
 from raidproof.pytest_plugin.fixtures import stack_of
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
-from raidproof.storage.filesystem import F2fsSpec
+from raidproof.storage.filesystem import Ext4Spec, F2fsSpec, FilesystemSpec
 from raidproof.verdict.checks.volatile import late_ns
 from raidproof.verdict.evidence import CrashTestEvidence
 from raidproof.workload.ledger import LedgerSpec
 
-NAME = "f2fs-strict"
-STRICT = F2fsSpec(fsync_mode="strict")
+NAME = "durable-at-the-reply"
+SETTINGS: dict[str, FilesystemSpec] = {
+    "f2fs-strict": F2fsSpec(fsync_mode="strict"),
+    "ext4-fast-commit": Ext4Spec(fast_commit=True),
+}
 DATA = LedgerSpec(kinds=("fsync", "fdatasync", "o_sync", "o_dsync", "o_direct", "msync", "pages", "unaligned"))
 """A ledger that changes only data: nfsd does not commit new names on F2FS."""
 SECONDS = 3.0
@@ -30,12 +33,13 @@ def own(current_run: Run) -> Iterator[Run]:
         yield one
 
 
-def test_fsynced_data_are_durable_at_the_reply(own: Run, record: Record) -> None:
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_fsynced_data_are_durable_at_the_reply(own: Run, record: Record, settings: str) -> None:
     recorded = own.cycle(
         CrashTestSpec(
             name=NAME,
             title=NAME,
-            stack=stack_of(filesystem=STRICT),
+            stack=stack_of(filesystem=SETTINGS[settings]),
             ledger=DATA,
             ledger_seconds=SECONDS,
             solo_seconds=0,
