@@ -117,3 +117,52 @@ def test_lock_of_a_disconnected_client_is_granted_to_another_after_its_lease(two
         fault.heal(clients.context)
         clients.rouse()
         must_know_that_it_is_lost(clients.two, held)
+
+
+# The two edge conditions of RFC 8881, section 8.4.3: a client that was disconnected must not reclaim a lock in the
+# grace period of a restart if another client may have had the lock meanwhile. The server must have recorded this.
+
+
+def test_lock_that_another_client_had_before_the_restart_is_not_reclaimed(two_clients: Clients) -> None:
+    with two_clients(may_say=RECLAIM_FAILED) as clients:
+        held, wanted = take(clients)
+        cut = ClientNetworkCut(held_s=0)
+        cut.inject(clients.context)
+        wait_until(
+            lambda: clients.one.do("lock", wanted, "write").ok,
+            Deadline.after(3 * LEASE_S),
+            f"the lease of {clients.two.client.name} to end, so that {clients.one.client.name} gets the lock",
+            0.5,
+        )
+        come_back_in_the_grace_period(clients, cut, held, wanted)
+    clients.must(judge_late_reclaim, clients.context.lab.clients[1].address)
+
+
+@pytest.mark.exhaustive
+def test_lock_of_a_client_that_missed_a_whole_grace_period_is_not_reclaimed_in_the_next_one(
+    two_clients: Clients,
+) -> None:
+    with two_clients(may_say=RECLAIM_FAILED) as clients:
+        held, wanted = take(clients)
+        fault = MissedGrace()
+        fault.inject(clients.context)
+        clients.one.do("lock", wanted, "write").require("lock")
+        come_back_in_the_grace_period(clients, fault, held, wanted)
+    clients.must(judge_late_reclaim, clients.context.lab.clients[1].address)
+
+
+def come_back_in_the_grace_period(clients: TwoClients, cut: ClientNetworkCut, held: int, wanted: int) -> None:
+    """Let the first client write and unlock; restart the server, and connect the second client in its grace period.
+
+    Assert that the process of the second client gets an error, and that what the first client wrote is unchanged.
+    """
+    clients.one.do("write", wanted, "theirs").require("write")
+    clients.one.do("fsync", wanted).require("fsync")
+    clients.one.do("lock", wanted, "none").require("unlock")
+    clients.context.stack.export.restart()
+    cut.heal(clients.context)
+    clients.rouse()
+    must_know_that_it_is_lost(clients.two, held)
+    clients.end_grace()
+    clients.one.do("lock", wanted, "write").require("lock")
+    assert clients.read_on_server("locked").startswith("theirs")
