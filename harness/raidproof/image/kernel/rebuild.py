@@ -128,7 +128,7 @@ def rebuilt(name: str, module: str, edit: SourceEdit | SourcePatch) -> Path:
 
 
 def require_tools() -> None:
-    """Check that this host has the programs for building a kernel module.
+    """Check that this host has the programs for building a kernel or a module.
 
     Raises:
         RequirementMissing: a program of vms/host-packages-kernel.txt is missing.
@@ -136,7 +136,7 @@ def require_tools() -> None:
     needed = parse_host_packages(KERNEL.read_text())
     if absent := [one for one in needed if one.command is not None and shutil.which(one.command) is None]:
         raise RequirementMissing(
-            f"building a kernel module needs {', '.join(str(one.command) for one in absent)}, which this host lacks",
+            f"building a kernel needs {', '.join(str(one.command) for one in absent)}, which this host lacks",
             remedy=install_line(absent),
         )
 
