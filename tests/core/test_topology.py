@@ -3,7 +3,16 @@ from ipaddress import IPv4Interface
 import pytest
 from pydantic import ValidationError
 
-from raidproof.core.topology import GATEWAY, LONGEST_NAME, DiskSpec, MachineSpec, Role, Topology, server_and_clients
+from raidproof.core.topology import (
+    GATEWAY,
+    LONGEST_NAME,
+    DiskSpec,
+    MachineSpec,
+    Role,
+    Topology,
+    server_and_clients,
+    with_standby,
+)
 from raidproof.core.units import MIB
 from raidproof.namespace.network import tap_name
 
@@ -55,3 +64,20 @@ def test_a_serial_that_no_disk_can_have(serial: str) -> None:
 def test_a_lab_that_cannot_be(machines: list[MachineSpec], disks: list[str], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
         Topology(machines=tuple(machines), disks=tuple(DiskSpec(serial=serial, size=MIB) for serial in disks))
+
+
+def test_a_second_server_equals_the_first() -> None:
+    topology = with_standby(server_and_clients(clients=1, memory=512 * MIB))
+    assert [one.name for one in topology.machines] == ["server", "server2", "client1"]
+    standby = topology.standby
+    assert standby is not None
+    assert standby.memory == 512 * MIB
+    assert str(standby.address) == "10.77.0.11/24"
+    assert topology.server.name == "server"
+    assert server_and_clients().standby is None
+
+
+def test_a_third_server_is_refused() -> None:
+    machines = [machine("a"), *(machine(f"b{one}", f"10.77.0.1{one}/24", Role.STANDBY) for one in (1, 2))]
+    with pytest.raises(ValidationError, match="one machine with role 'standby', found 2"):
+        Topology(machines=tuple(machines), disks=())

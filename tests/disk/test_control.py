@@ -191,6 +191,8 @@ def test_every_operation_can_be_requested(
     client.resolve()
     client.swap("d0", "d1")
     client.power_on()
+    with pytest.raises(RigError, match="no disk has a connection of machine 'server'"):
+        client.fence("server")
     client.set_disk_fault("d0", failed())
     client.clear_disk_faults(["d0"])
     client.corrupt("d0", 0, 512)

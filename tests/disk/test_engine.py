@@ -11,7 +11,7 @@ from raidproof.core.waiting import Deadline, wait_until
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.connection import Connection, PowerLost
 from raidproof.disk.engine import Engine
-from raidproof.disk.messages import MemberSpec, Power
+from raidproof.disk.messages import MemberSpec, Power, export_of
 from raidproof.disk.replay import replay
 from raidproof.disk.writelog import Flag, Kind, WriteLog
 from tests.disk.engines import DEADLINE_S, SIZE, Caller, read
@@ -223,3 +223,41 @@ def test_image_of_what_is_durable_and_of_what_is_seen(engine: Engine, tmp_path: 
     assert (tmp_path / "seen").stat().st_blocks * 512 < SIZE
     with pytest.raises(RigError, match="cannot write"):
         engine.save("d0", tmp_path)
+
+
+def test_a_fenced_machine_writes_no_more_and_another_reads_what_the_cache_has(engine: Engine) -> None:
+    ports = {name: engine.connect(export_of("d0", name)) for name in ("server", "server2")}
+    ports["server"].write(BLOCK, 0, False)
+    at_ns = engine.fence("server")
+    for request in requests(ports["server"]):
+        assert isinstance(Caller(request).finish(), PowerLost)
+    assert read(ports["server2"], 0, 8192) == BLOCK + bytes(4096)
+    assert engine.counters()[0].pending == 1, "the cache keeps its power"
+    assert engine.clock() >= at_ns
+    # The machine is served again after its next boot, over new connections.
+    engine.connect(export_of("d0", "server")).write(BLOCK, 4096, False)
+    assert read(ports["server2"], 4096) == BLOCK
+
+
+def test_without_a_fence_both_machines_write(engine: Engine) -> None:
+    ports = [engine.connect(export_of("d0", name)) for name in ("server", "server2")]
+    for number, port in enumerate(ports):
+        port.write(BLOCK, number * 4096, False)
+    assert read(ports[1], 0, 8192) == 2 * BLOCK
+
+
+@pytest.mark.parametrize("machine", ["server2", ""])
+def test_only_a_machine_with_a_connection_of_its_own_is_fenced(engine: Engine, machine: str) -> None:
+    ports = [engine.connect("d0"), engine.connect(export_of("d1", "server"))]
+    with pytest.raises(RigError, match=f"no disk has a connection of machine {machine!r}"):
+        engine.fence(machine)
+    for port in ports:
+        port.write(BLOCK, 0, False)
+
+
+def test_a_fenced_request_that_waits_in_a_cut_fails_at_once(engine: Engine) -> None:
+    port = engine.connect(export_of("d0", "server"))
+    engine.fence("server")
+    engine.freeze()
+    assert isinstance(Caller(lambda: port.write(BLOCK, 0, True)).finish(), PowerLost)
+    assert [one.pending for one in engine.resolve(CutPolicy.KEEP, 0)] == [0, 0]

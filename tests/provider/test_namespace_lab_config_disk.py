@@ -3,7 +3,7 @@ import tarfile
 
 import pytest
 
-from raidproof.core.topology import MachineSpec, server_and_clients
+from raidproof.core.topology import MachineSpec, server_and_clients, with_standby
 from raidproof.machine.login import LabKeys
 from raidproof.provider.namespace_lab import BLOCK_BYTES, config_disk
 
@@ -48,3 +48,10 @@ def test_keys_have_the_place_and_mode_that_sshd_requires() -> None:
     assert files["etc/ssh/ssh_host_ed25519_key.pub"][0] == KEYS.host.public
     assert files["root/.ssh/authorized_keys"] == (KEYS.user.public, 0o600)
     assert not any(KEYS.user.private in content for content, _ in files.values())
+
+
+def test_a_standby_starts_as_a_server_with_the_same_disks() -> None:
+    standby = with_standby(TOPOLOGY).standby
+    assert standby is not None
+    text, _ = contents(standby)["etc/raidproof/machine.env"]
+    assert text == "ADDRESS=10.77.0.11/24\nROLE=server\nSERIALS='disk0 disk1'\n"

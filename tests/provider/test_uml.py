@@ -1,16 +1,21 @@
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 
-from raidproof.core.errors import RequirementMissing
+from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.topology import server_and_clients
 from raidproof.core.units import MIB
+from raidproof.core.waiting import now_ns
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
 from raidproof.machine.kernel_log import cause_of_death
+from raidproof.machine.machine import MemberDisks
 from raidproof.namespace.network import hardware_address
-from raidproof.provider.uml import WITHOUT_RAID6, memory_folder, uml_command
+from raidproof.provider.uml import WITHOUT_RAID6, UmlPower, memory_folder, uml_command
 
 KERNEL = Kernel("debian/sid", "7.2", Path("/k/linux"), Path("/k/modules.ext4"), {}, ("seccomp=on",))
 IMAGE = Image("debian/trixie", Path("/i/root.ext4"), {})
@@ -81,3 +86,17 @@ def test_too_little_memory_is_reported_before_the_boot(tmp_path: Path) -> None:
 )
 def test_what_a_kernel_died_of(console: str, cause: str) -> None:
     assert cause_of_death(console) == cause
+
+
+def test_a_fence_kills_the_machine_before_its_disks_refuse_its_requests() -> None:
+    together: Any = Mock()
+    site: Any = SimpleNamespace(members_of=lambda _: MemberDisks(together.engine, Path("nbd"), ("d0",), "server"))
+    power = UmlPower(TOPOLOGY.server, KERNEL, IMAGE, site, {})
+    power._guest, power._storage = together.guest, together.storage
+    begun = now_ns()
+    at_ns = power.fence()
+    # The storage daemon ends last: while it runs, the engine knows the connections of the machine.
+    assert together.mock_calls == [call.guest.kill(), call.engine.fence("server"), call.storage.kill()]
+    assert begun <= at_ns <= now_ns()
+    with pytest.raises(RigError, match="not switched on"):
+        power.fence()

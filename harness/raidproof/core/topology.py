@@ -26,6 +26,8 @@ class Role(StrEnum):
     """The role of a machine in the lab."""
 
     SERVER = "server"
+    STANDBY = "standby"
+    """A second server, on the same disks, which serves after it has taken over from the first."""
     CLIENT = "client"
 
 
@@ -196,6 +198,8 @@ class Topology(BaseModel):
                 raise ValueError(f"{what} used twice: {twice}")
         if (servers := [machine.role for machine in self.machines].count(Role.SERVER)) != 1:
             raise ValueError(f"a lab needs exactly one machine with role 'server', found {servers}")
+        if (standbys := [machine.role for machine in self.machines].count(Role.STANDBY)) > 1:
+            raise ValueError(f"a lab may have one machine with role 'standby', found {standbys}")
         for disk in self.disks:
             if disk.controller is not None and disk.controller not in named["controller"]:
                 raise ValueError(f"disk {disk.serial}: controller {disk.controller!r} is not specified")
@@ -210,6 +214,11 @@ class Topology(BaseModel):
     def server(self) -> MachineSpec:
         """The machine in the role ``server``."""
         return next(machine for machine in self.machines if machine.role is Role.SERVER)
+
+    @property
+    def standby(self) -> MachineSpec | None:
+        """The machine in the role ``standby``; None if the lab has one server."""
+        return next((machine for machine in self.machines if machine.role is Role.STANDBY), None)
 
     @property
     def clients(self) -> tuple[MachineSpec, ...]:
@@ -261,6 +270,18 @@ def server_spec(platform: Platform, *, memory: int, cpus: int = 1, numa_nodes: i
         numa_nodes=numa_nodes,
         software=platform.server,
     )
+
+
+def standby_of(server: MachineSpec) -> MachineSpec:
+    """Return the specification of a second server that equals the first."""
+    address = IPv4Interface((int(server.address.ip) + 1, server.address.network.prefixlen))
+    return server.model_copy(update={"name": f"{server.name}2", "role": Role.STANDBY, "address": address})
+
+
+def with_standby(topology: Topology) -> Topology:
+    """Return a topology with a second server that equals the first and has the same disks."""
+    machines = (topology.server, standby_of(topology.server), *topology.clients)
+    return topology.model_copy(update={"machines": machines})
 
 
 def client_spec(number: int, platform: Platform, *, memory: int, cpus: int = 1) -> MachineSpec:

@@ -55,6 +55,13 @@ class EngineClient:
     def require(self, mode: CacheMode, policy: CutPolicy) -> None:
         """Accept every cache mode and cut policy: the disk engine supports all of them."""
 
+    def fence(self, machine: str) -> int:
+        """Fail all requests over the connections that a machine has; return the instant (CLOCK_MONOTONIC, ns).
+
+        The caller must have killed the machine, which would see errors otherwise.
+        """
+        return self._ask(int, "fence", machine=machine)
+
     def freeze(self) -> int:
         """Stop serving all members at one instant; return the instant (CLOCK_MONOTONIC, ns).
 

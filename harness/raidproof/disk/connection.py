@@ -15,6 +15,9 @@ from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.request import Op
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, LogWriter, pack_kept
 
+FENCED = -1
+"""Value of ``epoch`` in a connection that is never served again."""
+
 
 class EngineState:
     """The state that all disks of a lab share: lock, clock, power, simulated time and write log.
@@ -169,10 +172,12 @@ class PowerLost(OSError):
 class Connection:
     """One NBD connection to one member: executes the client's requests."""
 
-    def __init__(self, engine: EngineState, drive: Drive, epoch: int) -> None:
+    def __init__(self, engine: EngineState, drive: Drive, epoch: int, machine: str = "") -> None:
         self.engine = engine
         self.drive = drive
         self.epoch = epoch
+        self.machine = machine
+        """The machine that uses the connection, by name; empty if only one machine uses the disks."""
         self.serial = drive.spec.serial
         self.size = drive.spec.size
         self.cacheless = drive.member.mode is CacheMode.NONE

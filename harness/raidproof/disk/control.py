@@ -16,7 +16,15 @@ VERBS: Mapping[str, Callable[..., object]] = MappingProxyType(
     {
         operation.__name__: operation
         for operation in (
-            *(Engine.freeze, Engine.resolve, Engine.power_on, Engine.set_mode, Engine.set_timing, Engine.reset),
+            *(
+                Engine.fence,
+                Engine.freeze,
+                Engine.resolve,
+                Engine.power_on,
+                Engine.set_mode,
+                Engine.set_timing,
+                Engine.reset,
+            ),
             *(Engine.use, Engine.counters, Engine.describe, Engine.save, Engine.show),
             *(Engine.start_log, Engine.stop_log, Engine.mark),
             *(set_disk_fault, clear_disk_faults, corrupt, swap),

@@ -9,9 +9,9 @@ from random import Random
 from raidproof.core.errors import RigError
 from raidproof.core.waiting import cpu_time_ns, now_ns
 from raidproof.disk.cache import CacheMode, CutPolicy, CutResult, Member
-from raidproof.disk.connection import Connection, Drive, EngineState
+from raidproof.disk.connection import FENCED, Connection, Drive, EngineState
 from raidproof.disk.disk_fault import PARTIAL, DiskFault, DiskFaultKind
-from raidproof.disk.messages import Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
+from raidproof.disk.messages import OF_MACHINE, Busy, Counters, Description, LogClosed, MemberSpec, Power, Use
 from raidproof.disk.sparse_image import save_platter
 from raidproof.disk.timekeeper import Timekeeper
 from raidproof.disk.timing.hardware import ControllerSpec, Hardware
@@ -241,15 +241,16 @@ class Engine(EngineState):
                 ),
             )
 
-    def connect(self, serial: str) -> Connection:
-        """Return a new connection to a member.
+    def connect(self, export: str) -> Connection:
+        """Return a new connection to a member; ``export``: its serial number, or `export_of` a machine.
 
         Raises:
             RigError: no member has this serial number.
         """
+        serial, _, machine = export.partition(OF_MACHINE)
         drive = self.drive(serial)
         with self.lock:
-            connection = Connection(self, drive, self.epoch)
+            connection = Connection(self, drive, self.epoch, machine)
             self._connections.add(connection)
         return connection
 
@@ -262,6 +263,22 @@ class Engine(EngineState):
         """Remove a connection that its client has closed."""
         with self.lock:
             self._connections.discard(connection)
+
+    def fence(self, machine: str) -> int:
+        """Fail all requests over the connections that a machine has; return the instant (CLOCK_MONOTONIC, ns).
+
+        The disks keep their power, and serve all other connections, also new ones of this machine.
+
+        Raises:
+            RigError: the machine has no connection, so that it cannot be excluded.
+        """
+        with self.lock:
+            fenced = [one for one in self._connections if one.machine == machine]
+            if not machine or not fenced:
+                raise RigError(f"no disk has a connection of machine {machine!r}, which is to be fenced")
+            for connection in fenced:
+                connection.epoch = FENCED
+            return self.note(Kind.MARK, data=f"{machine}: fenced".encode())
 
     def freeze(self) -> int:
         """Stop serving all members at one instant; return the instant (CLOCK_MONOTONIC, ns).

@@ -20,6 +20,14 @@ from raidproof.disk.timing.rotational import Placement
 
 T = TypeVar("T")
 
+OF_MACHINE = "@"
+"""The character between a member's serial number and a machine's name in the name of an NBD export."""
+
+
+def export_of(serial: str, machine: str) -> str:
+    """Return the name of the NBD export by which one of several machines uses a member."""
+    return f"{serial}{OF_MACHINE}{machine}"
+
 
 class MessageError(RigError):
     """A line of the protocol is not a valid request or answer."""

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from typing import Self
 
+from raidproof.core.errors import RequirementMissing
 from raidproof.core.topology import Topology
 from raidproof.disk.disks import Disks
 from raidproof.machine.machine import Machine
@@ -48,6 +49,7 @@ class Lab(Provenance):
         self.topology = topology
         self.keep = keep
         self.machines = {}
+        self._active = topology.server.name
 
         self._undo = ExitStack()
 
@@ -82,8 +84,26 @@ class Lab(Provenance):
 
     @property
     def server(self) -> Machine:
-        """The machine in the role ``server``."""
-        return self.machines[self.topology.server.name]
+        """The machine that serves: the one in the role ``server``, until `hand_over` changes it."""
+        return self.machines[self._active]
+
+    @property
+    def standby(self) -> Machine | None:
+        """The other server, which does not serve now; None if the lab has one server."""
+        second = self.topology.standby
+        if second is None:
+            return None
+        return self.machines[self.topology.server.name if self._active == second.name else second.name]
+
+    def hand_over(self) -> None:
+        """Exchange the servers: from now on `server` is the other one.
+
+        Raises:
+            RequirementMissing: the lab has one server.
+        """
+        if (other := self.standby) is None:
+            raise RequirementMissing("the lab has one server, so that no other can take over")
+        self._active = other.name
 
     @property
     def clients(self) -> tuple[Machine, ...]:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, CommandFailed, Completed
 from raidproof.core.errors import RequirementMissing, RigError
@@ -13,6 +13,7 @@ from raidproof.core.topology import MachineSpec
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.cache import CutPolicy, CutResult
 from raidproof.disk.client import EngineClient
+from raidproof.disk.messages import export_of
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.transport import Transport
 
@@ -182,6 +183,17 @@ class Power(Protocol):
         """Raise RigError, with the reason, if the machine is no longer running."""
 
 
+@runtime_checkable
+class Fencing(Protocol):
+    """The power switch of a machine whose disks another machine uses, too."""
+
+    def fence(self) -> int:
+        """Cut the machine's power, and not that of its disks, which receive no request of the machine afterwards.
+
+        Return the instant before the cut (CLOCK_MONOTONIC, ns).
+        """
+
+
 @dataclass
 class MemberDisks:
     """The disks of one machine and the engine that serves them."""
@@ -191,7 +203,14 @@ class MemberDisks:
     """Path of the socket at which the engine accepts requests."""
     serials: tuple[str, ...]
     """Serial numbers of the disks."""
+    machine: str = ""
+    """The machine, by name, if another machine uses the disks, too; else empty."""
     _lost_power: bool = field(default=False, repr=False)
+
+    @property
+    def exports(self) -> tuple[str, ...]:
+        """The name of each disk's NBD export for the machine, in the order of ``serials``."""
+        return tuple(export_of(serial, self.machine) for serial in self.serials) if self.machine else self.serials
 
     def power_on(self) -> None:
         """After a power cut, let the engine serve the content that survived the cut."""
@@ -372,6 +391,18 @@ class Machine(Remote):
         cut = self.power.cut(policy, seed)
         self._gone()
         return cut
+
+    def fence(self) -> int:
+        """Cut the machine's power, but not that of its disks, which another machine uses, too; return the instant.
+
+        Raises:
+            RequirementMissing: the provider cannot switch off a machine alone.
+        """
+        if not isinstance(self.power, Fencing):
+            raise RequirementMissing(f"{self.name}: its power switch also cuts the power of its disks")
+        at_ns = self.power.fence()
+        self._gone()
+        return at_ns
 
     def _gone(self) -> None:
         self.boot_id = None

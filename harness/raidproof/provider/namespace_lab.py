@@ -139,10 +139,11 @@ def config_disk(spec: MachineSpec, topology: Topology, keys: LabKeys) -> bytes:
 
     Zeros pad the archive to a multiple of `BLOCK_BYTES`.
     """
-    serials = " ".join(disk.serial for disk in topology.disks) if spec.role is Role.SERVER else ""
+    serves = spec.role is not Role.CLIENT
+    serials = " ".join(disk.serial for disk in topology.disks) if serves else ""
     environment = {
         "ADDRESS": str(spec.address),
-        "ROLE": spec.role.value,
+        "ROLE": (Role.SERVER if serves else Role.CLIENT).value,
         "SERIALS": serials,
     }
     hosts = "127.0.0.1 localhost\n" + "".join(f"{one.address.ip} {one.name}\n" for one in topology.machines)

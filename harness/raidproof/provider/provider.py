@@ -39,10 +39,12 @@ class Site:
     keys: LabKeys
 
     def members_of(self, spec: MachineSpec) -> MemberDisks | None:
-        """Return the member disks of the server; None for a client, and in a lab without disks."""
-        if spec.role is not Role.SERVER or not self.topology.disks:
+        """Return the member disks of a server; None for a client, and in a lab without disks."""
+        if spec.role is Role.CLIENT or not self.topology.disks:
             return None
-        return MemberDisks(self.engine, self.engine_socket, tuple(disk.serial for disk in self.topology.disks))
+        serials = tuple(disk.serial for disk in self.topology.disks)
+        shared = self.topology.standby is not None
+        return MemberDisks(self.engine, self.engine_socket, serials, spec.name if shared else "")
 
     def config_disk(self, machine: str) -> Path:
         """Return the file of a machine's configuration disk."""
@@ -61,6 +63,8 @@ class Provider(Provenance):
 
     name: ClassVar[str] = ""
     """The provider's name in options, plans and records."""
+    why_no_standby: ClassVar[str | None] = "only provider uml attaches the same disks to two servers"
+    """Why a lab of this provider has one server only; None if it may have a second one, on the same disks."""
     boots_together: ClassVar[bool] = False
     """Whether `furnish` boots all machines at once, so that the boot time of a single machine is unknown."""
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from raidproof.core.command import QEMU, install_list
-from raidproof.core.errors import RequirementMissing
+from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.topology import Topology
 from raidproof.lab.lab import Lab
 from raidproof.provider import kvm
@@ -45,6 +45,7 @@ def prepare(topology: Topology) -> None:
         RigError: a download or a build failed.
     """
     if topology.provider != hosts.NAME:
+        refuse_standby(topology, provider_of(topology).why_no_standby)
         provider_of(topology).prepare(topology)
 
 
@@ -55,11 +56,27 @@ def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) 
     run when the context is left.
 
     Raises:
-        RequestError: no provider has the name that the topology requests.
+        RequestError: no provider has the name that the topology requests, or the provider cannot create the lab.
     """
     if topology.provider == hosts.NAME:
+        refuse_standby(topology, "the inventory describes one server, and no switch that fences it")
         return hosts.HostsLab(topology, keep=keep)
-    return NamespaceLab(topology, provider_of(topology), logs=logs, keep=keep)
+    provider = provider_of(topology)
+    refuse_standby(topology, provider.why_no_standby)
+    return NamespaceLab(topology, provider, logs=logs, keep=keep)
+
+
+def refuse_standby(topology: Topology, why: str | None) -> None:
+    """Check that a provider can create a lab with a second server; ``why``: why it cannot, None if it can.
+
+    Raises:
+        RequestError: the topology has a second server, and the provider cannot create it.
+    """
+    if why is not None and topology.standby is not None:
+        raise RequestError(
+            f"provider {topology.provider}: a second server is not possible: {why}",
+            remedy=f"use provider {Uml.name}",
+        )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from raidproof.core.errors import RequestError, RequirementMissing
 from raidproof.core.topology import MachineSpec, Topology
 from raidproof.core.units import MIB
-from raidproof.core.waiting import Deadline, wait_until
+from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.daemon import storage_daemon_command
 from raidproof.image.image import Image
 from raidproof.image.kernel import Kernel
@@ -139,16 +139,25 @@ class UmlPower(GuestPower):
         argv = uml_command(self.spec, self.kernel, self.image, directory, tap, sockets, raid6=self.raid6)
         self._guest = self.site.namespace.spawn(argv, output=self.consoles[-1], environment=self.environment)
 
+    def fence(self) -> int:
+        """Cut the machine's power; its disks keep theirs, and fail what the machine's storage daemon still sends."""
+        at_ns = now_ns()
+        super()._kill()
+        if self.disks is not None:
+            self.disks.engine.fence(self.disks.machine)
+        self._end_storage()
+        return at_ns
+
     def _serve(self, disks: MemberDisks) -> list[Path]:
-        sockets = [self.site.directory / f"vhost-{serial}.sock" for serial in disks.serials]
+        sockets = [self.site.directory / f"vhost-{export}.sock" for export in disks.exports]
         for socket in sockets:
             socket.unlink(missing_ok=True)
         disks.power_on()
         self._storage = storage = self.site.namespace.spawn(
             storage_daemon_command(
-                nbd_socket=disks.engine_socket, exports=dict(zip(disks.serials, sockets, strict=True))
+                nbd_socket=disks.engine_socket, exports=dict(zip(disks.exports, sockets, strict=True))
             ),
-            output=self.site.logs / "storage-daemon.log",
+            output=self.site.logs / ".".join(filter(None, ("storage-daemon", disks.machine, "log"))),
         )
 
         def listening() -> bool:
@@ -160,6 +169,9 @@ class UmlPower(GuestPower):
 
     def _kill(self) -> None:
         super()._kill()
+        self._end_storage()
+
+    def _end_storage(self) -> None:
         if self._storage is not None:
             self._storage.kill()
             self._storage = None
@@ -169,6 +181,7 @@ class Uml(GuestProvider):
     """Provider ``uml``: creates the machines of one lab as processes of User-mode Linux."""
 
     name = NAME
+    why_no_standby = None
 
     def __init__(self) -> None:
         super().__init__()
