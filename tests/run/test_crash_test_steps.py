@@ -183,3 +183,23 @@ def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, mon
         cycle_of(fake, tmp_path, "one", ledger=other)._promise_and_break(EFFECTIVE)
     assert seeds[0] == seeds[2], "an exploration finds it again by the cycle's name"
     assert len(set(seeds)) == 3
+
+
+@pytest.mark.parametrize("off", [True, False])
+def test_the_server_that_lost_its_power_is_active_in_the_next_crash_test(
+    fake: Fake, tmp_path: Path, off: bool
+) -> None:
+    first, other = fake.server, fake.machine("server2")
+    first.boot_id, first.start = None if off else "1", fake.note("server boots")
+    one = cycle_of(fake, tmp_path)
+    one._first = first
+    one._restore_servers()
+    assert fake.did == [], "the same server is still active"
+
+    def hand_over() -> None:
+        fake.server = first
+
+    fake.server, fake.hand_over = other, hand_over  # type: ignore[attr-defined]
+    one._restore_servers()
+    assert fake.did == ["server boots"] * off
+    assert fake.server is first

@@ -9,7 +9,7 @@ import pytest
 from raidproof.core.command import CommandFailed, Completed
 from raidproof.core.errors import DeadlineExceeded, NotRecovered
 from raidproof.disk.cache import CacheMode
-from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut
+from raidproof.fault import Fault, FaultContext, FaultEffects, FaultEvent, PowerCut, Takeover
 from raidproof.fault.schedule import (
     Schedule,
     ScheduledFault,
@@ -28,6 +28,7 @@ from raidproof.run.crash_test_files import CrashTestFiles
 from raidproof.run.fault_sequence import FaultSequence
 from raidproof.run.member_watch import MemberWatch
 from raidproof.storage.array.state import ExpectedDeviation
+from raidproof.storage.pair import PairSpec
 
 UP = ["boot", "assemble", "mount", "server drops its caches", "scan on server of /srv/ledger", "export"]
 """The steps of an uninterrupted recovery of the server."""
@@ -294,3 +295,26 @@ def test_disks_without_a_cache_get_one_after_the_last_cut(lab: Lab, tmp_path: Pa
     carried_out(lab, sequence(lab, tmp_path, *faults, cache_mode=CacheMode.NONE))
     last = max(place for place, what in enumerate(lab.did) if what.startswith("cut"))
     assert lab.modes == [last + 1]
+
+
+def test_after_a_takeover_the_other_server_is_scanned_and_the_clients_are_roused(lab: Lab, tmp_path: Path) -> None:
+    other = lab.machine("server2")
+
+    def hand_over() -> None:
+        lab.did.append("hand over")
+        lab.server = other
+
+    def fence() -> int:
+        lab.did.append("fence")
+        return lab.ns
+
+    lab.server.fence = fence
+    lab.hand_over = hand_over  # type: ignore[attr-defined]
+    lab.stack.hand_over = lambda server: lab.did.append(f"stack to {server.name}")
+    lab.stack.spec = stack_of(pair=PairSpec())
+    record = carried_out(lab, sequence(lab, tmp_path, at(1, Takeover())))
+    up = [one.replace("server", "server2") for one in UP[1:]]
+    assert lab.did[:-2] == ["work", "fence", "hand over", "stack to server2", *up]
+    assert set(lab.did[-2:]) == {"client1 asks", "client2 asks"}
+    assert record.fault_target == "server"
+    assert record.effects.caches is None

@@ -190,3 +190,57 @@ def test_the_root_of_the_name_space(make_stack: MakeStack, fsid: int | None, ver
 def test_caveats_are_collected(make_stack: MakeStack) -> None:
     stack, _ = make_stack(export={"grace_s": 10})
     assert [caveat.split()[0] for caveat in stack.caveats()] == ["grace", "the"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"volume": {"type": "linear"}}, "volume = linear is not brought online by another server"),
+        ({"array": {**ARRAY, "type": "lvm"}}, "raid = lvm is not brought online by another server"),
+        ({"export": {"type": "ganesha"}}, "a server of type ganesha has no server scope"),
+        ({"mount": {"vers": "3"}}, "locks of NFSv3"),
+        ({"mount": {"xprtsec": "tls"}}, "the floating address has no certificate for TLS"),
+    ],
+)
+def test_a_pair_that_cannot_work_is_refused(asked: dict[str, Any], reason: str) -> None:
+    stack_spec(**asked)
+    with pytest.raises(RequestError, match=f"pair: {reason}"):
+        stack_spec(pair={}, **asked)
+
+
+def test_a_pair_needs_two_servers() -> None:
+    stack_spec().refuse_servers(1)
+    stack_spec(pair={}).refuse_servers(2)
+    with pytest.raises(RequestError, match="pair: the lab has one server"):
+        stack_spec(pair={}).refuse_servers(1)
+
+
+def test_clients_mount_the_floating_address_which_goes_first_and_moves(make_stack: MakeStack) -> None:
+    stack, ran = make_stack(frozenset({"pgrep"}), pair={}, server_link={"rate": "1Gbit"})
+    assert stack.mounts["client1"].source == "10.77.0.9:/srv/raidproof"
+    stack.deactivate_export()
+    assert ran[0] == ("server", "ip address")
+    ran.clear()
+    stack.array.expected_deviation = stack.array.expected_deviation.plus(absent=frozenset({"disk1"}))
+    array = stack.array
+    stack.hand_over(Silent("server2", "10.77.0.11", ran))
+    assert ran == [], "no command runs"
+    assert list(stack.links) == ["server2"]
+    assert stack.array is not array
+    assert (stack.array.spec, stack.array.expected_deviation) == (array.spec, array.expected_deviation)
+    assert stack.mounts["client1"].source == "10.77.0.9:/srv/raidproof"
+    stack.array.deactivate()
+    stack.filesystem.deactivate()
+    assert ran == [("server2", "mdadm --stop"), ("server2", "umount /srv/raidproof")]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_records_and_the_scope_are_those_of_the_pair(make_stack: MakeStack, shared: bool) -> None:
+    stack, _ = make_stack(pair={"shared_records": shared, "same_scope": shared})
+    for server in ("server", "server2"):
+        assert stack.export.client_records == ("/srv/raidproof/.nfsdcld" if shared else "/var/lib/nfs")
+        assert stack.export.scope == ("raidproof-pair" if shared else None)
+        assert server
+        stack.hand_over(Silent("server2", "10.77.0.11", []))
+    alone, _ = make_stack()
+    assert (alone.export.client_records, alone.export.scope, alone.address) == ("/var/lib/nfs", None, None)

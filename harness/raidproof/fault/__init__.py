@@ -18,6 +18,7 @@ from raidproof.fault.machine import CleanReboot, ClientPowerCut, ClockStep, Kern
 from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault.room import FilesystemFull, InodesExhausted
 from raidproof.fault.service import NfsdKilled, NfsdRestart, ServerRestart
+from raidproof.fault.takeover import Takeover
 
 __all__ = [
     "FAULTS",
@@ -54,4 +55,5 @@ __all__ = [
     "ServerRestart",
     "SilentCorruption",
     "SlowMember",
+    "Takeover",
 ]

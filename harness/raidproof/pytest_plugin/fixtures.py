@@ -46,6 +46,7 @@ from raidproof.run.source import Source, source_of
 from raidproof.storage.array import LEVELS, MdSpec
 from raidproof.storage.filesystem import FilesystemSpec, usual
 from raidproof.storage.mount import MountSpec
+from raidproof.storage.pair import PairSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.storage.stack import StackSpec
 from raidproof.verdict.crash_states import outcome_of
@@ -88,13 +89,15 @@ def stack_of(
     root_squash: bool = True,
     export: ExportSpec | None = None,
     mount: MountSpec | None = None,
+    pair: PairSpec | None = None,
 ) -> StackSpec:
     """Return a stack on the shared lab's disks: by default RAID5, XFS, a sync export and NFSv4.2.
 
     Clients recover within seconds of a restart of the server: they retry requests after ``TIMEO_S`` seconds, and the
     server grants no delegations. ``members`` is the number of disks; the chunk sizes are in bytes. ``layout`` is the
     name of the array's layout in mdadm, for example ``f2`` for RAID10 with two far copies. Without ``root_squash`` the
-    ledger's workers are root, who may also change owners; else they are ordinary users.
+    ledger's workers are root, who may also change owners; else they are ordinary users. ``pair`` requests a second
+    server on the same disks; the lab needs one, too (`with_standby`).
 
     Raises:
         RequestError: values exclude each other, for example RAID6 on three disks.
@@ -111,6 +114,7 @@ def stack_of(
         filesystem=filesystem or usual(),
         export=export or ExportSpec(sync=sync, root_squash=root_squash, delegations=False),
         mount=(mount or MountSpec()).model_copy(update={"timeo_s": TIMEO_S}),
+        pair=pair,
     )
 
 

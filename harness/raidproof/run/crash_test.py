@@ -169,6 +169,8 @@ class CrashTest:
         self.record = record
         self.files = CrashTestFiles(directory, spec.name)
         self.stack = Stack(on_disks(spec.stack, zeroed=lab.disks.zeroed), lab.server, lab.clients)
+        self._first = lab.server
+        """The server that is active at the beginning."""
         self.context = FaultContext(lab, self.stack)
         self.schedule = schedule_of(spec)
         self.members = MemberWatch(self.context, record)
@@ -194,6 +196,7 @@ class CrashTest:
             self.lab.disks.log_start(self.files.path("write.log"))
             self._promise_and_break(self._provision())
             self._check()
+            self._restore_servers()
         finally:
             self._enter_replies()
             self.errors.look()
@@ -206,6 +209,14 @@ class CrashTest:
                 with suppress(RigError):
                     messages = said_since(self.lab.machines[name], since)
                     self.record.files.consoles[name] = self.files.write(f"console.{name}.log", messages)
+
+    def _restore_servers(self) -> None:
+        """After a takeover, boot the server that lost its power; it is the active one of the next crash test."""
+        if self.lab.server is not self._first:
+            if self._first.boot_id is None:
+                self._say(f"booting {self._first.name} again")
+                self._first.start()
+            self.lab.hand_over()
 
     def _old(self) -> tuple[str, ...]:
         """Return the serials of the disks on which sectors that the crash test has not written contain old data."""

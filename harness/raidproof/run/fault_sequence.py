@@ -215,11 +215,13 @@ class FaultSequence:
         pause(strike.scheduled.lasts_s or 0.0)
         self._say("recovering")
         target = fault.target(self.context)
+        # After a takeover, the server is another machine.
+        takes_server_down = target is lab.server
         if target is None:
             entry.resumed_ns = now_ns()
             fault.heal(self.context)
             self.end_lockd_grace()
-        elif target is lab.server:
+        elif takes_server_down:
             self._recover_server(strike, entry, ledger)
         else:
             entry.recovery.boot_s = timed(partial(fault.heal, self.context))
@@ -228,7 +230,7 @@ class FaultSequence:
         if strike.followed_at_once:
             self._roused = False
             return
-        if target is lab.server or not self._roused:
+        if takes_server_down or not self._roused:
             self._rouse_clients(wait=ledger.is_idle())
             self._roused = True
         resumed_ns = entry.resumed_ns or 0

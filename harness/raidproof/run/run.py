@@ -33,7 +33,7 @@ from raidproof.record.results.progress import end_progress, report_progress
 from raidproof.record.results.run_lock import locked
 from raidproof.report.html import write_html
 from raidproof.report.junit import write_junit
-from raidproof.run.crash_test import NO_FAULT, CrashTestSpec, fault_of, run_crash_test
+from raidproof.run.crash_test import NO_FAULT, CrashTestSpec, run_crash_test, schedule_of
 from raidproof.run.named import name_crash_test
 from raidproof.storage.array import ARRAYS
 from raidproof.storage.filesystem import FILESYSTEMS
@@ -224,7 +224,10 @@ class Run:
                 recorded then.
         """
         spec.stack.refuse_disks({disk.serial: disk.size for disk in self.topology.disks})
-        fault = fault_of(spec)
+        spec.stack.refuse_servers(2 if self.topology.standby else 1)
+        schedule = schedule_of(spec)
+        schedule.refuse(spec.stack)
+        fault = None if schedule.main is None else schedule.main.scheduled.fault
         record = CrashTestRecord(
             name=spec.name,
             title=spec.title,

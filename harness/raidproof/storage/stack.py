@@ -16,6 +16,7 @@ from raidproof.storage.array.level import listed
 from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemSpec, FilesystemState, usual
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
+from raidproof.storage.pair import FloatingAddress, PairSpec, PairState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerSpec, ServerState
 from raidproof.storage.server.status_monitor import StatusMonitor
 from raidproof.storage.tls import NONE, daemons
@@ -37,6 +38,8 @@ class StackSpec(Spec):
     """The link of every machine to the lab's switch."""
     server_link: LinkSpec | None = None
     """The link of the server; None if it has the conditions of ``link``."""
+    pair: PairSpec | None = None
+    """The second server on the same disks; None if there is one server."""
 
     @field_validator("volume", mode="after")
     @classmethod
@@ -93,6 +96,7 @@ class StackSpec(Spec):
             )
         self._refuse_volume()
         self._refuse_port()
+        self._refuse_pair()
         if self.mount.vers not in self.export.versions:
             raise RequestError(
                 f"{self.export.type} does not serve NFS version {self.mount.vers}; "
@@ -140,6 +144,19 @@ class StackSpec(Spec):
                 "request the same port for mount and export"
             )
 
+    def _refuse_pair(self) -> None:
+        if self.pair is None:
+            return
+        lacking = {
+            f"raid = {self.array.type} is not brought online by another server here": not self.array.moves,
+            f"volume = {self.volume.type} is not brought online by another server here": not self.volume.direct,
+            f"a server of type {self.export.type} has no server scope here": not self.export.takes_over,
+            "locks of NFSv3 need a database of rpc.statd, which does not move here": self.mount.has_locks_of_nlm,
+            "the floating address has no certificate for TLS": self.mount.encrypted,
+        }
+        if why := [reason for reason, holds in lacking.items() if holds]:
+            raise RequestError(f"pair: {'; '.join(why)}", remedy="request md, no volume, knfsd and NFSv4 without TLS")
+
     @property
     def disks(self) -> tuple[str, ...]:
         """The serials of all disks of array and volume, and of the disk with the file system's external log."""
@@ -171,6 +188,17 @@ class StackSpec(Spec):
         """
         root = self.export.fsid == "0" and self.mount.vers != "3"
         return f"{address}:{'/' if root else path}"
+
+    def refuse_servers(self, servers: int) -> None:
+        """Check that a lab with this number of servers can carry the stack.
+
+        Raises:
+            RequestError: the stack has a pair of servers, and the lab has one.
+        """
+        if self.pair is not None and servers < 2:
+            raise RequestError(
+                "pair: the lab has one server", remedy="let the lab have a second one: with_standby(lab_topology)"
+            )
 
     def refuse_disks(self, sizes: Mapping[str, int]) -> None:
         """Check that a server with these disks can carry the stack. No machine needs to run.
@@ -216,6 +244,8 @@ class StackState(State):
     tuning: TuningState = TuningState()
     links: dict[str, LinkState] = Field(default_factory=dict)
     """The links by the name of the machine, without links that have no requested conditions."""
+    pair: PairState | None = None
+    """The floating address of a pair of servers; None if there is one server."""
     caveats: tuple[str, ...] = ()
     """Sentences: the differences from a deployed server that affect the meaning of results."""
 
@@ -232,22 +262,45 @@ class Stack:
 
     def __init__(self, spec: StackSpec, server: Machine, clients: Sequence[Machine]) -> None:
         self.spec = spec
+        self.tls = daemons(spec.mount.xprtsec, server, clients)
+        self.client_tuning = {client.name: ClientTuning(spec.tuning, client) for client in clients}
+        links = {client.name: Link(spec.link, client) for client in clients}
+        self.links = {name: link for name, link in links.items() if not link.spec.bare}
+        self._serve_on(server)
+        address = server.address if spec.pair is None else str(spec.pair.address.ip)
+        source = spec.source(address, self.export.path)
+        self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
+
+    def _serve_on(self, server: Machine) -> None:
+        """Let the layers of the server be those of this machine."""
+        spec = self.spec
         self.array = spec.array.array(server)
         self.array.log = spec.filesystem.log
         self.volume = Volume(spec.volume, server, self.array.device)
         self.filesystem = Filesystem(spec.filesystem, server, self.volume.device, spec.array.geometry)
         self.export = spec.export.server(server, self.filesystem.directory)
         self.monitor = StatusMonitor(server) if spec.mount.has_locks_of_nlm else None
-        self.tls = daemons(spec.mount.xprtsec, server, clients)
-        source = spec.source(server.address, self.export.path)
-        self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
         arrays = () if spec.array.only_filesystem else spec.array.device_paths
         self.tuning = ServerTuning(spec.tuning, server, [*map(disk_path, spec.array.disks)], arrays)
-        self.client_tuning = {client.name: ClientTuning(spec.tuning, client) for client in clients}
-        links = {client.name: Link(spec.link, client) for client in clients}
-        links[server.name] = Link(spec.link if spec.server_link is None else spec.server_link, server)
-        self.links = {name: link for name, link in links.items() if not link.spec.bare}
+        link = Link(spec.link if spec.server_link is None else spec.server_link, server)
+        if not link.spec.bare:
+            self.links[server.name] = link
+        self.address: FloatingAddress | None = None
+        if spec.pair is not None:
+            self.address = FloatingAddress(spec.pair, server)
+            self.export.scope = spec.pair.scope
+            self.export.client_records = spec.pair.records(self.filesystem.directory) or self.export.client_records
         self._server = server.name
+
+    def hand_over(self, server: Machine) -> None:
+        """Let the other server of the pair have the layers of the server; they must be offline on the former one.
+
+        No command runs: `server_steps` brings the layers online.
+        """
+        former = self.array
+        self.links.pop(self._server, None)
+        self._serve_on(server)
+        self.array.spec, self.array.expected_deviation = former.spec, former.expected_deviation
 
     def create(self) -> None:
         """Create the array, the volume and the file system on the disks, and stop the array.
@@ -294,6 +347,9 @@ class Stack:
         self.export.activate()
         if self.monitor is not None:
             self.monitor.notify()
+        # At last, so that no client reaches a server without the export, which would reply ESTALE.
+        if self.address is not None:
+            self.address.activate()
 
     def _connect(self, name: str) -> None:
         if link := self.links.get(name):
@@ -374,7 +430,8 @@ class Stack:
             ExceptionGroup: the errors of the steps that failed.
         """
         # lockd ends with nfsd, and waits for rpc.statd then.
-        steps = [self.export.deactivate, *([] if self.monitor is None else [self.monitor.deactivate])]
+        steps: list[Callable[[], object]] = [] if self.address is None else [self.address.deactivate]
+        steps += [self.export.deactivate, *([] if self.monitor is None else [self.monitor.deactivate])]
         steps += [self.tls[self._server].deactivate] if self._server in self.tls else []
         try_all(steps, "the export could not be removed")
 
@@ -406,6 +463,7 @@ class Stack:
             mounts={name: mount.require_effective() for name, mount in self.mounts.items()},
             tuning=self._tuning_state(),
             links={name: link.require_effective() for name, link in self.links.items()},
+            pair=None if self.address is None else self.address.require_effective(),
             caveats=self.caveats(),
         )
 

@@ -325,3 +325,49 @@ def test_what_the_kernel_applies_now_is_read_in_full() -> None:
 
 def test_what_is_not_exported_has_no_options() -> None:
     assert Export(SPEC.model_copy(update={"network": IPv4Network("10.0.0.0/24")}), NfsServer()).applied() == ()
+
+
+class Tracked(NfsServer):
+    """A fake machine that records whole commands, on which nfsdcld ends at the second look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[str] = []
+        self.looks = 0
+
+    def run(
+        self, argv: Sequence[str], *, stdin: str | None = None, deadline_s: float = DEFAULT_DEADLINE_S
+    ) -> Completed:
+        self.commands.append(" ".join(argv))
+        if argv[0] != "pgrep":
+            return super().run(argv, stdin=stdin, deadline_s=deadline_s)
+        self.looks += 1
+        return Completed(tuple(argv), int(self.looks > 1), "", "", self.name)
+
+
+def test_a_server_of_a_pair_has_the_scope_and_the_records_of_the_pair() -> None:
+    server = Tracked()
+    export = Export(SPEC, server)
+    export.client_records, export.scope = "/srv/raidproof/.nfsdcld", "pair"
+    export.activate()
+    assert "nfsdcld --storagedir /srv/raidproof/.nfsdcld" in server.commands
+    created = server.commands.index("mkdir --parents --mode=0700 /srv/raidproof/.nfsdcld")
+    assert created < server.commands.index("nfsdcld --storagedir /srv/raidproof/.nfsdcld")
+    assert nfsd_command(SPEC, "pair")[-3:] == ["-S", "pair", str(SPEC.threads)]
+    assert " ".join(nfsd_command(SPEC, "pair")) in server.commands
+    server.commands.clear()
+    export.deactivate()
+    assert server.commands[-2:] == ["pgrep --exact nfsdcld"] * 2, "the file system is unmounted next"
+    server.commands.clear()
+    export.revive()
+    assert "nfsdcld --storagedir /srv/raidproof/.nfsdcld" in server.commands
+
+
+def test_a_single_server_keeps_its_records_where_they_are() -> None:
+    server = Tracked()
+    export = Export(SPEC, server)
+    export.activate()
+    export.deactivate()
+    assert "nfsdcld" in server.commands
+    assert not any(one.startswith(("mkdir", "pgrep")) for one in server.commands)
+    assert " ".join(nfsd_command(SPEC)) in server.commands

@@ -100,6 +100,8 @@ class ArraySpec(Spec):
     may use the old content of its disk, so that a checker must start them without this disk."""
     software: ClassVar[SoftwareSpec] = SoftwareSpec()
     """The kernel and the image that a server with this kind of array needs, where the default ones do not suffice."""
+    moves: ClassVar[bool] = False
+    """Whether another server on the same disks brings the array online by the steps of a recovery after a cut."""
     md_files: ClassVar[bool] = False
     """Whether the devices of the array have md's files in sysfs (md/stripe_cache_size and others)."""
 

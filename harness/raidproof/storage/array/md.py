@@ -65,6 +65,7 @@ class MdSpec(FlaggedSpec):
     in_page: ClassVar[bool] = True
     keeps_out: ClassVar[bool] = True
     md_files: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
     damage: ClassVar[str] = r"md/raid.*(?:NOT corrected|unrecoverable)|bitmap (?:\(-|file super)|not importing!"
     lost: ClassVar[str] = r"md/raid\S*: (?:cannot start|starting) dirty degraded array"
     axes: ClassVar[Mapping[str, str]] = {"member_layer": "layer between a disk and md: disk, integrity, crypt"}

@@ -76,6 +76,7 @@ class ExportSpec(ServerSpec):
         "export_options": 'other options of exports(5), as they stand, for example "crossmnt,mountpoint"',
     }
     scans: ClassVar[bool] = True
+    takes_over: ClassVar[bool] = True
 
     type: Literal["knfsd"] = "knfsd"
     wdelay: bool = True
@@ -200,8 +201,8 @@ def unexport_command(spec: ExportSpec, path: str = DIRECTORY) -> list[str]:
     return ["exportfs", "-u", f"{spec.network}:{path}"]
 
 
-def nfsd_command(spec: ExportSpec) -> list[str]:
-    """Return the command that starts nfsd's threads.
+def nfsd_command(spec: ExportSpec, scope: str | None = None) -> list[str]:
+    """Return the command that starts nfsd's threads; ``scope``: the server scope, None for the host name.
 
     It sets grace period and lease always: the kernel keeps those of an earlier start.
     """
@@ -210,6 +211,7 @@ def nfsd_command(spec: ExportSpec) -> list[str]:
         *(["-p", str(spec.port)] if spec.port != NFS_PORT else []),
         *("-G", str(spec.grace_to_set_s)),
         *("-L", str(spec.lease_to_set_s)),
+        *(["-S", scope] if scope is not None else []),
         str(spec.threads),
     ]
 
@@ -301,7 +303,7 @@ class Export(Server):
         self.machine.put(f"{int(self.spec.delegations)}\n", _LEASES)
         self._set_io_modes()
         # Before rpc.nfsd: without nfsdcld, nfsd waits for it, gives up, and stores no client records.
-        self.machine.succeed(["nfsdcld"])
+        self._start_tracking()
         if self.spec.squashes_root:
             self.machine.succeed(open_command(self.path))
         self.machine.succeed(export_command(self.spec, self.path))
@@ -346,8 +348,8 @@ class Export(Server):
 
     def revive(self) -> ExportState:
         """Start nfsdcld and rpc.mountd, then nfsd's threads."""
-        for daemon in DAEMONS:
-            self.machine.succeed([daemon])
+        self._start_tracking()
+        self.machine.succeed(["rpc.mountd"])
         return self.restart()
 
     def serve_states(self) -> StateService:
@@ -405,8 +407,10 @@ class Export(Server):
             ["pkill", "--exact", "rpc.mountd"],
             ["pkill", "--exact", "nfsdcld"],
         )
+        # With its records on the exported file system, nfsdcld must have ended before the file system is unmounted.
+        last = [self._reset_io_modes, *([self._wait_untracked] if self._own_records else [])]
         try_all(
-            [*(partial(self.machine.succeed, command) for command in commands), self._reset_io_modes],
+            [*(partial(self.machine.succeed, command) for command in commands), *last],
             f"{self.machine.name}: {self.path} is still exported, or nfsd or its daemons still run",
         )
 
@@ -487,4 +491,22 @@ class Export(Server):
     def _start_nfsd(self) -> None:
         # The kernel accepts a new value only while no nfsd thread runs.
         self.machine.put(f"{self.spec.max_block_size}\n", f"{_NFSD}/max_block_size")
-        self.machine.succeed(nfsd_command(self.spec))
+        self.machine.succeed(nfsd_command(self.spec, self.scope))
+
+    @property
+    def _own_records(self) -> bool:
+        """Whether the client records are in a place of their own."""
+        return self.client_records != Server.client_records
+
+    def _start_tracking(self) -> None:
+        where = []
+        if self._own_records:
+            self.machine.succeed(["mkdir", "--parents", "--mode=0700", self.client_records])
+            where = ["--storagedir", self.client_records]
+        self.machine.succeed(["nfsdcld", *where])
+
+    def _wait_untracked(self) -> None:
+        def ended() -> bool:
+            return not self.machine.run(["pgrep", "--exact", "nfsdcld"]).ok
+
+        wait_until(ended, Deadline.after(_DEATH_DEADLINE_S), "nfsdcld to end", 0.05)

@@ -86,6 +86,8 @@ class Server(ABC):
     path: str
     client_records: str = "/var/lib/nfs"
     """A path on the file system with the records of NFSv4 clients, on which reclaims after a crash depend."""
+    scope: str | None = None
+    """The server scope that the server reports (RFC 8881, 2.10.4); None: the default of the server's program."""
 
     @abstractmethod
     def activate(self) -> ServerState:
@@ -176,6 +178,8 @@ class ServerSpec(Spec):
 
     axes: ClassVar[Mapping[str, str]] = {}
     """The fields of this kind that a plan may vary, each with a description."""
+    takes_over: ClassVar[bool] = False
+    """Whether the server has a scope and a place of its client records that a pair of servers shares."""
     has_async: ClassVar[bool] = True
     """Whether the server can reply before its disks have the data (``sync=False``)."""
     scans: ClassVar[bool] = False
