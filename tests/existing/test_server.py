@@ -109,6 +109,24 @@ def test_the_plan_has_the_transport_security_that_the_export_requires(accepted: 
     assert left_out(exports=exports) == []
 
 
+@pytest.mark.parametrize(
+    ("accepted", "setting"),
+    [("sys", None), ("krb5p:sys", None), ("krb5p", "krb5p"), ("krb5:krb5i:krb5p", "krb5"), ("krb5p:krb5i", "krb5i")],
+)
+def test_the_plan_has_the_least_security_of_requests_that_the_export_accepts(
+    accepted: str, setting: str | None
+) -> None:
+    exports = f"/srv *(rw,sec={accepted})\n"
+    found = server(exports=exports).settings.get("sec")
+    assert (None if found is None else found.value) == setting
+    assert left_out(exports=exports) == []
+
+
+def test_an_unknown_security_of_requests_is_left_out() -> None:
+    (one,) = (text for text in left_out(exports="/srv *(rw,sec=none)\n") if "sec=none" in text)
+    assert one.endswith("unknown security: a lab has sys, krb5, krb5i, krb5p")
+
+
 def test_an_old_client_of_an_export_that_requires_tls_is_re_created_without_it() -> None:
     texts = [Text(kind, Given(kind, text)) for kind, text in BASE.items() if kind != "exports"]
     texts.append(Text("exports", Given("exports", "/srv *(rw,xprtsec=mtls)\n")))

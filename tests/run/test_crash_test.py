@@ -16,6 +16,8 @@ from raidproof.record.run import ScanResult
 from raidproof.run.crash_test import CrashTestSpec, fault_of, schedule_of
 from raidproof.run.crash_test_files import CrashTestFiles
 from raidproof.run.fault_sequence import protocol_s, rousing_command
+from raidproof.storage.mount import MountSpec
+from raidproof.workload.ledger import LedgerSpec
 
 
 def spec(**changes: object) -> CrashTestSpec:
@@ -46,6 +48,20 @@ def test_a_schedule_has_all_faults() -> None:
     for also in ({"fault": "none"}, {"during": [NfsdRestart()]}, {"policy": CutPolicy.TORN}):
         with pytest.raises(RequestError, match=f"excludes {next(iter(also))}"):
             spec(faults=faults, **also)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"capture": True}, "a capture cannot read the traffic, or not which user"),
+        ({"second_reader": True}, "neither TLS nor Kerberos for libnfs"),
+        ({"ledger": LedgerSpec(users=4)}, "only 3 users have a ticket, not 4"),
+    ],
+)
+def test_what_a_stack_with_kerberos_cannot_have_is_refused(changes: dict[str, object], reason: str) -> None:
+    with pytest.raises(RequestError, match=reason):
+        spec(stack=stack_of(mount=MountSpec(sec="krb5")), **changes)
+    spec(**changes)
 
 
 def test_a_misspelt_fault_names_the_nearest() -> None:

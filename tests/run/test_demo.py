@@ -58,9 +58,9 @@ def test_a_volume_with_a_cache_has_a_further_disk() -> None:
 
 
 def test_a_setting_of_the_mounts_is_that_of_all_clients() -> None:
-    stack = demo_stack(sync=True, settings=read_settings(["xprtsec=tls"]))
-    assert stack.mount.xprtsec == "tls"
-    assert "xprtsec=tls" in stack.export.options()
+    stack = demo_stack(sync=True, settings=read_settings(["xprtsec=tls", "sec=krb5p"]))
+    assert (stack.mount.xprtsec, stack.mount.sec) == ("tls", "krb5p")
+    assert {"xprtsec=tls", "sec=krb5p"} < {*stack.export.options()}
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,69 @@
-"""The mounts that an export with TLS must refuse."""
+"""The accesses that an export with TLS or Kerberos must refuse."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from raidproof.core.command import Completed
-from raidproof.run.intruders import FOREIGN, MOUNT_POINT, NO_CERTIFICATE, PLAIN, attempts
+from raidproof.run.intruders import (
+    AUTH_SYS,
+    FOREIGN,
+    KINDS,
+    MOUNT_POINT,
+    NO_CERTIFICATE,
+    NO_TICKET,
+    OTHER_KDC,
+    PLAIN,
+    UNENCRYPTED,
+    UNSIGNED,
+    attempts,
+    kinds_of,
+)
+from raidproof.storage.kerberos import FLAVOURS, WITHOUT_TICKET
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import Stack
+from raidproof.storage.tls import POLICIES
 
 
 class Client:
-    """A fake client: the server lets it in with the policies of ``accepted``."""
+    """A fake client: the server lets it in with the policies and flavours of ``accepted``."""
 
     name = "client1"
     address = "10.77.0.21"
 
     def __init__(self, *accepted: str) -> None:
         self.accepted = accepted
-        self.certificate = "own"
+        self.certificate = self.kdc = "own"
         self.attempts: list[tuple[str, str]] = []
+        self.flavours: list[tuple[str, str]] = []
+        self.users: list[str] = []
         self.unmounted = 0
         self.mounted = True
 
     def run(self, argv: Sequence[str], **_: Any) -> Completed:
         assert not self.mounted, "a client of NFSv4 would use the connection of the other mount"
+        if argv[0] == "setpriv":
+            self.users.append(argv[1])
+            return self._ended(argv, lets_in=argv[1] in self.accepted)
         options = argv[argv.index("--options") + 1].split(",")
-        policy = next((one.removeprefix("xprtsec=") for one in options if one.startswith("xprtsec=")), "none")
+        policy, flavour = (
+            next((one.removeprefix(f"{name}=") for one in options if one.startswith(f"{name}=")), usual)
+            for name, usual in (("xprtsec", "none"), ("sec", "any"))
+        )
         self.attempts.append((policy, self.certificate))
-        fails = policy not in self.accepted
-        return Completed(tuple(argv), int(fails), "", "mount.nfs: x\nmount.nfs: Operation not permitted\n", self.name)
+        self.flavours.append((flavour, self.kdc))
+        return self._ended(argv, lets_in={policy, flavour} & {*self.accepted} != set())
+
+    def _ended(self, argv: Sequence[str], *, lets_in: bool) -> Completed:
+        return Completed(tuple(argv), int(not lets_in), "", "x\nmount.nfs: Operation not permitted\n", self.name)
 
     def succeed(self, argv: Sequence[str], **_: Any) -> str:
-        assert argv == ["umount", MOUNT_POINT]
-        self.unmounted += 1
+        # The mount of a machine with a ticket, as which a user without a ticket then works.
+        assert argv == ["umount", MOUNT_POINT] or "sec=krb5" in argv[argv.index("--options") + 1]
+        self.unmounted += argv[0] == "umount"
         return ""
 
     def activate(self) -> None:
@@ -50,13 +78,24 @@ class Client:
     def present_own(self) -> None:
         self.certificate = "own"
 
+    @contextmanager
+    def other_kdc(self) -> Iterator[None]:
+        self.kdc = "other"
+        yield
+        self.kdc = "own"
 
-def stack_on(client: Client, policy: str) -> Stack:
-    spec = MountSpec.model_validate({"xprtsec": policy})
+
+def stack_on(client: Client, **settings: str) -> Stack:
+    spec = MountSpec.model_validate(settings)
     mount = SimpleNamespace(
         spec=spec, source="10.77.0.10:/srv/raidproof", activate=client.activate, deactivate=client.deactivate
     )
-    fake = SimpleNamespace(spec=SimpleNamespace(mount=spec), mounts={client.name: mount}, tls={client.name: client})
+    fake = SimpleNamespace(
+        spec=SimpleNamespace(mount=spec),
+        mounts={client.name: mount},
+        tls={client.name: client},
+        kerberos={client.name: client},
+    )
     return cast("Stack", fake)
 
 
@@ -70,7 +109,7 @@ def stack_on(client: Client, policy: str) -> Stack:
 )
 def test_each_kind_of_intruder_attempts_a_mount(policy: str, expected: list[tuple[str, str, str]]) -> None:
     client = Client()
-    seen = attempts(stack_on(client, policy), client, "before the work")  # type: ignore[arg-type]
+    seen = attempts(stack_on(client, xprtsec=policy), client, "before the work")  # type: ignore[arg-type]
     assert [(one.kind, *tried) for one, tried in zip(seen, client.attempts, strict=True)] == expected
     assert not any(one.let_in for one in seen)
     assert {one.said for one in seen} <= {"mount.nfs: Operation not permitted"}
@@ -79,8 +118,46 @@ def test_each_kind_of_intruder_attempts_a_mount(policy: str, expected: list[tupl
     assert client.mounted
 
 
-def test_an_intruder_that_is_let_in_is_unmounted() -> None:
-    client = Client("none")
-    seen = attempts(stack_on(client, "tls"), client, "after the fault")  # type: ignore[arg-type]
-    assert [one.let_in for one in seen] == [True]
+@pytest.mark.parametrize(
+    ("flavour", "weaker"),
+    [
+        ("krb5", []),
+        ("krb5i", [(UNSIGNED, "krb5", "own")]),
+        ("krb5p", [(UNSIGNED, "krb5", "own"), (UNENCRYPTED, "krb5i", "own")]),
+    ],
+)
+def test_each_kind_of_intruder_of_kerberos_attempts_an_access(
+    flavour: str, weaker: list[tuple[str, str, str]]
+) -> None:
+    client = Client()
+    seen = attempts(stack_on(client, sec=flavour), client, "before the work")  # type: ignore[arg-type]
+    # A mount without the option sec would negotiate the flavour of the export.
+    expected = [(AUTH_SYS, "sys", "own"), *weaker, (OTHER_KDC, flavour, "other")]
+    assert [(one.kind, *tried) for one, tried in zip(seen[:-1], client.flavours, strict=True)] == expected
+    assert (seen[-1].kind, client.users) == (NO_TICKET, [f"--reuid={WITHOUT_TICKET}"])
+    assert not any(one.let_in for one in seen)
+    assert client.kdc == "own"
     assert client.unmounted == 1
+    assert client.mounted
+
+
+@pytest.mark.parametrize(
+    ("settings", "accepted", "kind"),
+    [
+        ({"xprtsec": "tls"}, "none", PLAIN),
+        ({"sec": "krb5p", "xprtsec": "tls"}, "sys", AUTH_SYS),
+        ({"sec": "krb5i"}, f"--reuid={WITHOUT_TICKET}", NO_TICKET),
+    ],
+)
+def test_an_intruder_that_is_let_in_is_unmounted(settings: dict[str, str], accepted: str, kind: str) -> None:
+    client = Client(accepted)
+    seen = attempts(stack_on(client, **settings), client, "after the fault")  # type: ignore[arg-type]
+    assert [one.kind for one in seen if one.let_in] == [kind]
+    assert client.unmounted == (1 if kind in {PLAIN, NO_TICKET} else 2)
+
+
+def test_each_security_has_its_intruders() -> None:
+    assert {name: tuple(kinds) for name, kinds in KINDS.items()} == {"xprtsec": POLICIES, "sec": FLAVOURS}
+    assert kinds_of(MountSpec()) == ()
+    both = kinds_of(MountSpec(xprtsec="mtls", sec="krb5p"))
+    assert len(both) == len({*both}) == 8

@@ -64,7 +64,7 @@ def stats(version: str) -> str:
         ({"other_options": "timeo=14"}, "has a setting of its own: timeo_s"),
         ({"other_options": ["fsc"]}, "no client of a lab has cachefilesd"),
         ({"other_options": "trunkdiscovery"}, "its effect cannot be read back"),
-        ({"other_options": "sec=krb5"}, "no Kerberos"),
+        ({"other_options": "sec=krb5"}, "has a setting of its own: sec"),
         ({"other_options": "intr"}, "the kernel ignores it"),
     ],
 )
@@ -254,6 +254,7 @@ SPECS: st.SearchStrategy[dict[str, Any]] = st.builds(
     write=st.sampled_from([None, "lazy", "eager", "wait"]),
     max_connect=st.none() | st.integers(1, 16),
     xprtsec=st.sampled_from(["none", "tls", "mtls"]),
+    sec=st.sampled_from(["sys", "krb5", "krb5i", "krb5p"]),
 )
 
 
@@ -327,6 +328,7 @@ def test_what_was_not_asked_is_only_recorded() -> None:
         ({"timeo_s": 5}, "timeo: requested 50, effective 600"),
         ({"port": 2050}, "port: requested 2050, effective 2049"),
         ({"xprtsec": "tls"}, "xprtsec: requested tls, effective none"),
+        ({"sec": "krb5p"}, "sec: requested krb5p, effective sys"),
     ],
 )
 def test_what_did_not_take_effect_is_named(asked: dict[str, Any], field: str) -> None:

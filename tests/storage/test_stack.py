@@ -36,7 +36,10 @@ def stack_spec(**asked: Any) -> StackSpec:
         ({"link": {"delay": "1ms", "jitter": "2ms"}}, "more than the delay"),
         ({"arry": {}}, "did you mean 'array'"),
         ({"mount": {"xprtsec": "tls"}, "export": {"xprtsec": "mtls"}}, "is tls, but the export accepts only mtls"),
-        ({"mount": {"xprtsec": "tls"}, "export": {"type": "ganesha"}}, "a server of type ganesha has no TLS"),
+        ({"mount": {"xprtsec": "tls"}, "export": {"type": "ganesha"}}, "no xprtsec for a server of type ganesha"),
+        ({"mount": {"sec": "krb5"}, "export": {"type": "ganesha"}}, "no sec for a server of type ganesha"),
+        ({"mount": {"sec": "krb5"}, "export": {"sec": "krb5p"}}, "is krb5, but the export accepts only krb5p"),
+        ({"export": {"sec": "krb5p"}}, "sec of the mounts is sys, but the export accepts only krb5p"),
         ({"array": {**ARRAY, "level": 6, "members": ("a", "b", "c")}}, "RAID6 needs at least 4 members, not 3"),
     ],
 )
@@ -50,12 +53,13 @@ def test_a_port_that_both_know_is_accepted() -> None:
     stack_spec(mount={"vers": "3"}, export={"port": 2050})
 
 
-def test_the_export_accepts_only_the_transport_security_of_the_mounts() -> None:
-    spec = stack_spec(mount={"xprtsec": "mtls"})
-    assert "xprtsec=mtls" in spec.export.options()
+@pytest.mark.parametrize("asked", [{"xprtsec": "mtls"}, {"sec": "krb5i"}, {"xprtsec": "tls", "sec": "krb5p"}])
+def test_the_export_accepts_only_the_security_of_the_mounts(asked: dict[str, Any]) -> None:
+    spec = stack_spec(mount=asked)
+    assert {f"{name}={value}" for name, value in asked.items()} < {*spec.export.options()}
     assert StackSpec.model_validate(spec.model_dump(mode="json")) == spec
     plain = stack_spec()
-    assert not any("xprtsec" in option for option in plain.export.options())
+    assert not any("sec=" in option for option in plain.export.options())
     assert spec.in_plain_text == plain
     assert plain.in_plain_text is plain
 

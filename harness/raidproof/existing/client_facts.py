@@ -13,6 +13,7 @@ from raidproof.existing.reports import Reports
 from raidproof.plan.axes import axis_of, read_value
 from raidproof.plan.configuration import NEGOTIATED
 from raidproof.plan.table import Value
+from raidproof.storage.kerberos import SYS
 from raidproof.storage.mount import ATTRIBUTE_TIMES, NO_PROTOCOL, MountSpec, why_refused
 from raidproof.storage.tls import NONE
 
@@ -35,7 +36,6 @@ _SILENT = frozenset(
         "relatime",
         "user",
         "namlen=255",
-        "sec=sys",
         "local_lock=none",
         "lookupcache=all",
         "write=lazy",
@@ -44,7 +44,7 @@ _SILENT = frozenset(
 )
 _TAKEN = frozenset({"vers", "nfsvers", "minorversion", "rsize", "wsize", "nconnect", "addr", "clientaddr", "sync"})
 _NUMBERS = ("retrans", "actimeo", *ATTRIBUTE_TIMES, "max_connect")
-_WORDS = ("lookupcache", "local_lock", "write", "xprtsec")
+_WORDS = ("lookupcache", "local_lock", "write", "sec", "xprtsec")
 _OTHERS_AXIS = "mount_options_client"
 _SWITCHES: Mapping[str, tuple[str, Value]] = {
     "noac": ("noac", True),
@@ -55,7 +55,7 @@ _SWITCHES: Mapping[str, tuple[str, Value]] = {
 }
 _RESETS = {"hard": "recovery", "ac": "noac", "cto": "cto", "lock": "lock", "sharecache": "sharecache"}
 """Defaults, with the axis whose other values they replace if they follow."""
-_DEFAULTS: Mapping[str, Value] = {"timeo": "60s", "retrans": 2, "xprtsec": NONE}
+_DEFAULTS: Mapping[str, Value] = {"timeo": "60s", "retrans": 2, "sec": SYS, "xprtsec": NONE}
 _OTHERS = frozenset({"noatime", "nodiratime", "nosuid", "nodev", "noexec", "nordirplus"})
 """Options without an axis of their own that a client lists, and so can be read back."""
 _UNKNOWN = "a plan has no setting for it"

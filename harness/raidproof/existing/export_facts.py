@@ -6,8 +6,9 @@ from raidproof.core.errors import RequestError
 from raidproof.existing.exports import EVERYBODY, Client, Exported
 from raidproof.existing.fact import Fact, LeftOut, StandIn, default, read
 from raidproof.plan.table import Value
+from raidproof.storage.kerberos import FLAVOURS
 from raidproof.storage.server.export_options import ANONYMOUS, OTHERS, in_etab, name_of, read_fsid, why_refused
-from raidproof.storage.tls import NONE, POLICIES
+from raidproof.storage.tls import POLICIES
 
 _SILENT = frozenset(
     [
@@ -22,6 +23,8 @@ _SWITCHES = ("all_squash", "subtree_check", "insecure")
 _NUMBERS = ("anonuid", "anongid")
 _COMPARED = {"export": "sync", "root_squash": "root_squash", **{name: name for name in _SWITCHES}}
 """The settings in which the options for other clients may differ, with the field of `Client`."""
+_SECURITY = {"sec": FLAVOURS, "xprtsec": POLICIES}
+"""The values of settings that say which security the export accepts, from the least on."""
 _UNKNOWN = "a plan has no setting for it"
 
 
@@ -92,12 +95,13 @@ def _setting(option: str, exported: Exported, others: list[str]) -> dict[str, Fa
             return {name: read(str(read_fsid(value)), exported.source)}
         except RequestError as error:
             return str(error)
-    if name == "xprtsec":
-        # What the export requires: a client may use any policy that it accepts. Without a setting, it is plain text.
-        accepted = [policy for policy in POLICIES if policy in value.split(":")]
+    if name in _SECURITY:
+        # What the export requires: a client may use any value that it accepts. Without a setting, it is the first one.
+        valid = _SECURITY[name]
+        accepted = [one for one in valid if one in value.split(":")]
         if not accepted:
-            return "unknown security of the transport"
-        return {} if accepted[0] == NONE else {name: read(accepted[0], exported.source)}
+            return f"unknown security: a lab has {', '.join(valid)}"
+        return {} if accepted[0] == valid[0] else {name: read(accepted[0], exported.source)}
     if (reason := why_refused(option)) is not None:
         return reason
     other = in_etab(option)

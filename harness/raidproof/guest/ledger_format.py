@@ -114,6 +114,7 @@ HOLDERS = (LOCKS, REMOVED, LISTING)  # kinds of worker that have steps, and no o
 NAME_MISSING, NAME_TWICE, NAME_UNKNOWN = errno.ENOMSG, errno.ENOTUNIQ, errno.EBADMSG
 REFUSED = (errno.EAGAIN, errno.EACCES)  # errors of a claim while another client holds the lock (fcntl(2))
 CUT = BLOCK // 2  # bytes that shrink leaves of a block: the first of those that are shrunk
+USERS, FIRST_UID = 3, 1001  # number of ordinary users as whom workers work, and number of the first of them
 APPLICATION = "application"  # kind of worker that runs the user's own application, and kind of its operations
 GROUPS = 20000  # the group id in the RPCs of worker n is GROUPS + n, which identifies the worker in a capture
 UNCUT = "+0"  # code in a scan: a file with the data of append, in which zeroes follow the length that truncate sets

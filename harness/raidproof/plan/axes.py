@@ -29,6 +29,7 @@ from raidproof.storage.array.array import DEFAULT_KIND
 from raidproof.storage.array.level import DEFAULT, LEVELS, Level, level_names, listed, read_level
 from raidproof.storage.array.member_flags import FAILFAST, WRITE_MOSTLY, taking
 from raidproof.storage.filesystem import FILESYSTEMS, USUAL, FilesystemSpec
+from raidproof.storage.kerberos import FLAVOURS
 from raidproof.storage.server import SERVERS, ServerSpec
 from raidproof.storage.server.server import DEFAULT as USUAL_SERVER
 from raidproof.storage.tls import POLICIES
@@ -365,6 +366,12 @@ _ABOVE = (
         word_of("lazy", "eager", "wait"),
     ),
     _number("max_connect", "mount.max_connect", "greatest number of connections to addresses of a server (nfs(5))"),
+    Axis(
+        "sec",
+        "mount.sec",
+        "security of requests, of mounts and export: sys, krb5, krb5i, krb5p (nfs(5), exports(5))",
+        word_of(*FLAVOURS),
+    ),
     Axis(
         "xprtsec",
         "mount.xprtsec",

@@ -125,16 +125,16 @@ class SoloSeen(Strict):
 
 
 class IntruderSeen(Strict):
-    """A mount that an export with TLS must refuse, and that a client attempted."""
+    """An access that an export with TLS or Kerberos must refuse, and that a client attempted."""
 
     kind: str
     """What the client lacked."""
     when: str
     """Before the work, or after the fault."""
     let_in: bool
-    """Whether the mount succeeded."""
+    """Whether the access succeeded."""
     said: str
-    """The message of mount(8) if it failed."""
+    """The message of the command, mount(8) or ls(1), if it failed."""
 
 
 class Observations(Strict):

@@ -21,7 +21,7 @@ from raidproof.disk.disks import require_write_cache
 from raidproof.fault import FAULTS, Fault, FaultContext, PowerCut
 from raidproof.fault.fault import FaultEffects, combined, why_no_locks
 from raidproof.fault.schedule import Schedule, ScheduledFault
-from raidproof.guest.ledger_format import APPLICATION
+from raidproof.guest.ledger_format import APPLICATION, USERS
 from raidproof.lab.lab import Lab
 from raidproof.machine.kernel_errors import ErrorWatch
 from raidproof.machine.kernel_log import moment, said_since
@@ -39,7 +39,9 @@ from raidproof.run.replies import ReplyWatch
 from raidproof.run.second_reader import read_by_libnfs
 from raidproof.storage.array import holders_of_old_data
 from raidproof.storage.filesystem import read_write_back
+from raidproof.storage.kerberos import KRB5P, SYS
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
+from raidproof.storage.tls import NONE
 from raidproof.verdict.checks.second_reader import differing_workers
 from raidproof.workload.fio import FioSpec, fio_command, parse_fio_jobs
 from raidproof.workload.ledger import LEDGER_DIRECTORY, Found, Ledger, LedgerSpec, ServerPlace
@@ -109,10 +111,19 @@ class CrashTestSpec(BaseModel):
                 f"crash test {self.name}: faults has all faults in their order, and excludes {', '.join(both)}",
                 remedy="put each fault into faults, with its arguments: at(2.5, PowerCut(policy=CutPolicy.TORN))",
             )
-        if self.stack.mount.encrypted and (self.capture or self.second_reader):
-            what = "a capture cannot read the traffic" if self.capture else "libnfs has no TLS"
-            raise RequestError(f"crash test {self.name}: xprtsec = {self.stack.mount.xprtsec}: {what}")
+        if self.stack.mount.secured:
+            self._refuse_with_security()
         return self
+
+    def _refuse_with_security(self) -> None:
+        mount = self.stack.mount
+        asked = f"crash test {self.name}: xprtsec = {mount.xprtsec}, sec = {mount.sec}"
+        if self.capture:
+            raise RequestError(f"{asked}: a capture cannot read the traffic, or not which user sent a request")
+        if self.second_reader:
+            raise RequestError(f"{asked}: raidproof sets up neither TLS nor Kerberos for libnfs")
+        if mount.sec != SYS and (self.ledger.users or 0) > USERS:
+            raise RequestError(f"{asked}: only {USERS} users have a ticket, not {self.ledger.users}")
 
 
 def schedule_of(spec: CrashTestSpec) -> Schedule:
@@ -319,8 +330,12 @@ class CrashTest:
         self.faults.keep_client_records()
         # The RPCs of an application have no mark, and several of them may belong to one operation.
         marked = [worker for worker in ledger.workers if worker.kind != APPLICATION]
-        if self.spec.stack.mount.encrypted:
-            observed.replies = RepliesSeen(why_not="the traffic between clients and server is encrypted")
+        if self.spec.stack.mount.secured:
+            mount = self.spec.stack.mount
+            why_not = "the traffic between clients and server is encrypted"
+            if mount.xprtsec == NONE and mount.sec != KRB5P:
+                why_not = f"requests with sec={mount.sec} have no mark of the process that sent them"
+            observed.replies = RepliesSeen(why_not=why_not)
             marked = []
         self.replies = ReplyWatch(self.lab, marked, ledger.path.parent) if marked else None
         watching = self.replies.watching(ledger.path) if self.replies else nullcontext()

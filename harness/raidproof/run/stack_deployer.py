@@ -59,6 +59,8 @@ class StackDeployer:
             new.tuning, new.client_tuning, new.links = same.tuning, same.client_tuning, same.links
             if new.spec.mount.xprtsec == same.spec.mount.xprtsec:
                 new.tls = same.tls
+            if new.spec.mount.sec == same.spec.mount.sec:
+                new.kerberos = same.kerberos
             # After a failure no stack counts as deployed.
             self.stack = None
             found = _rebuild(same, new, built, on)

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from raidproof.core.errors import RequestError, RigError
 from raidproof.core.layer import PAGE_SIZE, Machine, Spec, State, Value, one_of, power_of_two, require_effective
 from raidproof.core.units import KIB, MIB, Size, format_size, parse_duration
+from raidproof.storage.kerberos import SYS
 from raidproof.storage.server import NFS_PORT
 from raidproof.storage.tls import NONE
 
@@ -44,7 +45,7 @@ _FIELDS = {
     **dict.fromkeys(("sharecache", "nosharecache"), "sharecache"),
     **dict.fromkeys(("tcp", "udp", "rdma"), "proto"),
     "timeo": "timeo_s",
-    "xprtsec": "xprtsec",
+    **{name: name for name in ("sec", "xprtsec")},
 }
 REFUSED: Mapping[str, str] = {
     "fsc": "no client of a lab has cachefilesd, so that there is no cache on its disk",
@@ -53,7 +54,6 @@ REFUSED: Mapping[str, str] = {
     "ro": "a read-only mount has no acknowledged writes to test",
     "retry": "the harness itself waits until the server is ready",
     "bg": "the harness itself waits until the server is ready",
-    "sec": "raidproof sets up no Kerberos, so that all mounts have sec=sys",
     "intr": "the kernel ignores it since Linux 2.6.25 (nfs(5))",
     "nointr": "the kernel ignores it since Linux 2.6.25 (nfs(5))",
 }
@@ -62,7 +62,7 @@ REFUSED: Mapping[str, str] = {
 
 def why_refused(option: str) -> str | None:
     """Return why a mount option cannot be requested; None if it can."""
-    return None if option == "sec=sys" else REFUSED.get(option.partition("=")[0])
+    return REFUSED.get(option.partition("=")[0])
 
 
 def _read_version(value: Any) -> Any:
@@ -171,6 +171,8 @@ class MountSpec(Spec):
     """Transport protocol (nfs(5))."""
     port: int | None = Field(default=None, ge=1, le=65535)
     """Port of the server; None: the usual one (nfs(5))."""
+    sec: Literal["sys", "krb5", "krb5i", "krb5p"] = "sys"
+    """Security of requests: numbers of users (AUTH_SYS); Kerberos; also with integrity; also encrypted (nfs(5))."""
     xprtsec: Literal["none", "tls", "mtls"] = "none"
     """Security of the transport: plain text; TLS; TLS with a certificate of the client (nfs(5))."""
     other_options: Annotated[tuple[str, ...], BeforeValidator(_read_others)] = ()
@@ -187,7 +189,7 @@ class MountSpec(Spec):
         self._refuse_locks()
         if self.max_connect is not None and self.vers not in SESSIONS:
             raise RequestError(f"max_connect: NFS version {self.vers} has no trunking; request 4.1 or 4.2")
-        if self.encrypted and self.vers not in SESSIONS:
+        if self.xprtsec != NONE and self.vers not in SESSIONS:
             raise RequestError(
                 f"xprtsec: with NFS version {self.vers} locks or callbacks would use connections without TLS; "
                 "request 4.1 or 4.2"
@@ -228,9 +230,12 @@ class MountSpec(Spec):
         return int(ATTRIBUTE_TIMES[name] if requested is None else requested)
 
     @property
-    def encrypted(self) -> bool:
-        """Whether the traffic cannot be read by a capture."""
-        return self.xprtsec != NONE
+    def secured(self) -> bool:
+        """Whether the export must refuse clients with less security.
+
+        Then a capture cannot read the traffic, or not which user sent a request.
+        """
+        return self.xprtsec != NONE or self.sec != SYS
 
     @property
     def local_locks(self) -> bool:
@@ -273,7 +278,8 @@ class MountSpec(Spec):
             "local_lock": self.local_lock,
             "write": self.write,
             "max_connect": self.max_connect,
-            "xprtsec": self.xprtsec if self.encrypted else None,
+            "sec": self.sec if self.sec != SYS else None,
+            "xprtsec": self.xprtsec if self.xprtsec != NONE else None,
             # No retries by mount.nfs: the harness waits until the server is ready, within its own deadline.
             "retry": 0,
         }
@@ -491,6 +497,7 @@ class Mount:
             "softreval": spec.softreval,
             "write": spec.write,
             "max_connect": spec.max_connect,
+            "sec": spec.sec,
             "xprtsec": spec.xprtsec,
             "other_options": spec.other_options,
             "proto": spec.proto,
@@ -515,6 +522,7 @@ def found_of(state: MountState) -> dict[str, Value]:
         "softreval": "softreval" in state.options,
         "write": values.get("write", "lazy"),
         "max_connect": int(connections) if connections else None,
+        "sec": values.get("sec", SYS),
         "xprtsec": values.get("xprtsec", NONE),
         **state.model_dump(include=set(ATTRIBUTE_TIMES)),
         **state.model_dump(include={"source", "vers", "rsize", "wsize", "sync", "recovery", "retrans", "nconnect"}),

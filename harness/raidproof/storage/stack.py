@@ -10,18 +10,23 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, mod
 from raidproof.core.errors import RequestError, nearest
 from raidproof.core.layer import Machine, Spec, State, try_all
 from raidproof.core.units import format_size
+from raidproof.storage import kerberos, tls
 from raidproof.storage.array import AnyArray, ArrayState, capacity, disk_path
 from raidproof.storage.array.array import DEFAULT_KIND
 from raidproof.storage.array.level import listed
 from raidproof.storage.filesystem import AnyFilesystem, Filesystem, FilesystemSpec, FilesystemState, usual
+from raidproof.storage.kerberos import SYS, Kerberos
 from raidproof.storage.link import Link, LinkSpec, LinkState
 from raidproof.storage.mount import Mount, MountSpec, MountState
 from raidproof.storage.pair import FloatingAddress, PairSpec, PairState
 from raidproof.storage.server import NFS_PORT, AnyServer, ExportSpec, ServerSpec, ServerState
 from raidproof.storage.server.status_monitor import StatusMonitor
-from raidproof.storage.tls import NONE, daemons
+from raidproof.storage.tls import NONE, Tls
 from raidproof.storage.tuning import ClientTuning, ServerTuning, TuningSpec, TuningState
 from raidproof.storage.volume import AnyVolume, Volume, VolumeSpec, VolumeState, without
+
+_WITHOUT_SECURITY = {"sec": SYS, "xprtsec": NONE}
+"""The settings of security that mounts and export have in common, with the value that has none."""
 
 
 class StackSpec(Spec):
@@ -50,16 +55,20 @@ class StackSpec(Spec):
     @field_validator("export", mode="after")
     @classmethod
     def _as_secure_as_the_mounts(cls, export: ServerSpec, others: ValidationInfo) -> ServerSpec:
-        """Let the export accept only the transport security of the mounts, unless its request has one."""
+        """Let the export accept only the security of the mounts, unless its request has one."""
         mount: MountSpec | None = others.data.get("mount")
-        if mount is None or not mount.encrypted:
+        if mount is None:
             return export
-        if "xprtsec" not in type(export).model_fields:
-            raise RequestError(f"xprtsec = {mount.xprtsec}: a server of type {export.type} has no TLS")
-        accepted = getattr(export, "xprtsec", None)
-        if accepted not in {None, mount.xprtsec}:
-            raise RequestError(f"xprtsec of the mounts is {mount.xprtsec}, but the export accepts only {accepted}")
-        return export.model_copy(update={"xprtsec": mount.xprtsec})
+        for name, none in _WITHOUT_SECURITY.items():
+            asked, accepted = getattr(mount, name), getattr(export, name, None)
+            if accepted not in {None, asked}:
+                raise RequestError(f"{name} of the mounts is {asked}, but the export accepts only {accepted}")
+            if asked == none:
+                continue
+            if name not in type(export).model_fields:
+                raise RequestError(f"{name} = {asked}: raidproof sets up no {name} for a server of type {export.type}")
+            export = export.model_copy(update={name: asked})
+        return export
 
     @field_validator("filesystem", mode="after")
     @classmethod
@@ -152,10 +161,11 @@ class StackSpec(Spec):
             f"volume = {self.volume.type} is not brought online by another server here": not self.volume.direct,
             f"a server of type {self.export.type} has no server scope here": not self.export.takes_over,
             "locks of NFSv3 need a database of rpc.statd, which does not move here": self.mount.has_locks_of_nlm,
-            "the floating address has no certificate for TLS": self.mount.encrypted,
+            "the floating address has no certificate for TLS": self.mount.xprtsec != NONE,
+            "the floating address has no principal of Kerberos": self.mount.sec != SYS,
         }
         if why := [reason for reason, holds in lacking.items() if holds]:
-            raise RequestError(f"pair: {'; '.join(why)}", remedy="request md, no volume, knfsd and NFSv4 without TLS")
+            raise RequestError(f"pair: {'; '.join(why)}", remedy="request md, no volume, knfsd, and NFSv4 without TLS and Kerberos")
 
     @property
     def disks(self) -> tuple[str, ...]:
@@ -175,11 +185,12 @@ class StackSpec(Spec):
 
     @property
     def in_plain_text(self) -> "StackSpec":
-        """This stack without TLS, for a machine that mounts its own export: the traffic does not leave the machine."""
-        if not self.mount.encrypted:
+        """This stack without TLS and Kerberos, for a machine that mounts its own export."""
+        if not self.mount.secured:
             return self
-        mount = self.mount.model_copy(update={"xprtsec": NONE})
-        return self.model_copy(update={"mount": mount, "export": self.export.model_copy(update={"xprtsec": None})})
+        mount = self.mount.model_copy(update=_WITHOUT_SECURITY)
+        export = self.export.model_copy(update=dict.fromkeys(_WITHOUT_SECURITY))
+        return self.model_copy(update={"mount": mount, "export": export})
 
     def source(self, address: str, path: str) -> str:
         """Return the source, ADDRESS:PATH, by which clients mount a path that the server exports.
@@ -262,11 +273,12 @@ class Stack:
 
     def __init__(self, spec: StackSpec, server: Machine, clients: Sequence[Machine]) -> None:
         self.spec = spec
-        self.tls = daemons(spec.mount.xprtsec, server, clients)
+        self.tls = tls.daemons(spec.mount.xprtsec, server, clients)
         self.client_tuning = {client.name: ClientTuning(spec.tuning, client) for client in clients}
         links = {client.name: Link(spec.link, client) for client in clients}
         self.links = {name: link for name, link in links.items() if not link.spec.bare}
         self._serve_on(server)
+        self.kerberos = kerberos.daemons(spec.mount.sec, server, clients, [spec.export.owner_of(0)])
         address = server.address if spec.pair is None else str(spec.pair.address.ip)
         source = spec.source(address, self.export.path)
         self.mounts = {client.name: Mount(spec.mount, client, source) for client in clients}
@@ -356,8 +368,12 @@ class Stack:
             link.activate()
 
     def _secure(self, name: str) -> None:
-        if daemon := self.tls.get(name):
+        for daemon in self._daemons(name):
             daemon.activate()
+
+    def _daemons(self, name: str) -> list[Tls | Kerberos]:
+        """Return what secures the mounts on a machine."""
+        return [by_name[name] for by_name in (self.tls, self.kerberos) if name in by_name]
 
     def client_steps(self) -> tuple[Step, ...]:
         """Return the steps that bring the clients online, one for each client. They may run at the same time."""
@@ -420,8 +436,8 @@ class Stack:
     def deactivate_clients(self) -> None:
         """Unmount the export on every client."""
         _all_at_once([mount.deactivate for mount in self.mounts.values()], "clients could not unmount the export")
-        daemons_of_clients = [daemon.deactivate for name, daemon in self.tls.items() if name in self.mounts]
-        _all_at_once(daemons_of_clients, "tlshd of a client could not be ended")
+        daemons = [daemon.deactivate for name in self.mounts for daemon in self._daemons(name)]
+        _all_at_once(daemons, "the daemons of TLS or Kerberos of a client could not be ended")
 
     def deactivate_export(self) -> None:
         """Remove the export, and end its daemons. Every step runs, even if an earlier step fails.
@@ -432,7 +448,7 @@ class Stack:
         # lockd ends with nfsd, and waits for rpc.statd then.
         steps: list[Callable[[], object]] = [] if self.address is None else [self.address.deactivate]
         steps += [self.export.deactivate, *([] if self.monitor is None else [self.monitor.deactivate])]
-        steps += [self.tls[self._server].deactivate] if self._server in self.tls else []
+        steps += [daemon.deactivate for daemon in self._daemons(self._server)]
         try_all(steps, "the export could not be removed")
 
     def _disconnect(self) -> None:

@@ -16,7 +16,7 @@ from raidproof.core.errors import DeadlineExceeded, RequestError, RigError, near
 from raidproof.core.log import logger
 from raidproof.core.waiting import Deadline, pause, wait_until
 from raidproof.guest import ledger_format, ledger_reader, ledger_writer
-from raidproof.guest.ledger_format import APPLICATION, HOLDERS, LOCKS
+from raidproof.guest.ledger_format import APPLICATION, FIRST_UID, HOLDERS, LOCKS, USERS
 from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.storage.filesystem import FILESYSTEMS
@@ -41,10 +41,6 @@ They take 2 to 10 s on two cores with other load; a host that is much slower mus
 """
 SCAN_DEADLINE_S = 120.0
 """Time limit in seconds for reading back all files of the ledger on one machine."""
-USERS = 3
-"""Number of ordinary users as whom the workers work if the export squashes root."""
-FIRST_UID = 1001
-"""Number of the first of these users; the others have the next numbers."""
 LEAST = 4
 """Number of operations of each kind, and of each client's kind of worker, that must end before a cut: 3 are needed."""
 LEAST_SIZES = 12

@@ -32,7 +32,7 @@ _FIELDS = {
     **dict.fromkeys(("root_squash", "no_root_squash"), "root_squash"),
     **dict.fromkeys(("all_squash", "no_all_squash"), "all_squash"),
     **dict.fromkeys(("insecure", "secure"), "insecure"),
-    **{name: name for name in ("anonuid", "anongid", "fsid", "xprtsec")},
+    **{name: name for name in ("anonuid", "anongid", "fsid", "sec", "xprtsec")},
 }
 """The field of `raidproof.storage.server.knfsd.ExportSpec` that sets an option, by name of the option."""
 REFUSED = {
@@ -40,14 +40,12 @@ REFUSED = {
     "rw": "raidproof exports always with rw",
     "no_acl": "the kernel ignores it: only specially patched kernels have it (exports(5))",
     "pnfs": "with a layout, the writes of clients would bypass the server",
-    "sec": "raidproof sets up no Kerberos, so that all mounts have sec=sys",
     "refer": "clients would be referred to another server",
     "replicas": "clients would be referred to another server",
 }
 """Options that cannot be requested, with the reason."""
 OTHERS = frozenset({"crossmnt", "nohide", "mountpoint", "insecure_locks", "nordirplus", "security_label"})
 """Options without a field that take effect; another one may be of another system's exportfs."""
-_HARMLESS = frozenset({"sec=sys"})
 
 
 def name_of(option: str) -> str:
@@ -57,7 +55,7 @@ def name_of(option: str) -> str:
 
 def why_refused(option: str) -> str | None:
     """Return why an option cannot be requested; None if it can."""
-    return None if option in _HARMLESS else REFUSED.get(name_of(option))
+    return REFUSED.get(name_of(option))
 
 
 def read_others(value: Any) -> Any:

@@ -91,6 +91,8 @@ class ExportSpec(ServerSpec):
     """Number of the anonymous group (exports(5)); None keeps the default, 65534."""
     insecure: bool = False
     """Whether clients may send requests from ports from 1024 on, which need no privilege (exports(5))."""
+    sec: Literal["sys", "krb5", "krb5i", "krb5p"] | None = None
+    """The only security of requests that nfsd accepts (exports(5)). None: that of the mounts."""
     xprtsec: Literal["none", "tls", "mtls"] | None = None
     """The only security of the transport that nfsd accepts (exports(5)).
 
@@ -128,6 +130,7 @@ class ExportSpec(ServerSpec):
             *([f"anonuid={self.anonuid}"] if self.anonuid is not None else []),
             *([f"anongid={self.anongid}"] if self.anongid is not None else []),
             *(["insecure"] if self.insecure else []),
+            *([f"sec={self.sec}"] if self.sec is not None else []),
             *([f"xprtsec={self.xprtsec}"] if self.xprtsec is not None else []),
             *self.export_options,
         )

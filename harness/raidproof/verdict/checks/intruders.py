@@ -1,4 +1,4 @@
-"""The verdict on clients that an export with TLS must refuse."""
+"""The verdict on clients that an export with TLS or Kerberos must refuse."""
 
 from collections.abc import Sequence
 
@@ -10,20 +10,20 @@ from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.evidence import CrashTestEvidence
 
 INTRUDERS = "intruders"
-"""Name of the check that an export with TLS lets only clients in that protect the transport as it requires."""
+"""Name of the check that an export with TLS or Kerberos lets only clients in with the security that it requires."""
 OCCASIONS = 2
 """Before the work, and after the fault."""
 
 
 class Intruders(Check[CrashTestEvidence]):
-    """The server refuses clients that do not protect the transport as the export requires."""
+    """The server refuses clients without the security that the export requires."""
 
     name = INTRUDERS
     rank = 145
 
     def judge(self, evidence: CrashTestEvidence, conditions: Conditions) -> list[Verdict]:
-        """Return a verdict if the mounts of the crash test have TLS."""
-        if not evidence.mount.encrypted:
+        """Return a verdict if the mounts of the crash test have TLS or Kerberos."""
+        if not evidence.mount.secured:
             return []
         return [judge_intruders(evidence.record.observed.intruders)]
 
@@ -31,11 +31,11 @@ class Intruders(Check[CrashTestEvidence]):
 def judge_intruders(seen: Sequence[IntruderSeen]) -> Verdict:
     """Judge that each intruder was refused, on both occasions."""
     if let_in := [f"{one.kind} ({one.when})" for one in seen if one.let_in]:
-        blame = Blame(culprit=Culprit.SERVER, detail="it does not enforce the transport security of its export")
+        blame = Blame(culprit=Culprit.SERVER, detail="it does not enforce the security of its export")
         reason = f"the server let in: {', '.join(let_in)}"
         return Verdict(checker=INTRUDERS, outcome=Outcome.FAIL, reason=reason, of_the_stack=True, blame=blame)
     if len({one.when for one in seen}) < OCCASIONS:
-        reason = "no client attempted a mount that the export must refuse, before the work and after the fault"
+        reason = "no client attempted an access that the export must refuse, before the work and after the fault"
         return Verdict(checker=INTRUDERS, outcome=Outcome.INCONCLUSIVE, reason=reason)
     kinds = ", ".join(dict.fromkeys(one.kind for one in seen))
     reason = f"refused before the work and after the fault: {kinds}"
