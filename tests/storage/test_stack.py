@@ -204,6 +204,7 @@ def test_caveats_are_collected(make_stack: MakeStack) -> None:
         ({"export": {"type": "ganesha"}}, "a server of type ganesha has no server scope"),
         ({"mount": {"vers": "3"}}, "locks of NFSv3"),
         ({"mount": {"xprtsec": "tls"}}, "the floating address has no certificate for TLS"),
+        ({"mount": {"sec": "krb5p"}}, "the floating address has no principal of Kerberos"),
     ],
 )
 def test_a_pair_that_cannot_work_is_refused(asked: dict[str, Any], reason: str) -> None:

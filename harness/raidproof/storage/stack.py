@@ -165,7 +165,9 @@ class StackSpec(Spec):
             "the floating address has no principal of Kerberos": self.mount.sec != SYS,
         }
         if why := [reason for reason, holds in lacking.items() if holds]:
-            raise RequestError(f"pair: {'; '.join(why)}", remedy="request md, no volume, knfsd, and NFSv4 without TLS and Kerberos")
+            raise RequestError(
+                f"pair: {'; '.join(why)}", remedy="request md, no volume, knfsd, and NFSv4 without TLS and Kerberos"
+            )
 
     @property
     def disks(self) -> tuple[str, ...]:
