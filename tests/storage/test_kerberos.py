@@ -7,6 +7,7 @@ import pytest
 
 from raidproof.core.command import DEFAULT_DEADLINE_S, Completed
 from raidproof.core.errors import RequirementMissing, RigError
+from raidproof.guest.keeper.store import ROOT as SNAPSHOTS
 from raidproof.storage.kerberos import (
     CONFIG,
     FOLDER,
@@ -155,6 +156,15 @@ def test_the_files_of_the_machine_are_hidden_and_shown_again() -> None:
     assert [line.split()[-1] for line in server.commands("umount")] == hidden
     assert server.ran[-1] == f"rm --recursive --force {FOLDER}"
     assert any(line.startswith("pkill") and "krb5kdc" in line for line in server.ran)
+
+
+def test_nothing_changes_on_a_machine_that_existed_before_the_lab() -> None:
+    server, _, secured = lab()
+    server.files[SNAPSHOTS] = ""
+    with pytest.raises(RequirementMissing, match="existed before the lab"):
+        secured["server"].activate()
+    secured["server"].deactivate()
+    assert not server.ran
 
 
 def test_what_an_earlier_activation_left_is_removed_first() -> None:

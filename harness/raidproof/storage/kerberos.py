@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from raidproof.core.errors import RequirementMissing, RigError
 from raidproof.core.layer import Machine
+from raidproof.guest.keeper.store import ROOT as SNAPSHOTS
 from raidproof.guest.ledger_format import FIRST_UID, GROUP, OWNER, USERS
 
 SYS, KRB5, KRB5I, KRB5P = "sys", "krb5", "krb5i", "krb5p"
@@ -26,6 +27,9 @@ KEYTAB, CONFIG, IDMAP = "/etc/krb5.keytab", "/etc/krb5.conf", "/etc/idmapd.conf"
 rpc.mountd lets clients look up an export by Kerberos only if the keytab is there (v4root.c of nfs-utils).
 """
 PASSWD, GROUP_FILE, HOSTS = "/etc/passwd", "/etc/group", "/etc/hosts"
+HIDDEN = (CONFIG, KEYTAB, IDMAP, PASSWD, GROUP_FILE, HOSTS)
+"""The files of a machine that bind mounts hide. Nothing restores them after a crash, so only machines of the lab's own
+provider may have Kerberos: see `Kerberos.activate`."""
 USERS_OF_WORK = tuple(range(FIRST_UID, FIRST_UID + USERS))
 WITHOUT_TICKET = FIRST_UID + USERS
 """Number of a user of each client who has no ticket."""
@@ -187,9 +191,10 @@ class Kerberos:
         The KDC, on the server, must be active before clients.
 
         Raises:
-            RequirementMissing: the machine has no such program, or its kernel has no Kerberos.
+            RequirementMissing: the machine existed before the lab, or lacks a program or the kernel's Kerberos.
             RigError: a daemon is already running, with other keys.
         """
+        self._refuse_existing()
         self._refuse_kernel()
         if self.machine.exists(FOLDER):
             self.deactivate()
@@ -261,6 +266,14 @@ class Kerberos:
             self._present(self.realm)
             self._start()
 
+    def _refuse_existing(self) -> None:
+        if self.machine.exists(SNAPSHOTS):
+            raise RequirementMissing(
+                f"{self.machine.name}: sec is not possible on a machine that existed before the lab: raidproof would "
+                f"hide its {', '.join(HIDDEN)}",
+                remedy="use provider uml, qemu or vagrant",
+            )
+
     def _refuse_kernel(self) -> None:
         ended = self.machine.run(["modprobe", "--all", *_MODULES])
         if not ended.ok:
@@ -289,9 +302,14 @@ class Kerberos:
             self.machine.run(["pkill", "--exact", daemon])
 
     def deactivate(self) -> None:
-        """End the daemons, show the machine's own files again, and remove all keys and tickets."""
+        """End the daemons, show the machine's own files again, and remove all keys and tickets.
+
+        If Kerberos was never activated, nothing is done: a daemon that runs is not ours.
+        """
+        if not self.machine.exists(FOLDER):
+            return
         self._stop(self._daemons)
-        for path in (CONFIG, KEYTAB, IDMAP, PASSWD, GROUP_FILE, HOSTS):
+        for path in HIDDEN:
             self.machine.run(["umount", "--lazy", path])
         # Without its own file, the machine had none.
         self.machine.run(["find", CONFIG, KEYTAB, IDMAP, "-maxdepth", "0", "-empty", "-delete"])
