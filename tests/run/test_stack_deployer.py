@@ -56,6 +56,8 @@ class FakeStack:
         self.tuning: Any = [f"tuning{self.number}"]
         self.client_tuning: dict[str, Any] = {}
         self.links: dict[str, Any] = {}
+        self.tls: dict[str, Any] = {}
+        self.kerberos: dict[str, Any] = {}
         self.export = SimpleNamespace(
             activate=lambda: self._did("export"),
             deactivate=lambda: self._did("no export"),
@@ -116,6 +118,21 @@ def test_what_has_to_be_put_back_is_remembered(deployer: StackDeployer) -> None:
     assert deployer.stack.tuning is first.tuning
     deployer.deploy(stack(filesystem=Ext4Spec()))
     assert deployer.stack.tuning is not first.tuning
+
+
+def test_keys_are_kept_until_the_server_is_activated_again(deployer: StackDeployer) -> None:
+    deployer.deploy(stack())
+    first = deployer.stack
+    assert first is not None
+    deployer.deploy(stack(mount=MountSpec(wsize=64 * KIB)))
+    second = deployer.stack
+    assert second is not None
+    assert (second.tls is first.tls, second.kerberos is first.kerberos) == (True, True)
+    # Kerberos has the names of all users, also of the anonymous one, which is a setting of the export.
+    deployer.deploy(stack(mount=MountSpec(wsize=64 * KIB), export=ExportSpec(anonuid=4711)))
+    third = deployer.stack
+    assert third is not None
+    assert (third.tls is first.tls, third.kerberos is first.kerberos) == (False, False)
 
 
 def test_a_removed_stack_is_rebuilt(deployer: StackDeployer) -> None:

@@ -57,10 +57,9 @@ class StackDeployer:
             new = Stack(spec, self.lab.server, self.lab.clients)
             # Keep the objects that have stored the original values of the kernel settings, to restore these values.
             new.tuning, new.client_tuning, new.links = same.tuning, same.client_tuning, same.links
-            if new.spec.mount.xprtsec == same.spec.mount.xprtsec:
-                new.tls = same.tls
-            if new.spec.mount.sec == same.spec.mount.sec:
-                new.kerberos = same.kerberos
+            if built != "export":
+                # The server keeps its keys, with which those of the clients must agree.
+                new.tls, new.kerberos = same.tls, same.kerberos
             # After a failure no stack counts as deployed.
             self.stack = None
             found = _rebuild(same, new, built, on)
