@@ -226,6 +226,30 @@ def test_the_last_close_of_a_file_may_report_an_error_of_the_outage_late() -> No
     assert outcome(met, first, step=second) is Outcome.PASS
 
 
+@pytest.mark.parametrize("kind", ["pages", "fsync", "append"])
+def test_one_fsync_after_the_outage_may_report_each_error_of_the_close_before(kind: str) -> None:
+    soft = cut(SYNC, EIO, served_until_ns=RESUMED, served_ns=RESUMED)
+    late = RESUMED + RECONNECT_NS
+    met = did(kind, 0, 1, CUT + 1, RESUMED - 1, error=EIO)
+    first, second = (
+        did(kind, 0, number, late + number, late + number + 1, error=EIO)._replace(
+            begun_ns=late + number + LEAST_DELAY_NS
+        )
+        for number in (2, 3)
+    )
+
+    def outcome(*operations: Operation) -> Outcome:
+        return judge_errors(History(operations), soft).outcome
+
+    assert outcome(met, first) is Outcome.PASS
+    assert outcome(first) is Outcome.FAIL
+    assert outcome(met._replace(worker=1), first) is Outcome.FAIL
+    assert outcome(met, first._replace(error=ENOSPC)) is Outcome.FAIL
+    assert outcome(met, first._replace(kind="mkdir")) is Outcome.FAIL
+    assert outcome(met, first, second) is Outcome.FAIL
+    assert outcome(met, met._replace(sequence=9), first, second) is Outcome.PASS
+
+
 def test_random_content_is_excused_by_no_torn_overwrite_and_by_no_async_export() -> None:
     during = [*WRITTEN, did("fsync", 0, 2, CUT - 1, None)]
     for states, kinds in (((GARBAGE, 1), Outcome.FAIL), ((torn(1, 2), 1), Outcome.PASS)):

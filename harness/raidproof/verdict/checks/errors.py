@@ -1,13 +1,14 @@
 """The verdict on the errors that clients got."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from errno import EEXIST, EIO, ENOENT, errorcode
 from math import inf
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_format import REFUSED
 from raidproof.record.outcome import Outcome, Verdict
+from raidproof.verdict.blame import OF_BLOCKS
 from raidproof.verdict.check import Check
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.evidence import CrashTestEvidence
@@ -26,6 +27,8 @@ LAST_CLOSE = "last close"
 """The step in which a worker closes a file that it kept open."""
 CLOSES = frozenset({"close", LAST_CLOSE})
 """The operation and the step that end with a close."""
+SYNCED = (OF_BLOCKS - {"close", "o_direct"}) | {"append", "fragments", "copy", "unaligned"}
+"""Kinds of operation that end with an fsync, or with a write that includes one."""
 
 
 class Errors(Check[CrashTestEvidence]):
@@ -54,10 +57,7 @@ def judge_errors(history: History, conditions: Conditions) -> Verdict:
         for one in errors
         if not any(is_expected(one, window, connected(one.worker)) for window, connected in permitted)
     ]
-    # Each close of a file reports an error of its write-back until an fsync has reported it, also by a new descriptor
-    # (close(2)): nfs_file_flush in fs/nfs/file.c checks the error and does not mark it as seen (lib/errseq.c).
-    met = {one.worker for one in errors if one not in failed}
-    failed = [one for one in failed if not (one.kind in CLOSES and one.worker in met)]
+    failed = without_reported_late(errors, failed)
     if not failed:
         counted = Counter(errorcode.get(one.error, str(one.error)) for one in errors)
         names = ", ".join(f"{count:,} {name}" for name, count in sorted(counted.items()))
@@ -74,6 +74,29 @@ def judge_errors(history: History, conditions: Conditions) -> Verdict:
     blame = Blame(culprit=Culprit.STACK, detail="the fault had not begun") if when else conditions.blame
     outcome = Outcome.PASS if excused else Outcome.FAIL
     return Verdict(checker=ERRORS, outcome=outcome, reason=reason, blame=blame)
+
+
+def without_reported_late(errors: Iterable[Operation], failed: Sequence[Operation]) -> list[Operation]:
+    """Return ``failed`` without the errors of write-back in an outage that a later operation reports.
+
+    ``errors``: all errors; those that are not in ``failed`` are permitted. An fsync that fails leaves written pages
+    without a COMMIT. The close that follows sends it, and can fail too. Each later close of the file reports this
+    error until an fsync has reported it, also by a new descriptor (fsync(2), close(2)): nfs_file_flush in
+    fs/nfs/file.c checks the error and does not mark it as seen (lib/errseq.c). So an operation with a permitted error
+    explains errors of later closes of its worker, and the same error of one later fsync.
+    """
+    unexplained = {id(one) for one in failed}
+    met: dict[int, list[int]] = {}
+    left = []
+    for one in sorted(errors, key=lambda one: one.ended_ns or 0):
+        permitted = met.get(one.worker, [])
+        if id(one) not in unexplained:
+            met.setdefault(one.worker, []).append(one.error)
+        elif one.kind in SYNCED and one.error in permitted:
+            permitted.remove(one.error)
+        elif one.worker not in met or one.kind not in CLOSES:
+            left.append(one)
+    return left
 
 
 def connected_ns(history: History, window: Window) -> Callable[[int], float]:
