@@ -1,6 +1,6 @@
 """Statistics of samples: permutation test, confidence interval, correction, groups, power, shares.
 
-Pure functions of numbers. No other file imports scipy or numpy.
+Pure functions of numbers. `scipy` imports its submodules at their first use, which takes a second.
 """
 
 import math
@@ -11,8 +11,8 @@ from itertools import accumulate, combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 MOST_ARRANGEMENTS = 200_000
 """Greatest number of arrangements that the test enumerates; of more, it draws `DRAWN`."""
@@ -242,9 +242,9 @@ def _power(change: float, spread: float, repetitions: int, level: float, freedom
     """Return the power of the t test of two means, from 0 to 1; ``freedom``: degrees of freedom of the variation."""
     if spread <= 0:
         return float(change != 0)
-    limit = -special.stdtrit(freedom, level / 2)
+    limit = -scipy.special.stdtrit(freedom, level / 2)
     offset = abs(change) / (spread * math.sqrt(2 / repetitions))
-    missed = float(special.nctdtr(freedom, offset, limit))
+    missed = float(scipy.special.nctdtr(freedom, offset, limit))
     # For a great offset, the function of scipy has no result.
     return 1 - missed if math.isfinite(missed) else 1.0
 
@@ -299,13 +299,13 @@ def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: flo
     if math.floor((1 - confidence) / 2 * _count(blocks_over(repetitions, workers))) < 1:
         return False
     error = found.variation * math.sqrt(2 / repetitions)
-    half = -float(special.stdtrit(2 * repetitions - 2, (1 - confidence) / 2)) * error
+    half = -float(scipy.special.stdtrit(2 * repetitions - 2, (1 - confidence) / 2)) * error
     low, high = math.log1p(-margin) + half, math.log1p(margin) - half
     if low >= high:
         return False
     if error <= 0:
         return low <= found.estimate <= high
-    below, inside = (float(special.ndtr((limit - found.estimate) / error)) for limit in (low, high))
+    below, inside = (float(scipy.special.ndtr((limit - found.estimate) / error)) for limit in (low, high))
     return inside - below >= SETTLED
 
 
@@ -329,7 +329,7 @@ def differing(samples: Sequence[Sequence[float]], level: float) -> list[list[boo
     certain = both <= _TIE**2
     apart = means[first] - means[second]
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * special.stdtr(both**2 / shares, -np.abs(apart) / np.sqrt(both))
+        p = 2 * scipy.special.stdtr(both**2 / shares, -np.abs(apart) / np.sqrt(both))
     p = np.where(certain, np.abs(apart) <= _TIE, p)
     p = np.where(usable[first] & usable[second], p, 1.0)
     differ = np.zeros((count, count), dtype=bool)
@@ -453,7 +453,7 @@ def _p_of_pairs(apart: NDArray[np.float64]) -> float:
     if error <= _TIE:
         # Without any variation, as on a virtual clock, every difference is certain.
         return float(abs(middle) <= _TIE)
-    return float(2 * special.stdtr(len(found) - 1, -abs(middle) / error))
+    return float(2 * scipy.special.stdtr(len(found) - 1, -abs(middle) / error))
 
 
 def rounds_to_part(one: Rounds, other: Rounds, level: float) -> int | None:
@@ -477,10 +477,8 @@ def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> 
 
     By Fisher's exact test, which keeps its level for any numbers.
     """
-    from scipy import stats  # noqa: PLC0415  importing it takes a second
-
     table = np.array([[broken_base, of_base - broken_base], [broken_new, of_new - broken_new]])
-    return float(stats.fisher_exact(table).pvalue)
+    return float(scipy.stats.fisher_exact(table).pvalue)
 
 
 def share_interval(count: int, of: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -489,8 +487,8 @@ def share_interval(count: int, of: int, confidence: float = 0.95) -> tuple[float
     By Clopper and Pearson (1934), whose interval has at least this confidence for each probability.
     """
     tail = (1 - confidence) / 2
-    low = float(special.betaincinv(count, of - count + 1, tail)) if count else 0.0
-    high = float(special.betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
+    low = float(scipy.special.betaincinv(count, of - count + 1, tail)) if count else 0.0
+    high = float(scipy.special.betaincinv(count + 1, of - count, 1 - tail)) if count < of else 1.0
     return low, high
 
 
@@ -517,7 +515,7 @@ def paired_ratio(base: Sequence[float], new: Sequence[float], confidence: float 
     if rounds < 2:
         return Ratio(math.exp(middle), None, None, rounds)
     error = float(apart.std(ddof=1)) / math.sqrt(rounds)
-    half = -float(special.stdtrit(rounds - 1, (1 - confidence) / 2)) * error
+    half = -float(scipy.special.stdtrit(rounds - 1, (1 - confidence) / 2)) * error
     return Ratio(math.exp(middle), math.exp(middle - half), math.exp(middle + half), rounds)
 
 
