@@ -90,6 +90,17 @@ def test_a_bad_sector_is_remapped_by_a_write(engine: Engine) -> None:
     assert engine.counters()[0].errors == 2
 
 
+def test_bad_sectors_are_readable_after_the_requested_number_of_reads() -> None:
+    disk_faults = DiskFaults("d0", 64)
+    disk_faults.add(bad_sectors(10, 20, count=2))
+    for _ in range(2):
+        disk_faults.read(0, 10)
+        with pytest.raises(DriveError):
+            disk_faults.read(5, 10)
+    disk_faults.read(5, 10)
+    assert disk_faults.struck[DiskFaultKind.BAD_SECTORS] == 2
+
+
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.booleans()), max_size=12))
 def test_what_was_not_written_stays_bad(steps: list[tuple[int, int, bool]]) -> None:
     disk_faults, bad = DiskFaults("d0", 64), set(range(10, 30))

@@ -1,6 +1,7 @@
 """Faults of member disks and the proofs of their effects, with a fake of the server's sysfs."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,21 +10,30 @@ import pytest
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.core.command import Completed
-from raidproof.core.errors import DeadlineExceeded, NotRecovered, RequestError, RequirementMissing, RigError
+from raidproof.core.errors import (
+    DeadlineExceeded,
+    NotRecovered,
+    ProductError,
+    RequestError,
+    RequirementMissing,
+    RigError,
+)
 from raidproof.core.layer import Machine
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.client import EngineClient
 from raidproof.disk.control import ControlServer
-from raidproof.disk.disk_fault import DiskFaultKind, bad_sectors, drop_flushes
+from raidproof.disk.disk_fault import DiskFaultKind, DriveError, bad_sectors, drop_flushes
 from raidproof.disk.engine import Engine
 from raidproof.disk.messages import MemberSpec
-from raidproof.fault import FaultContext
+from raidproof.fault import FaultContext, FaultEvent
 from raidproof.fault import array as member_module
 from raidproof.fault.disk import (
     BLOCK,
+    MOST_READS,
     CorruptedAtRest,
     DefectiveDrives,
     FlushesDropped,
+    LatentSectorDuringRebuild,
     LatentSectorError,
     MemberFails,
     MemberVanishes,
@@ -268,6 +278,34 @@ def test_a_sector_that_md_did_not_write_anew_is_a_finding(context: FaultContext,
         fault.heal(context)
     engine.connect("d2").write(bytes(4096), 8192, False)
     fault.heal(context)
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "message"),
+    [
+        (0, RigError, "did not read the 4096 bytes at byte 8192"),
+        (MOST_READS, ProductError, "of d2 1,000 times during the rebuild of d1"),
+        (MOST_READS + 1, ProductError, "of d2 1,000 times during the rebuild of d1"),
+    ],
+)
+def test_a_rebuild_that_repeats_a_read_without_end_is_a_defect(
+    context: FaultContext,
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    error: type[Exception],
+    message: str,
+) -> None:
+    def rebuilds(*_: object) -> None:
+        port, buffer = engine.connect("d2"), memoryview(bytearray(BLOCK))
+        for number in range(times):
+            with pytest.raises(DriveError) if number < MOST_READS else nullcontext():
+                port.read(buffer, 8192)
+
+    monkeypatch.setattr(MemberFails, "inject", lambda *_: FaultEvent("", "d1", 0, "it failed"))
+    monkeypatch.setattr(MemberFails, "heal", rebuilds)
+    with pytest.raises(error, match=message):
+        LatentSectorDuringRebuild("d2", 8192, other="d1").inject(context)
 
 
 def test_blocks_are_found_by_what_they_begin_with(context: FaultContext, engine: Engine) -> None:

@@ -75,9 +75,12 @@ def failed() -> DiskFault:
     return DiskFault(DiskFaultKind.FAILED)
 
 
-def bad_sectors(offset: int, length: int) -> DiskFault:
-    """Return the disk fault with which reads of these bytes end with EIO until the bytes are written."""
-    return DiskFault(DiskFaultKind.BAD_SECTORS, offset, length)
+def bad_sectors(offset: int, length: int, count: int | None = None) -> DiskFault:
+    """Return the disk fault with which reads of these bytes end with EIO until the bytes are written.
+
+    ``count``: number of reads that fail; None: all.
+    """
+    return DiskFault(DiskFaultKind.BAD_SECTORS, offset, length, count)
 
 
 def slow(ms: int) -> DiskFault:
@@ -230,7 +233,8 @@ class DiskFaults:
         """
         self._raise_if_failed()
         for one in self._of(DiskFaultKind.BAD_SECTORS):
-            if any(first < offset + length and offset < last for first, last in one.unreadable):
+            touched = any(first < offset + length and offset < last for first, last in one.unreadable)
+            if touched and one.count_request():
                 self.struck[DiskFaultKind.BAD_SECTORS] += 1
                 raise DriveError(f"{self._serial}: a read of {length} bytes at offset {offset} touches bad sectors")
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
+from raidproof.core.errors import NotRecovered, ProductError, RequirementMissing, RigError
 from raidproof.core.layer import one_of, read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
@@ -371,6 +371,13 @@ class LatentSectorError(Fault):
             )
 
 
+MOST_READS = 1000
+"""Number of reads of an unreadable sector during a rebuild that shows that md does not stop to repeat the read.
+
+Linux 6.12 reads it twice.
+"""
+
+
 @dataclass(frozen=True)
 class LatentSectorDuringRebuild(LatentSectorError):
     """Sectors of ``serial`` are unreadable while md rebuilds onto a new drive in the place of ``other``."""
@@ -391,19 +398,27 @@ class LatentSectorDuringRebuild(LatentSectorError):
     def inject(self, context: FaultContext) -> FaultEvent:
         """Make ``other`` fail, make sectors of ``serial`` unreadable, and rebuild ``other``.
 
+        After `MOST_READS` reads the sectors are readable, so that the rebuild ends in any case.
+
         Raises:
+            ProductError: md read the sectors so often that it would have repeated the read without end.
             RigError: the rebuild did not read the sectors.
         """
         fails = MemberFails(self.other)
         first = fails.inject(context)
         at_ns = now_ns()
-        context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length))
+        context.lab.disks.set_disk_fault(self.serial, bad_sectors(self.offset, self.length, MOST_READS))
         fails.heal(context)
         times = hits(context, self.serial, DiskFaultKind.BAD_SECTORS)
         if not times:
             raise RigError(
                 f"{self.serial}: the rebuild of {self.other} did not read the {self.length} bytes at byte "
                 f"{self.offset}"
+            )
+        if times >= MOST_READS:
+            raise ProductError(
+                f"md read {self.length} unreadable bytes at byte {self.offset} of {self.serial} {times:,} times "
+                f"during the rebuild of {self.other}: without a limit to the reads that fail, the rebuild never ends"
             )
         listed = {serial: found for serial in (self.serial, self.other) if (found := bad_blocks(context, serial))}
         proof = f"{first.proof}; {times} reads failed in the rebuild; md lists as bad: {listed or 'nothing'}"
