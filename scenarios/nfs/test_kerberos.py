@@ -5,8 +5,8 @@ import pytest
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
-from raidproof.run.intruders import AUTH_SYS, kinds_of
 from raidproof.run.run import Run
+from raidproof.storage.intruder import Intruder, intruders_of
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import knfsd
 from raidproof.storage.stack import StackSpec
@@ -32,7 +32,7 @@ def test_every_promise_is_kept_and_intruders_are_refused(cycle: CrashTestRunner,
     ended = cycle(stack).must_keep_every_promise()
     assert f"sec={flavour}" in ended.record.effective["mounts"]["client1"]["options"]
     seen = ended.record.observed.intruders
-    assert [(one.kind, one.let_in) for one in seen] == [(kind, False) for kind in kinds_of(stack.mount)] * 2
+    assert [(one.kind, one.let_in) for one in seen] == [(kind, False) for kind in intruders_of(stack.mount)] * 2
 
 
 @pytest.mark.exhaustive
@@ -48,7 +48,7 @@ def test_a_server_that_also_accepts_auth_sys_is_found(current_run: Run, monkeypa
     with Run("lax-server", current_run.store.path, current_run.topology) as own:
         record = own.cycle(CrashTestSpec(name="lax", title="lax", stack=secured(), ledger_seconds=1.5))
     assert record.outcome is Outcome.FAIL
-    assert {one.kind for one in record.observed.intruders if one.let_in} == {AUTH_SYS}
+    assert {one.kind for one in record.observed.intruders if one.let_in} == {Intruder.AUTH_SYS}
     (verdict,) = (one for one in record.verdicts if one.checker == INTRUDERS)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.of_the_stack

@@ -8,24 +8,11 @@ from typing import Any, cast
 import pytest
 
 from raidproof.core.command import Completed
-from raidproof.run.intruders import (
-    AUTH_SYS,
-    FOREIGN,
-    KINDS,
-    MOUNT_POINT,
-    NO_CERTIFICATE,
-    NO_TICKET,
-    OTHER_KDC,
-    PLAIN,
-    UNENCRYPTED,
-    UNSIGNED,
-    attempts,
-    kinds_of,
-)
-from raidproof.storage.kerberos import FLAVOURS, WITHOUT_TICKET
+from raidproof.run.intruders import MOUNT_POINT, attempts
+from raidproof.storage.intruder import Intruder, Occasion
+from raidproof.storage.kerberos import WITHOUT_TICKET
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.stack import Stack
-from raidproof.storage.tls import POLICIES
 
 
 class Client:
@@ -103,13 +90,20 @@ def stack_on(client: Client, **settings: str) -> Stack:
     ("policy", "expected"),
     [
         ("none", []),
-        ("tls", [(PLAIN, "none", "own")]),
-        ("mtls", [(PLAIN, "none", "own"), (NO_CERTIFICATE, "tls", "own"), (FOREIGN, "mtls", "foreign")]),
+        ("tls", [(Intruder.PLAIN, "none", "own")]),
+        (
+            "mtls",
+            [
+                (Intruder.PLAIN, "none", "own"),
+                (Intruder.NO_CERTIFICATE, "tls", "own"),
+                (Intruder.FOREIGN, "mtls", "foreign"),
+            ],
+        ),
     ],
 )
-def test_each_kind_of_intruder_attempts_a_mount(policy: str, expected: list[tuple[str, str, str]]) -> None:
+def test_each_kind_of_intruder_attempts_a_mount(policy: str, expected: list[tuple[Intruder, str, str]]) -> None:
     client = Client()
-    seen = attempts(stack_on(client, xprtsec=policy), client, "before the work")  # type: ignore[arg-type]
+    seen = attempts(stack_on(client, xprtsec=policy), client, Occasion.BEFORE)  # type: ignore[arg-type]
     assert [(one.kind, *tried) for one, tried in zip(seen, client.attempts, strict=True)] == expected
     assert not any(one.let_in for one in seen)
     assert {one.said for one in seen} <= {"mount.nfs: Operation not permitted"}
@@ -122,19 +116,19 @@ def test_each_kind_of_intruder_attempts_a_mount(policy: str, expected: list[tupl
     ("flavour", "weaker"),
     [
         ("krb5", []),
-        ("krb5i", [(UNSIGNED, "krb5", "own")]),
-        ("krb5p", [(UNSIGNED, "krb5", "own"), (UNENCRYPTED, "krb5i", "own")]),
+        ("krb5i", [(Intruder.UNSIGNED, "krb5", "own")]),
+        ("krb5p", [(Intruder.UNSIGNED, "krb5", "own"), (Intruder.UNENCRYPTED, "krb5i", "own")]),
     ],
 )
 def test_each_kind_of_intruder_of_kerberos_attempts_an_access(
-    flavour: str, weaker: list[tuple[str, str, str]]
+    flavour: str, weaker: list[tuple[Intruder, str, str]]
 ) -> None:
     client = Client()
-    seen = attempts(stack_on(client, sec=flavour), client, "before the work")  # type: ignore[arg-type]
+    seen = attempts(stack_on(client, sec=flavour), client, Occasion.BEFORE)  # type: ignore[arg-type]
     # A mount without the option sec would negotiate the flavour of the export.
-    expected = [(AUTH_SYS, "sys", "own"), *weaker, (OTHER_KDC, flavour, "other")]
+    expected = [(Intruder.AUTH_SYS, "sys", "own"), *weaker, (Intruder.OTHER_KDC, flavour, "other")]
     assert [(one.kind, *tried) for one, tried in zip(seen[:-1], client.flavours, strict=True)] == expected
-    assert (seen[-1].kind, client.users) == (NO_TICKET, [f"--reuid={WITHOUT_TICKET}"])
+    assert (seen[-1].kind, client.users) == (Intruder.NO_TICKET, [f"--reuid={WITHOUT_TICKET}"])
     assert not any(one.let_in for one in seen)
     assert client.kdc == "own"
     assert client.unmounted == 1
@@ -144,20 +138,13 @@ def test_each_kind_of_intruder_of_kerberos_attempts_an_access(
 @pytest.mark.parametrize(
     ("settings", "accepted", "kind"),
     [
-        ({"xprtsec": "tls"}, "none", PLAIN),
-        ({"sec": "krb5p", "xprtsec": "tls"}, "sys", AUTH_SYS),
-        ({"sec": "krb5i"}, f"--reuid={WITHOUT_TICKET}", NO_TICKET),
+        ({"xprtsec": "tls"}, "none", Intruder.PLAIN),
+        ({"sec": "krb5p", "xprtsec": "tls"}, "sys", Intruder.AUTH_SYS),
+        ({"sec": "krb5i"}, f"--reuid={WITHOUT_TICKET}", Intruder.NO_TICKET),
     ],
 )
-def test_an_intruder_that_is_let_in_is_unmounted(settings: dict[str, str], accepted: str, kind: str) -> None:
+def test_an_intruder_that_is_let_in_is_unmounted(settings: dict[str, str], accepted: str, kind: Intruder) -> None:
     client = Client(accepted)
-    seen = attempts(stack_on(client, **settings), client, "after the fault")  # type: ignore[arg-type]
+    seen = attempts(stack_on(client, **settings), client, Occasion.AFTER)  # type: ignore[arg-type]
     assert [one.kind for one in seen if one.let_in] == [kind]
-    assert client.unmounted == (1 if kind in {PLAIN, NO_TICKET} else 2)
-
-
-def test_each_security_has_its_intruders() -> None:
-    assert {name: tuple(kinds) for name, kinds in KINDS.items()} == {"xprtsec": POLICIES, "sec": FLAVOURS}
-    assert kinds_of(MountSpec()) == ()
-    both = kinds_of(MountSpec(xprtsec="mtls", sec="krb5p"))
-    assert len(both) == len({*both}) == 8
+    assert client.unmounted == (1 if kind in {Intruder.PLAIN, Intruder.NO_TICKET} else 2)

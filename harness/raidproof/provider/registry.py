@@ -45,8 +45,7 @@ def prepare(topology: Topology) -> None:
         RigError: a download or a build failed.
     """
     if topology.provider != hosts.NAME:
-        refuse_standby(topology, provider_of(topology).why_no_standby)
-        provider_of(topology).prepare(topology)
+        _able(topology).prepare(topology)
 
 
 def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) -> Lab:
@@ -59,19 +58,18 @@ def lab_of(topology: Topology, *, logs: Path | None = None, keep: bool = False) 
         RequestError: no provider has the name that the topology requests, or the provider cannot create the lab.
     """
     if topology.provider == hosts.NAME:
-        refuse_standby(topology, "the inventory describes one server, and no switch that fences it")
+        _refuse_standby(topology, hosts.WHY_NO_STANDBY)
         return hosts.HostsLab(topology, keep=keep)
+    return NamespaceLab(topology, _able(topology), logs=logs, keep=keep)
+
+
+def _able(topology: Topology) -> Provider:
     provider = provider_of(topology)
-    refuse_standby(topology, provider.why_no_standby)
-    return NamespaceLab(topology, provider, logs=logs, keep=keep)
+    _refuse_standby(topology, provider.why_no_standby)
+    return provider
 
 
-def refuse_standby(topology: Topology, why: str | None) -> None:
-    """Check that a provider can create a lab with a second server; ``why``: why it cannot, None if it can.
-
-    Raises:
-        RequestError: the topology has a second server, and the provider cannot create it.
-    """
+def _refuse_standby(topology: Topology, why: str | None) -> None:
     if why is not None and topology.standby is not None:
         raise RequestError(
             f"provider {topology.provider}: a second server is not possible: {why}",

@@ -12,6 +12,7 @@ from raidproof.record.cell import Strict
 from raidproof.storage.array import Identity
 from raidproof.storage.array.superblock import Bitmap
 from raidproof.storage.filesystem.state import FilesystemCheck, WriteBackState
+from raidproof.storage.intruder import Intruder, Occasion
 
 Identities = dict[str, Identity]
 """The array metadata (md superblock) of each disk, by serial."""
@@ -127,10 +128,8 @@ class SoloSeen(Strict):
 class IntruderSeen(Strict):
     """An access that an export with TLS or Kerberos must refuse, and that a client attempted."""
 
-    kind: str
-    """What the client lacked."""
-    when: str
-    """Before the work, or after the fault."""
+    kind: Intruder
+    when: Occasion
     let_in: bool
     """Whether the access succeeded."""
     said: str

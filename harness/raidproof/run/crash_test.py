@@ -39,6 +39,7 @@ from raidproof.run.replies import ReplyWatch
 from raidproof.run.second_reader import read_by_libnfs
 from raidproof.storage.array import holders_of_old_data
 from raidproof.storage.filesystem import read_write_back
+from raidproof.storage.intruder import Occasion
 from raidproof.storage.kerberos import KRB5P, SYS
 from raidproof.storage.stack import Stack, StackSpec, StackState, on_disks
 from raidproof.storage.tls import NONE
@@ -317,7 +318,7 @@ class CrashTest:
 
     def _promise_and_break(self, effective: StackState) -> None:
         observed = self.record.observed
-        observed.intruders += attempts(self.stack, self.lab.clients[0], "before the work")
+        observed.intruders += attempts(self.stack, self.lab.clients[0], Occasion.BEFORE)
         ledger = self._ledger()
         for condition in self.schedule.conditions:
             self._say(condition.name)
@@ -348,7 +349,7 @@ class CrashTest:
         if self.record.files.on_server is None:
             self.record.files.on_server = self.faults.scan_server(ledger)
         self._scan_client(ledger)
-        observed.intruders += attempts(self.stack, self.lab.clients[0], "after the fault")
+        observed.intruders += attempts(self.stack, self.lab.clients[0], Occasion.AFTER)
         self.members.heal()
 
     def _work_and_break(self, ledger: Ledger) -> None:

@@ -29,6 +29,8 @@ from raidproof.provider.hosts.snapshot import (
 )
 
 NAME = "hosts"
+WHY_NO_STANDBY = "the inventory describes one server, and no switch that fences it"
+"""Why a lab of existing machines has no second server."""
 PROGRAMS = {
     "server": ("python3", "mdadm", "exportfs", "rpc.nfsd", "rpc.mountd", "wipefs", "blkid", "lsblk"),
     "client": ("python3", "mount.nfs"),
