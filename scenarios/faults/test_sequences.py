@@ -4,11 +4,20 @@ import pytest
 
 from raidproof.core.blame import Cause, Culprit
 from raidproof.disk.cache import CutPolicy
-from raidproof.fault import Degraded, Fault, FlushesDropped, MemberFails, MemberVanishes, NetworkCut, PowerCut
+from raidproof.fault import (
+    Degraded,
+    Fault,
+    FilesystemFull,
+    FlushesDropped,
+    MemberFails,
+    MemberVanishes,
+    NetworkCut,
+    PowerCut,
+)
 from raidproof.fault.schedule import after_recovery, after_replies, at, in_recovery, when_served
 from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, stack_of
 from raidproof.record import ControlSpec
-from raidproof.storage.filesystem import Ext4Spec
+from raidproof.storage.filesystem import Ext4Spec, FilesystemSpec, XfsSpec
 from raidproof.storage.server import ExportSpec
 from raidproof.workload.ledger import LedgerSpec
 
@@ -112,6 +121,23 @@ def test_a_fault_in_the_grace_period_costs_no_promise(cycle: CrashTestRunner, fa
     assert [one.fault for one in ended.record.injected] == ["power-cut", fault.name]
     assert ended.went_on("client1")
     assert ended.went_on("client2")
+
+
+@pytest.mark.parametrize(
+    "filesystem", [XfsSpec(), pytest.param(Ext4Spec(), marks=pytest.mark.exhaustive)], ids=["xfs", "ext4"]
+)
+def test_a_power_cut_of_a_full_file_system_costs_no_promise(
+    cycle: CrashTestRunner, filesystem: FilesystemSpec
+) -> None:
+    # The space is free again only after the recovery.
+    faults = [at(1.0, FilesystemFull(held_s=0), lasts_s=3.0), at(2.5, PowerCut())]
+    ended = cycle(stack_of(filesystem=filesystem), faults=faults, ledger=LEDGER).must_keep_every_promise()
+    (full,) = ended.record.during
+    assert full.healed_ns is not None
+    assert full.healed_ns > (ended.record.resumed_ns or 0)
+    errors = next(one.reason for one in ended.record.verdicts if one.checker == "errors told to clients")
+    assert "ENOSPC" in errors
+    assert ended.went_on("client1")
 
 
 @pytest.mark.plants

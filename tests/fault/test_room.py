@@ -56,8 +56,9 @@ def test_all_room_is_taken_and_more_is_refused() -> None:
     injected = FilesystemFull(held_s=0).inject(context(server))
     assert server.bytes - server.reserved < 16 * 1024
     assert injected.proof.endswith("No space left")
+    assert "sync /srv/x/.raidproof-filler" in server.done
     FilesystemFull().heal(context(server))
-    assert server.done[-1] == "rm /srv/x/.raidproof-filler"
+    assert server.done[-1] == "rm --force /srv/x/.raidproof-filler"
 
 
 def test_space_beyond_the_reported_free_space_is_used_too() -> None:
@@ -90,7 +91,7 @@ def test_all_inodes_are_taken_and_one_more_is_refused() -> None:
     assert "10 free inodes taken" in InodesExhausted(held_s=0).inject(context(server)).proof
     assert server.inodes == 0
     InodesExhausted().heal(context(server))
-    assert server.done[-1] == "rm --recursive /srv/x/.raidproof-filler"
+    assert server.done[-1] == "rm --recursive --force /srv/x/.raidproof-filler"
 
 
 def test_an_inode_that_a_client_gives_back_is_taken_too() -> None:

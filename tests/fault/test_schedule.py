@@ -10,6 +10,7 @@ from raidproof.fault import (
     ClientPowerCut,
     Degraded,
     Fault,
+    FilesystemFull,
     KernelPanic,
     MemberFails,
     NetworkCut,
@@ -109,6 +110,14 @@ def test_an_impossible_order_is_refused() -> None:
         in_recovery("resync", PowerCut())
     with pytest.raises(RequestError, match="lasts_s is -1"):
         at(1, PowerCut(), lasts_s=-1)
+
+
+def test_a_file_system_stays_full_while_the_schedule_continues_if_it_says_how_long() -> None:
+    full = FilesystemFull(held_s=0)
+    assert at(1, full, lasts_s=2).stays
+    assert not at(1, full).stays
+    assert not at(1, PowerCut(), lasts_s=2).stays
+    assert {name for name, kind in FAULTS.items() if kind.may_last} == {"filesystem-full", "inodes-exhausted"}
 
 
 def test_only_a_fault_of_members_or_of_their_work_stays_in_effect() -> None:

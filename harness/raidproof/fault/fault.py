@@ -147,6 +147,8 @@ class Fault(ABC):
     name: ClassVar[str]
     lasting: ClassVar[bool] = False
     """Whether a schedule leaves the fault in effect until the end of the crash test, unless it says how long."""
+    may_last: ClassVar[bool] = False
+    """Whether a schedule that says how long leaves the fault in effect while it continues."""
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Register a subclass that sets ``name``.

@@ -40,6 +40,8 @@ class Room(NamedTuple):
 class _NoSpace(Fault):
     """A fault after which the exported file system has no free space or no free inodes."""
 
+    may_last: ClassVar[bool] = True
+
     def effects(self, stack: StackSpec) -> FaultEffects:  # noqa: ARG002
         """Return the effects of this fault: clients may get ENOSPC."""
         return FaultEffects(errors=frozenset({ENOSPC}))
@@ -86,6 +88,8 @@ class FilesystemFull(_NoSpace):
                 taken += piece
             else:
                 piece //= 2
+        # The file must still be there after a power cut.
+        server.succeed(["sync", str(filler)], deadline_s=FILL_DEADLINE_S)
         more = self.left + MARGIN
         refused = server.run(["fallocate", "--offset", str(taken), "--length", str(more), str(filler)])
         if refused.ok or "No space left" not in refused.stderr:
@@ -101,8 +105,8 @@ class FilesystemFull(_NoSpace):
         return FaultEvent(self.name, server.name, at_ns, proof)
 
     def heal(self, context: FaultContext) -> None:
-        """Remove the file that takes the space."""
-        context.lab.server.succeed(["rm", str(filler_of(context))])
+        """Remove the file that takes the space; a power cut may have lost it if disks lie."""
+        context.lab.server.succeed(["rm", "--force", str(filler_of(context))])
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,9 @@ class InodesExhausted(_NoSpace):
 
     def heal(self, context: FaultContext) -> None:
         """Remove the directory of empty files."""
-        context.lab.server.succeed(["rm", "--recursive", str(filler_of(context))], deadline_s=FILL_DEADLINE_S)
+        context.lab.server.succeed(
+            ["rm", "--recursive", "--force", str(filler_of(context))], deadline_s=FILL_DEADLINE_S
+        )
 
 
 def filler_of(context: FaultContext) -> PurePosixPath:

@@ -94,6 +94,7 @@ class ScheduledFault:
     """Seconds from the end of the injection until the fault is healed.
 
     None: a fault whose class is ``lasting`` lasts until the clients have finished; another one is healed at once.
+    While a fault lasts, the schedule continues if its class is ``lasting`` or ``may_last``.
     """
 
     def __post_init__(self) -> None:
@@ -117,7 +118,7 @@ class ScheduledFault:
     @property
     def stays(self) -> bool:
         """Whether the clients go on while the fault is in effect; else it is healed before the schedule continues."""
-        return self.fault.lasting
+        return self.fault.lasting or (self.fault.may_last and self.lasts_s is not None)
 
 
 def at(seconds: float, fault: Fault, *, lasts_s: float | None = None) -> ScheduledFault:

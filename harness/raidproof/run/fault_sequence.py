@@ -149,6 +149,9 @@ class FaultSequence:
         scheduled = strike.scheduled
         self._wait_for(scheduled, ledger)
         if scheduled.stays:
+            if scheduled.fault.may_last:
+                # While it lasts, kinds of operation that need space are not acknowledged.
+                self._work_enough(ledger)
             self._say(scheduled.fault.name)
             self.members.begin(scheduled.fault, scheduled.lasts_s)
             self._reported_before = ledger.reported()
@@ -159,7 +162,7 @@ class FaultSequence:
         self._recover(strike, entry, ledger)
 
     def _work_enough(self, ledger: Ledger) -> None:
-        """Before the first fault that ends, wait for enough operations of each kind, as `Ledger.work` does."""
+        """Before the first fault that ends or leaves no space, wait for enough work, as `Ledger.work` does."""
         if not self._worked:
             ledger.work(0.0)
             self._worked = True
