@@ -218,7 +218,7 @@ found = columns()
 print([column.title for column in found if column.group == "recovery"][-1], "/", found[-1].title, "/", len(found))
 """
     said = python(tmp_path, "-c", code)
-    assert said.stdout == "cuts survived / toys / 15\n", said.stderr
+    assert said.stdout == "cuts survived / toys / 18\n", said.stderr
 
 
 def test_an_installed_check_judges_stored_runs(tmp_path: Path) -> None:

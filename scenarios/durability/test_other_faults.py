@@ -3,6 +3,7 @@
 import pytest
 
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
+from raidproof.record.outage import Work
 
 
 def test_clean_reboot_of_the_server_loses_nothing(cycle: CrashTestRunner) -> None:
@@ -10,7 +11,11 @@ def test_clean_reboot_of_the_server_loses_nothing(cycle: CrashTestRunner) -> Non
 
 
 def test_kernel_panic_of_the_server_loses_nothing(cycle: CrashTestRunner) -> None:
-    cycle(stack_of(), fault="kernel-panic").must_keep_every_promise()
+    ended = cycle(stack_of(), fault="kernel-panic").must_keep_every_promise()
+    (outage,) = ended.record.outages
+    assert {one.client for one in outage.rto} == {"client1", "client2"}
+    assert all((one.seconds or 0) > 0 for one in outage.rto if one.work is Work.WRITES)
+    assert outage.lost == 0
 
 
 @pytest.mark.exhaustive

@@ -1,18 +1,37 @@
 """Two servers on the same disks: the active one loses its power, and the standby takes over."""
 
+from itertools import product
+
 import pytest
 
 from raidproof.core.blame import Culprit
 from raidproof.fault import Takeover
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
+from raidproof.record.outage import Outage, Work
 from raidproof.record.outcome import Outcome
 from raidproof.run.crash_test import CrashTestSpec
 from raidproof.run.run import Run
 from raidproof.storage.pair import PairSpec
 
 
+def _every_client_was_served_again(outage: Outage) -> None:
+    """Assert that no client was served while neither server was up, and each one afterwards; nothing was lost."""
+    classes = {Work.WRITES, Work.METADATA, Work.LOCKS}
+    assert {(one.client, one.work) for one in outage.rto} == {*product(["client1", "client2"], classes)}
+    assert (outage.lost, outage.lost_s) == (0, 0.0)
+    assert outage.down_s > 0
+    # The clients finish soon after the outage, so that some may not have requested another lock.
+    assert all(one.seconds is not None for one in outage.rto if one.work is Work.WRITES)
+    for seconds, dated in ((one.seconds, one.dated) for one in outage.rto if one.seconds is not None):
+        assert seconds > 0
+        # A client's report may arrive after the outage has begun; a reply on the network cannot.
+        assert seconds >= outage.down_s or not dated
+
+
 def test_a_takeover_keeps_every_promise(cycle: CrashTestRunner) -> None:
-    cycle(stack_of(pair=PairSpec()), fault=Takeover()).must_keep_every_promise()
+    taken_over = cycle(stack_of(pair=PairSpec()), fault=Takeover()).must_keep_every_promise()
+    (outage,) = taken_over.record.outages
+    _every_client_was_served_again(outage)
 
 
 @pytest.mark.exhaustive

@@ -167,7 +167,7 @@ def test_unknown_is_a_dash_and_no_zero(broken_run: RunRecord) -> None:
     page = Page(render(broken_run))
     start = next(place for place, cell in enumerate(page.cells) if cell.startswith("a server that does not boot"))
     figures = page.cells[start + 3 : start + 3 + len(columns())]
-    assert figures == ["sync", "volatile", *["-"] * 11]
+    assert figures == ["sync", "volatile", *["-"] * 14]
     assert "Not on the chart: 1 a server that does not boot (MB/s and seconds lost not known)" in page.text
     assert "None" not in page.text
 

@@ -137,7 +137,7 @@ def test_what_was_measured_more_than_once_has_a_range(run: RunRecord) -> None:
 
 def test_unknown_is_a_dash_and_no_zero(broken_run: RunRecord) -> None:
     figures = row(shown(broken_run, 240).split("\n\n")[1], 1)
-    assert figures == ["1", *["-"] * 11]
+    assert figures == ["1", *["-"] * 14]
 
 
 def test_an_error_and_an_invalid_run_are_shown_as_such(broken_run: RunRecord, invalid_run: RunRecord) -> None:

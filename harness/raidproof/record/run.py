@@ -17,6 +17,7 @@ from raidproof.record.environment import Environment
 from raidproof.record.known import KnownRecord
 from raidproof.record.observation import Files, Observations
 from raidproof.record.older import with_effects, with_observations
+from raidproof.record.outage import Outage
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.sensitivity import Sensitivity
 from raidproof.record.suite import SuiteRecord
@@ -308,6 +309,8 @@ class CrashTestRecord(Strict):
     timeline: Timeline | None = None
     loss_window_s: float | None = None
     """Time in seconds from the earliest lost acknowledgement to the fault; 0 without a loss."""
+    outages: list[Outage] = Field(default_factory=list)
+    """The outages of the server, in the order of the faults that caused them; empty in an older record."""
     verdicts: list[Verdict] = Field(default_factory=list)
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"

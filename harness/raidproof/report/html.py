@@ -26,6 +26,7 @@ from raidproof.report.charts.of_run import charts_of
 from raidproof.report.columns import columns
 from raidproof.report.configuration import caveats, configuration, value
 from raidproof.report.looks import LOOKS
+from raidproof.report.outages import outage_table
 from raidproof.report.sensitivity import in_checked
 from raidproof.report.workers import worker_table
 from raidproof.verdict.cell import by_safety, losing, safety_in
@@ -99,6 +100,7 @@ def render(
         known=known,
         safety_in=safety_in,
         outcome_of=outcome_of,
+        outage_table=outage_table,
         in_checked=in_checked,
         by_safety=by_safety(record),
         most_names=MOST_NAMES,

@@ -5,6 +5,7 @@ from collections import Counter
 from raidproof.record.run import BIN_MS, CrashTestRecord, Timeline
 from raidproof.verdict.block_life import lives_of
 from raidproof.verdict.evidence import ON_CLIENT, ON_SERVER, CrashTestEvidence
+from raidproof.verdict.outage import outages_of
 from raidproof.verdict.sensitivity import sensitivity_of
 from raidproof.verdict.solo import solo_operations
 from raidproof.workload.history import History
@@ -30,14 +31,17 @@ def measure(evidence: CrashTestEvidence) -> None:
     """Fill in the measurements of a complete crash test, from the results of its scans."""
     record, history = evidence.record, evidence.history
     measure_rates(record, history)
-    solo = Counter(one.kind for one in solo_operations(history, record.observed.solo))
-    record.solo_operations = dict(sorted(solo.items()))
+    alone = Counter(one.kind for one in solo_operations(history, record.observed.solo))
+    record.solo_operations = dict(sorted(alone.items()))
     record.timeline = timeline(history, record)
     measure_first_io(record)
     record.sensitivity = sensitivity_of(evidence) if record.control is None else []
     if record.on_server is not None and record.fault_at_ns is not None:
         first = record.on_server.first_lost_ns
         record.loss_window_s = 0.0 if first is None else (record.fault_at_ns - first) / 1e9
+    solo = record.observed.solo
+    paused = solo is not None and solo.struck
+    record.outages = outages_of(history, evidence.workers, record.injected, paused=paused)
 
 
 def measure_rates(cycle: CrashTestRecord, history: History) -> None:

@@ -1,10 +1,13 @@
 """The standard columns of the table of crash tests."""
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 
+from raidproof.record.outage import Work
 from raidproof.record.run import CrashTestRecord
 from raidproof.report.columns.column import Column
+from raidproof.report.outages import greatest_rto
 from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.words import UNKNOWN, count, number
 from raidproof.verdict.crash_states import noticed_by
@@ -119,8 +122,8 @@ Column(
     "acknowledged work",
     "work lost",
     "s",
-    "Time from the earliest lost acknowledgement to the fault. If all operations are lost, this is the whole time for "
-    "which the ledger ran.",
+    "Time from the earliest lost acknowledgement to the fault (RPO). If all operations are lost, this is the whole "
+    "time for which the ledger ran.",
     lambda cycle: number(cycle.loss_window_s),
     order=8,
 )
@@ -165,3 +168,14 @@ Column(
     lambda cycle: number(cycle.recovery.first_io_s),
     order=12,
 )
+for place, work in enumerate((Work.WRITES, Work.METADATA, Work.LOCKS)):
+    Column(
+        "outage",
+        f"RTO {work}",
+        "s",
+        f"Time from the last acknowledgement of {work} before an outage of the server to the first one after it: the "
+        "greatest of all clients and outages. It includes the time in which a client requested none, and is not known "
+        "of a client that got no further one before the clients finished.",
+        partial(greatest_rto, work=work),
+        order=13 + place,
+    )
