@@ -32,7 +32,9 @@ ELSEWHERE: Mapping[Axis, Mapping[str, str]] = {
     Axis.FILESYSTEM: {"zfs": EXHAUSTIVE},
     Axis.SERVER: {"ganesha": "crash/test_checker.py starts it; only scenarios with the marker exhaustive mount it"},
     Axis.NFS: {"4.0": EXHAUSTIVE},
-    Axis.FAULT: dict.fromkeys(("client-network-cut", "inodes-exhausted", "server-restart", "slow-member"), EXHAUSTIVE),
+    Axis.FAULT: dict.fromkeys(
+        ("client-network-cut", "inodes-exhausted", "server-restart", "slow-member", "switchover"), EXHAUSTIVE
+    ),
     Axis.PROMISE: {
         "setxattr": "left out by default: nfsd acknowledges it before it is durable (docs/findings.md)",
         "zero_range": "needs a client with Linux 6.16, and the default kernel is older",

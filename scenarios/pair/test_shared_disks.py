@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from raidproof.core.blame import Culprit
-from raidproof.fault import Takeover
+from raidproof.fault import Fault, Switchover, Takeover
+from raidproof.fault.schedule import after_recovery, at
 from raidproof.pytest_plugin.fixtures import CrashTestRunner, stack_of
 from raidproof.record.outage import Outage, Work
 from raidproof.record.outcome import Outcome
@@ -35,14 +36,35 @@ def test_a_takeover_keeps_every_promise(cycle: CrashTestRunner) -> None:
 
 
 @pytest.mark.exhaustive
-def test_clients_get_errors_if_the_standby_does_not_know_what_they_hold(current_run: Run) -> None:
+def test_a_planned_switchover_keeps_every_promise(cycle: CrashTestRunner) -> None:
+    moved = cycle(stack_of(pair=PairSpec()), fault=Switchover()).must_keep_every_promise()
+    (outage,) = moved.record.outages
+    _every_client_was_served_again(outage)
+
+
+@pytest.mark.exhaustive
+def test_a_failback_after_a_takeover_keeps_every_promise(cycle: CrashTestRunner) -> None:
+    # The server that lost its power boots again while clients work, and gets the service back.
+    faults = [at(1.0, Takeover()), after_recovery(1.0, Switchover())]
+    moved = cycle(stack_of(pair=PairSpec()), faults=faults).must_keep_every_promise()
+    assert [(one.fault, one.target) for one in moved.record.outages] == [
+        ("takeover", "server"),
+        ("switchover", "server2"),
+    ]
+    for outage in moved.record.outages:
+        _every_client_was_served_again(outage)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fault", [Takeover(), Switchover()], ids=lambda fault: fault.name)
+def test_clients_get_errors_if_the_standby_does_not_know_what_they_hold(current_run: Run, fault: Fault) -> None:
     # Each server has its own recovery database, so that the standby lets no client reclaim its locks.
     stack = stack_of(pair=PairSpec(shared_records=False))
     current_run.discard_lab()
     # A separate run, so that the expected failure does not fail the shared run.
     with Run("own-records", current_run.store.path, current_run.topology) as own:
         record = own.cycle(
-            CrashTestSpec(name="own-records", title="own records", stack=stack, fault=Takeover(), ledger_seconds=1.5)
+            CrashTestSpec(name="own-records", title="own records", stack=stack, fault=fault, ledger_seconds=1.5)
         )
     assert record.outcome is Outcome.FAIL
     (failed,) = (one for one in record.verdicts if one.outcome is Outcome.FAIL)

@@ -186,20 +186,29 @@ def test_each_cycle_has_a_ledger_seed_of_its_own(fake: Fake, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("off", [True, False])
-def test_the_server_that_lost_its_power_is_active_in_the_next_crash_test(
-    fake: Fake, tmp_path: Path, off: bool
+@pytest.mark.parametrize("moved", [True, False])
+def test_both_servers_are_up_and_the_first_one_is_active_in_the_next_crash_test(
+    fake: Fake, tmp_path: Path, off: bool, moved: bool
 ) -> None:
     first, other = fake.server, fake.machine("server2")
-    first.boot_id, first.start = None if off else "1", fake.note("server boots")
     one = cycle_of(fake, tmp_path)
     one._first = first
-    one._restore_servers()
-    assert fake.did == [], "the same server is still active"
+    fake.server, standby = (other, first) if moved else (first, other)
+    fake.standby = standby  # type: ignore[attr-defined]
+    standby.boot_id, standby.start = None if off else "1", fake.note("standby boots")
 
     def hand_over() -> None:
         fake.server = first
 
-    fake.server, fake.hand_over = other, hand_over  # type: ignore[attr-defined]
+    fake.hand_over = hand_over  # type: ignore[attr-defined]
     one._restore_servers()
-    assert fake.did == ["server boots"] * off
+    assert fake.did == ["standby boots"] * off
     assert fake.server is first
+
+
+def test_a_lab_with_one_server_has_nothing_to_restore(fake: Fake, tmp_path: Path) -> None:
+    fake.standby = None  # type: ignore[attr-defined]
+    one = cycle_of(fake, tmp_path)
+    one._first = fake.server
+    one._restore_servers()
+    assert fake.did == []

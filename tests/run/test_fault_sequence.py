@@ -308,6 +308,7 @@ def test_after_a_takeover_the_other_server_is_scanned_and_the_clients_are_roused
         lab.did.append("fence")
         return lab.ns
 
+    lab.standby = SimpleNamespace(boot_id="1")  # type: ignore[attr-defined]
     lab.server.fence = fence
     lab.hand_over = hand_over  # type: ignore[attr-defined]
     lab.stack.hand_over = lambda server: lab.did.append(f"stack to {server.name}")

@@ -239,6 +239,23 @@ def test_clients_mount_the_floating_address_which_goes_first_and_moves(make_stac
     assert ran == [("server2", "mdadm --stop"), ("server2", "umount /srv/raidproof")]
 
 
+def test_a_released_server_has_no_layer_online_and_no_client_is_touched(make_stack: MakeStack) -> None:
+    stack, ran = make_stack(frozenset({"pgrep"}), pair={}, server_link={"rate": "1Gbit"})
+    stack.release()
+    assert {name for name, _ in ran} == {"server"}
+    commands = [command for _, command in ran]
+    order = ["ip address", "exportfs -u", "rpc.nfsd 0", "umount /srv/raidproof", "mdadm --stop"]
+    assert [one for one in commands if one in order] == order
+    assert commands[commands.index("mdadm --stop") + 1].startswith(("ip ", "tc "))
+
+
+def test_a_release_ends_at_the_first_layer_that_stays_in_use(make_stack: MakeStack) -> None:
+    stack, ran = make_stack(frozenset({"pgrep", "umount"}), pair={})
+    with pytest.raises(CommandFailed):
+        stack.release()
+    assert ("server", "mdadm --stop") not in ran
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_records_and_the_scope_are_those_of_the_pair(make_stack: MakeStack, shared: bool) -> None:
     stack, _ = make_stack(pair={"shared_records": shared, "same_scope": shared})

@@ -18,7 +18,7 @@ from raidproof.fault.machine import CleanReboot, ClientPowerCut, ClockStep, Kern
 from raidproof.fault.network import ClientNetworkCut, LeaseExpiry, MissedGrace, NetworkCut
 from raidproof.fault.room import FilesystemFull, InodesExhausted
 from raidproof.fault.service import NfsdKilled, NfsdRestart, ServerRestart
-from raidproof.fault.takeover import Takeover
+from raidproof.fault.takeover import Switchover, Takeover
 
 __all__ = [
     "FAULTS",
@@ -55,5 +55,6 @@ __all__ = [
     "ServerRestart",
     "SilentCorruption",
     "SlowMember",
+    "Switchover",
     "Takeover",
 ]

@@ -223,11 +223,12 @@ class CrashTest:
                     self.record.files.consoles[name] = self.files.write(f"console.{name}.log", messages)
 
     def _restore_servers(self) -> None:
-        """After a takeover, boot the server that lost its power; it is the active one of the next crash test."""
+        """After a takeover, boot the server that lost its power; the next crash test begins with the same one."""
+        standby = self.lab.standby
+        if standby is not None and standby.boot_id is None:
+            self._say(f"booting {standby.name} again")
+            standby.start()
         if self.lab.server is not self._first:
-            if self._first.boot_id is None:
-                self._say(f"booting {self._first.name} again")
-                self._first.start()
             self.lab.hand_over()
 
     def _old(self) -> tuple[str, ...]:

@@ -316,6 +316,22 @@ class Stack:
         self._serve_on(server)
         self.array.spec, self.array.expected_deviation = former.spec, former.expected_deviation
 
+    def release(self) -> None:
+        """Take the server's layers offline while clients work, so that the other server can have them.
+
+        A step that fails ends the release: the layers below it are still in use.
+
+        Raises:
+            CommandFailed: a layer could not be taken offline.
+        """
+        self.deactivate_export()
+        self.filesystem.deactivate()
+        self.tuning.deactivate()
+        self.volume.deactivate()
+        self.array.deactivate()
+        if link := self.links.get(self._server):
+            link.deactivate()
+
     def create(self) -> None:
         """Create the array, the volume and the file system on the disks, and stop the array.
 
