@@ -1,17 +1,23 @@
 """The recovery times and the lost work of a server's outages, from a history and the records of the faults."""
 
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.fault.fault import FaultEffects
+from raidproof.record import RunStore
+from raidproof.record.observation import SoloSeen
 from raidproof.record.outage import Outage, Rto, Work
 from raidproof.record.run import FaultRecord, Recovery, ScanResult
+from raidproof.verdict.crash_test import judge_crash_test
 from raidproof.verdict.outage import acknowledgements, outages_of
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
+RECORDED = Path(__file__).resolve().parents[1] / "data" / "run"
 S = 1_000_000_000
 AT_S, OFF_S, RESUMED_S = 100.0, 100.5, 104.0
 WORKERS = [
@@ -130,6 +136,11 @@ def test_a_service_that_stops_without_its_machine_is_down_from_the_fault_on() ->
     assert found.down_s == pytest.approx(RESUMED_S - AT_S)
 
 
+def test_an_older_record_does_not_say_when_the_machine_was_off() -> None:
+    (found,) = outages_of(History([]), WORKERS, [fault().model_copy(update={"ended_ns": None})])
+    assert found.down_s == pytest.approx(RESUMED_S - AT_S)
+
+
 @pytest.mark.parametrize(
     ("scan", "lost", "seconds"),
     [
@@ -144,6 +155,22 @@ def test_lost_work_is_that_of_the_scan_after_the_fault(
 ) -> None:
     (found,) = outages_of(History([]), WORKERS, [fault(scan=scan)])
     assert (found.lost, found.lost_s) == (lost, seconds)
+
+
+@pytest.mark.parametrize("struck", [False, True])
+def test_a_judged_crash_test_has_its_outages(tmp_path: Path, *, struck: bool) -> None:
+    store = RunStore(Path(shutil.copytree(RECORDED, tmp_path / "run")))
+    cycle = store.load().cycles[0]
+    fault_ns = cycle.fault_at_ns or 0
+    cycle.resumed_ns = fault_ns + S
+    cycle.observed.solo = SoloSeen(begun_ns=fault_ns - 1, ended_ns=fault_ns, struck=struck)
+    judge_crash_test(cycle, store.path)
+    (found,) = cycle.outages
+    assert (found.fault, found.down_s, found.lost, found.lost_s) == ("power-cut", 1.0, 0, 0.0)
+    assert {one.client for one in found.rto} == {worker["client"] for worker in cycle.workers}
+    assert all(one.last_s >= 0 for one in found.rto) is struck, "the clients paused before the fault"
+    judge_crash_test(cycle, store.path)
+    assert cycle.outages == [found]
 
 
 INSTANTS = st.lists(st.integers(0, 200), min_size=1, max_size=30)

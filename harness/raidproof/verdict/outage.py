@@ -89,7 +89,9 @@ def _outage(
             last_ns = max(last_ns, at_ns)
         seconds = (instants_ns[following] - last_ns) / 1e9 if following < len(instants_ns) else None
         rto.append(Rto(client=client, work=work, last_s=(last_ns - at_ns) / 1e9, seconds=seconds, dated=dated))
-    down_ns = resumed_ns - (at_ns if fault.seen_ns is None else fault.seen_ns)
+    # Older records lack the instant at which a server that the fault took down was off.
+    off_ns = None if fault.ended_ns is None else fault.seen_ns
+    down_ns = resumed_ns - (at_ns if off_ns is None else off_ns)
     outage = Outage(fault=fault.fault, target=fault.target, down_s=down_ns / 1e9, rto=rto)
     if (scan := fault.on_server) is None:
         return outage
