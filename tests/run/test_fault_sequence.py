@@ -297,7 +297,9 @@ def test_disks_without_a_cache_get_one_after_the_last_cut(lab: Lab, tmp_path: Pa
     assert lab.modes == [last + 1]
 
 
-def test_after_a_takeover_the_other_server_is_scanned_and_the_clients_are_roused(lab: Lab, tmp_path: Path) -> None:
+@pytest.fixture
+def pair(lab: Lab) -> Lab:
+    """A fake lab with a second server."""
     other = lab.machine("server2")
 
     def hand_over() -> None:
@@ -313,9 +315,24 @@ def test_after_a_takeover_the_other_server_is_scanned_and_the_clients_are_roused
     lab.hand_over = hand_over  # type: ignore[attr-defined]
     lab.stack.hand_over = lambda server: lab.did.append(f"stack to {server.name}")
     lab.stack.spec = stack_of(pair=PairSpec())
+    return lab
+
+
+def test_after_a_takeover_the_other_server_is_scanned_and_the_clients_are_roused(pair: Lab, tmp_path: Path) -> None:
+    lab = pair
     record = carried_out(lab, sequence(lab, tmp_path, at(1, Takeover())))
     up = [one.replace("server", "server2") for one in UP[1:]]
     assert lab.did[:-2] == ["work", "fence", "hand over", "stack to server2", *up]
     assert set(lab.did[-2:]) == {"client1 asks", "client2 asks"}
     assert record.fault_target == "server"
     assert record.effects.caches is None
+
+
+def test_the_kernel_log_of_a_lasting_fault_is_that_of_the_server_at_its_beginning(
+    pair: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(member_watch, "said_until_off", lambda machine, _: read.append(machine.name))
+    carried_out(pair, sequence(pair, tmp_path, at(0.5, Slow()), at(1, Takeover())))
+    assert read == ["server"]
+    assert pair.server.name == "server2"

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from raidproof.core.waiting import Deadline, now_ns
 from raidproof.fault import Fault, FaultContext
 from raidproof.machine.kernel_log import Moment, moment, said_until_off
+from raidproof.machine.machine import Machine
 from raidproof.record.observation import ArraySeen, AssemblySeen, MembersSeen
 from raidproof.record.run import CrashTestRecord, FaultRecord
 from raidproof.storage.array import Array, serial_of
@@ -17,8 +18,10 @@ class Lasting:
 
     fault: Fault
     entry: FaultRecord
+    server: Machine
+    """The server at its beginning; after a takeover another one serves."""
     begun: Moment
-    """The position in the server's kernel log at its beginning."""
+    """The position in this server's kernel log at its beginning."""
     until: Deadline | None
     """When it is to be healed; None: when the clients have finished."""
     proved: bool = False
@@ -54,11 +57,12 @@ class MemberWatch:
 
     def begin(self, fault: Fault, lasts_s: float | None = None) -> None:
         """Inject a fault that stays in effect for ``lasts_s`` seconds, or, for None, until `heal`."""
-        begun = moment(self.context.lab.server)
+        server = self.context.lab.server
+        begun = moment(server)
         entry = injected(fault, self.context)
         self.record.during.append(entry)
         until = None if lasts_s is None else Deadline.after(lasts_s)
-        self._lasting.append(Lasting(fault, entry, begun, until))
+        self._lasting.append(Lasting(fault, entry, server, begun, until))
 
     def start(self) -> None:
         """Record every disk's metadata before the clients begin."""
@@ -83,7 +87,7 @@ class MemberWatch:
         self.seen.replaced = sorted(expected.renewed - self._renewed_before)
         for one in self._lasting:
             if not one.proved:
-                kernel_log = said_until_off(self.context.lab.server, one.begun)
+                kernel_log = said_until_off(one.server, one.begun)
                 one.entry.lasted = one.fault.lasted(self.context, members, kernel_log)
                 one.proved = True
 
