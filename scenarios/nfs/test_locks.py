@@ -13,8 +13,6 @@ from scenarios.nfs.two_clients import LEASE_S, Clients, TwoClients, two_clients
 
 RECLAIM_FAILED = "Lock reclaim failed"
 """Message in a client's kernel log when it loses a lock (nfs4_reclaim_open_state in fs/nfs/nfs4state.c)."""
-CLIENT_RECORDS = "/var/lib/nfs"
-"""The folder of nfsdcld's client records, on the server's system disk and not on the array."""
 __all__ = ["two_clients"]
 
 
@@ -23,8 +21,7 @@ def take(clients: TwoClients) -> tuple[int, int]:
     clients.end_grace()
     held, wanted = clients.two.open(clients.path("locked")), clients.one.open(clients.path("locked"))
     clients.two.do("lock", held, "write").require("lock")
-    # Without this sync, a power cut within seconds loses nfsdcld's record of the newest client (docs/findings.md).
-    clients.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
+    clients.record_clients()
     assert clients.one.do("lock", wanted, "write").error == "EAGAIN"
     return held, wanted
 

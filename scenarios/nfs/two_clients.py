@@ -28,6 +28,8 @@ LEASE_S = 10
 """Duration of the lease and of the grace period in seconds: the shortest that nfsd accepts."""
 EXPORT = ExportSpec(delegations=False, lease_s=LEASE_S, grace_s=LEASE_S)
 LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
+CLIENT_RECORDS = "/var/lib/nfs"
+"""The folder of nfsdcld's client records, on the server's system disk and not on the array."""
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 
 
@@ -93,6 +95,13 @@ class TwoClients:
         In this case nfsd ends its own grace period early, but NFSv4 locks also wait for lockd's (docs/findings.md).
         """
         self.server.put("Y", LOCKD_GRACE)
+
+    def record_clients(self) -> None:
+        """Write nfsdcld's records of clients to the disk.
+
+        Otherwise a power cut within seconds loses the record of the newest client (docs/findings.md).
+        """
+        self.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
 
     @property
     def exchanges(self) -> Sequence[Exchange]:

@@ -15,7 +15,6 @@ from raidproof.verdict.wire import (
     failed_s,
     judge_late_reclaim,
     judge_locks_kept,
-    judge_recall,
     judge_resent,
     judge_restart,
     judge_verifier,
@@ -229,19 +228,6 @@ def test_late_reclaim_must_be_refused() -> None:
     assert judge_late_reclaim([reopen(3, ONE, "NFS4ERR_NO_GRACE")], ONE).outcome is Outcome.PASS
     assert judge_late_reclaim([reopen(3, ONE)], ONE).outcome is Outcome.FAIL
     assert judge_late_reclaim([reopen(3, TWO)], ONE).outcome is Outcome.INCONCLUSIVE
-
-
-def opened(at_s: float, client: str, status: str = "OK", lent: str = "0") -> Exchange:
-    told = {"nfs.open.delegation_type": lent}
-    return exchange(at_s, client, Operation("OPEN", {"nfs.open.claim_type": "0"}, told, status, FILE))
-
-
-def test_file_that_is_lent_is_waited_for() -> None:
-    lent, delayed = opened(1, ONE, lent="2"), opened(2, TWO, "NFS4ERR_DELAY")
-    assert judge_recall([lent, delayed, opened(3, TWO)], ONE, TWO).outcome is Outcome.PASS
-    assert judge_recall([lent, delayed], ONE, TWO).outcome is Outcome.FAIL
-    assert judge_recall([lent, opened(3, TWO)], ONE, TWO).outcome is Outcome.FAIL
-    assert judge_recall([opened(1, ONE), opened(3, TWO)], ONE, TWO).outcome is Outcome.INCONCLUSIVE
 
 
 RANGES = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(lambda pair: Range(min(pair), max(pair)))

@@ -69,8 +69,6 @@ UNSTABLE = 0
 """The value UNSTABLE of `stable_how` in NFSv3 and NFSv4: the server may hold the data in its memory only."""
 CLAIM_PREVIOUS = 1
 """The claim type of an OPEN that reclaims a file after a restart of the server."""
-DELEGATED = ("1", "2")
-"""The delegation types OPEN_DELEGATE_READ and OPEN_DELEGATE_WRITE in the reply to an OPEN."""
 
 
 def calls_of(kind: str, mount: Mapping[str, Any]) -> frozenset[str]:
@@ -414,24 +412,4 @@ def judge_late_reclaim(exchanges: Sequence[Exchange], client: str) -> Verdict:
         return _of(name, reason, Outcome.FAIL, NFSD)
     statuses = sorted({str(one.status) for one in tried})
     reason = f"the server refused {len(tried)} reclaims of {client} with {', '.join(statuses)}"
-    return _of(name, reason, Outcome.PASS)
-
-
-def judge_recall(exchanges: Sequence[Exchange], holder: str, other: str) -> Verdict:
-    """Judge that the server recalled the delegation of ``holder`` before it let ``other`` open the file."""
-    name = "delegation"
-    delegated = [
-        one
-        for one, operation in operations_of(exchanges, "OPEN")
-        if one.client == holder and operation.told.get("nfs.open.delegation_type") in DELEGATED
-    ]
-    if not delegated:
-        return _of(name, f"{holder} got no delegation", Outcome.INCONCLUSIVE)
-    replies = [operation.status for one, operation in operations_of(exchanges, "OPEN") if one.client == other]
-    if OK not in replies:
-        statuses = ", ".join(map(str, replies)) or "none"
-        return _of(name, f"{other} could not open the file; replies to its OPENs: {statuses}", Outcome.FAIL, NFSD)
-    if replies.index(OK) == 0:
-        return _of(name, f"{other} opened the file at once, while {holder} held a delegation", Outcome.FAIL, NFSD)
-    reason = f"{other} opened the file after {replies.index(OK)} replies with NFS4ERR_DELAY"
     return _of(name, reason, Outcome.PASS)
