@@ -28,13 +28,21 @@ def swaps(name: str, source: str, changed: str) -> list[Swap] | None:
     return None if any(old.co_freevars != new.co_freevars for old, new in found) else found
 
 
-def apply(found: Sequence[Swap]) -> None:
-    """In each swap, replace the old code by the new code in all functions of this process."""
+def apply(found: Sequence[Swap]) -> bool:
+    """In each swap, replace the old code by the new code in all functions of this process.
+
+    Return whether each swap has changed a function; if not, the tests would run unchanged code.
+    """
+    # gc.get_objects leaves out what gc.freeze has frozen, as tests/conftest.py does with all that it imports.
+    gc.unfreeze()
     functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+    complete = True
     for old, new in found:
-        for function in functions:
-            if function.__code__ == old:
-                function.__code__ = new
+        having = [function for function in functions if function.__code__ == old]
+        for function in having:
+            function.__code__ = new
+        complete = complete and bool(having)
+    return complete
 
 
 def within(found: Sequence[Swap], lines: set[int]) -> bool:

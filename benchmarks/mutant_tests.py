@@ -40,6 +40,8 @@ MEMORY = 12 << 30
 """Limit of the address space of a run in bytes, so that a changed program cannot fill the host's memory."""
 IDLE_S = 90
 """Seconds without any use of CPU time after which a run counts as endless and is killed."""
+SHOWN = 60
+"""Number of lines of pytest's output to show if a test fails on the unchanged code."""
 PROGRAM = '__name__ == "__main__"'
 """Text in the source of a file that tests may start as a program."""
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-profile=mutants")
@@ -51,6 +53,7 @@ EVERYTHING = (
     "verdict",
     "record",
     "storage/array",
+    "fault",
     "run/test_crash_test.py",
     "run/test_crash_test_steps.py",
     "run/test_exploration_source.py",
@@ -101,10 +104,13 @@ def noted(tree: Path, keep: Path | None) -> Noted:
         known = Noted(**json.loads(keep.read_text()))
         if known.of == digest:
             return known
-    out = tree.parent / "noted.json"
-    red = run_tests(tree, Stage([f"tests/{name}" for name in EVERYTHING]), Noted(digest), out)
+    out, said = tree.parent / "noted.json", tree.parent / "said.txt"
+    red = run_tests(tree, Stage([f"tests/{name}" for name in EVERYTHING]), Noted(digest), out, said=said)
     if red:
-        raise SystemExit(f"a test fails on the unchanged code: {red}")
+        lines = said.read_text(errors="replace").splitlines()[-SHOWN:]
+        raise SystemExit(
+            "\n".join([f"a test fails on the unchanged code: {red}; the output of pytest ends with", *lines])
+        )
     text = out.read_text()
     if keep:
         keep.write_text(text)
@@ -200,19 +206,25 @@ def _files(tree: Path, path: Path, *, whole: bool) -> Iterator[Stage]:
 
 
 def run_tests(
-    tree: Path, stage: Stage, known: Noted, note: Path | None = None, code: Sequence[Swap] | None = None
+    tree: Path,
+    stage: Stage,
+    known: Noted,
+    note: Path | None = None,
+    code: Sequence[Swap] | None = None,
+    said: Path | None = None,
 ) -> str | None:
     """Run tests in a forked process; return the failed test, the signal or the status, or None if all tests passed.
 
     ``note``: file to which the lines that each test runs are written; then no test counts as endless. ``code``: new
-    code of functions; None: import the harness and its tests again.
+    code of functions; None: import the harness and its tests again. ``said``: file for the output of pytest.
     """
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         os.close(reading)
-        _confine(tree)
-        _import_again(tree) if code is None else apply(code)
+        _confine(tree, said)
+        if code is None or not apply(code):
+            _import_again(tree)
         watch: Red = Notes(tree, known, note) if note else Watch(stage, known)
         status = pytest.main([*OPTIONS, f"--basetemp={tree.parent / 'base'}", *stage.files], plugins=[watch])
         os.write(writing, watch.red.encode())
@@ -252,14 +264,15 @@ def _cpu(pid: int) -> float:
     return total
 
 
-def _confine(tree: Path) -> None:
+def _confine(tree: Path, said: Path | None) -> None:
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.chdir(tree)
-    silent = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(silent, fd)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    output = os.open(said or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for fd in (1, 2):
+        os.dup2(output, fd)
 
 
 def _import_again(tree: Path) -> None:
@@ -269,11 +282,16 @@ def _import_again(tree: Path) -> None:
 
 
 class Red:
-    """A pytest plugin that records the first test that fails."""
+    """A pytest plugin that records the first test that fails, or the first test file that cannot be imported."""
 
     def __init__(self) -> None:
         self.red = ""
-        """Node id of the first failed test; empty if none has failed."""
+        """Node id of the first failed test or test file; empty if none has failed."""
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Record the first test file that cannot be imported."""
+        if report.failed and not self.red:
+            self.red = report.nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the first failed test."""

@@ -28,7 +28,7 @@ from benchmarks.figures import load
 from benchmarks.mutant_code import swaps, within
 from benchmarks.mutant_tests import Noted, Stage, imported, noted, run_tests, stages
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 PRELOADED = ("hypothesis", "jinja2", "paramiko", "psutil", "pydantic", "pyroute2", "rich", "typer")
 """Libraries that are imported once, before any process is forked."""
 SAME = ("Eq_Is", "Is_Eq", "NotEq_IsNot", "IsNot_NotEq")
@@ -205,16 +205,32 @@ class MutatedTree:
 def copied(folder: Path) -> Path:
     """Copy the tree into a folder, import the harness from the copy from now on, and return the copy's path."""
     tree = folder / "tree"
-    ignored = shutil.ignore_patterns("__pycache__", ".venv*", ".git", "results", "*.egg-info", ".*_cache")
-    shutil.copytree(ROOT, tree, ignore=ignored, symlinks=True)
+    shutil.copytree(ROOT, tree, ignore=left_out, symlinks=True)
     # Python would use the bytecode of the unchanged file for a mutant of the same second and size.
     sys.dont_write_bytecode = True
-    own = {ROOT, ROOT / "harness"}
-    others = (one for one in sys.path if Path(one or ".").resolve() not in own)
-    sys.path[:] = [str(tree), str(tree / "harness"), *others]
+    others = (
+        one for one in (in_copy(Path(one or "."), tree) for one in sys.path) if one not in {tree, tree / "harness"}
+    )
+    sys.path[:] = [str(one) for one in (tree, tree / "harness", *others)]
     for name in [one for one in sys.modules if one.partition(".")[0] == "raidproof"]:
         del sys.modules[name]
     return tree
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    """Return the names in a folder that the copy does not need; packages are named ``results``, too."""
+    found = shutil.ignore_patterns("__pycache__", ".venv*", ".git", "*.egg-info", ".*_cache")(folder, names)
+    return found | ({"results", "build"} & {*names} if Path(folder) == ROOT else set())
+
+
+def in_copy(path: Path, tree: Path) -> Path:
+    """Return the same folder in the copy ``tree`` of the tree; a folder outside, or of an environment, as it is.
+
+    PYTHONPATH may name folders of the tree: without this change, tests would import unchanged files from there.
+    """
+    path = path.resolve()
+    below = path.relative_to(ROOT) if path.is_relative_to(ROOT) else None
+    return path if below is None or (below.parts[:1] and below.parts[0].startswith(".venv")) else tree / below
 
 
 def changed(source: str, code: str) -> str:
