@@ -33,7 +33,9 @@ def defective_run(name: str, current_run: Run, build: Callable[[str], Path]) -> 
 
 def select(server: Machine, module: str, defect: str) -> None:
     """Select a planted defect of a module (``nfsd``), or none if the name is empty, and reset the count of steps."""
-    server.put(defect, parameter(module))
+    # Without the line feed, the kernel would get no write for an empty name, and keep the defect.
+    server.put(f"{defect}\n", parameter(module))
+    assert server.get(parameter(module)).strip() == defect
     server.put("0", broken(module))
 
 
