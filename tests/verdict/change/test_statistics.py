@@ -183,6 +183,8 @@ def test_variation_is_within_blocks() -> None:
     assert variation([[1, 1, 2, 2], [2, 2, 4, 4]], ((2, 2), (2, 2))) == 0
     assert variation([[1]]) == 0
     assert mean([variation([[math.e, 1]])]) == pytest.approx(math.sqrt(0.5))
+    # Blocks with one value of each side: the differences -1, 1, 0 have the standard deviation 1.
+    assert variation([[math.e, 1, 1], [1, math.e, 1]], ((1, 1),) * 3) == pytest.approx(math.sqrt(0.5))
 
 
 def test_equal_sides_are_seldom_called_different() -> None:

@@ -61,6 +61,7 @@ def test_a_claim_that_is_granted_while_another_client_holds_the_lock_fails() -> 
     verdict = judged([*HOLDS, *REFUSED, step(1, "claim", 70)])
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reason.startswith("client2 got the lock of range 0 while client1 held it")
+    assert verdict.reason.endswith("wrote under this lock 0.029 s later")
     assert verdict.blame is not None
     assert verdict.blame.culprit is Culprit.STACK
     assert verdict.of_the_stack
