@@ -8,7 +8,8 @@ from raidproof.fault import NetworkCut, NfsdRestart, PowerCut
 from raidproof.storage.link import LinkSpec
 from raidproof.storage.mount import MountSpec
 from raidproof.storage.server import USUAL_LEASE_S, ExportSpec
-from scenarios.nfs.two_clients import Clients, two_clients
+from scenarios.nfs.client_states import delegations_on
+from scenarios.nfs.two_clients import LEASE_S, Clients, two_clients
 
 LINK = LinkSpec(rate=40_000_000)
 """So slow that the client still sends unstable writes when the server loses its power."""
@@ -96,3 +97,22 @@ def test_a_soft_mount_reports_a_silent_server(two_clients: Clients, record: Reco
             raise Inconclusive("fsync succeeded although the server was silent")
         measured = f"fsync on a soft mount of NFSv4.2 has {error or 'no error'} after {waited_s:.0f} s of silence"
         conclude(record, clients.server, measured, wrong=int(error is None), seen=1, least=1)
+
+
+def test_a_client_writes_its_data_before_it_returns_a_delegation(two_clients: Clients, record: Record) -> None:
+    with two_clients(stack={"export": ExportSpec(delegations=True, lease_s=LEASE_S, grace_s=LEASE_S)}) as clients:
+        clients.end_grace()
+        paths = [clients.path(f"lent{number}") for number in range(FILES)]
+        files = [clients.two.open(path) for path in paths]
+        for file in files:
+            clients.two.do("write", file, "mine").require("write")
+        lent = sum(access == "w" for _, access, _ in delegations_on(clients.server))
+        others = [clients.one.open(path, "read") for path in paths]
+        left = sum(access == "w" for _, access, _ in delegations_on(clients.server))
+        read = [clients.one.do("read", other, 4).require("read") for other in others]
+        server = clients.server
+    if lent < FILES or left:
+        raise Inconclusive(f"write delegations of {FILES} files: {lent} before the recall, {left} after it")
+    wrong = sum(text != "mine" for text in read)
+    measured = f"after the recall of {FILES} write delegations, another client does not read the data of {wrong} files"
+    conclude(record, server, measured, wrong=wrong, seen=FILES, least=FILES)
