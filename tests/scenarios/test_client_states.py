@@ -16,6 +16,10 @@ def test_delegations_of_all_clients() -> None:
     assert parse_delegations(PRINTED) == {("10.77.0.21", "w", 132), ("10.77.0.22", "r", 131)}
 
 
+def test_a_second_letter_of_the_access_is_left_out() -> None:
+    assert parse_delegations(PRINTED.replace("access: w", "access: wa")) == parse_delegations(PRINTED)
+
+
 def test_clients_without_delegations() -> None:
     assert parse_delegations(PRINTED.splitlines()[1]) == set()
     assert parse_delegations("") == set()

@@ -24,7 +24,7 @@ def exchange(at_s: float, client: str, *operations: Operation) -> Exchange:
 def opened(
     at_s: float, client: str, lent: int = 0, *, access: int = BOTH, status: str = "OK", file: str = FILE
 ) -> Exchange:
-    """Return an OPEN by name, whose reply grants a delegation (0: none, 1: read, 2: write)."""
+    """Return an OPEN by name, whose reply grants a delegation (0: none, 1, 4: read, 2, 5: write)."""
     asked = {"nfs.open.claim_type": "0", "nfs.open4.share_access": str(access), "nfs.pathname.component": file}
     operation = Operation("OPEN", asked, {"nfs.open.delegation_type": str(lent)}, status, DIRECTORY)
     got = Operation("GETFH", {}, {"nfs.fh.hash": file} if status == "OK" else {}, status, DIRECTORY)
@@ -73,6 +73,8 @@ def test_an_open_that_waits_for_the_return_is_right() -> None:
         pytest.param([opened(1, ONE, 2), opened(2, TWO, access=READ)], id="to read"),
         pytest.param([opened(1, ONE, 1), opened(2, TWO)], id="read delegation, to write"),
         pytest.param([opened(1, ONE, 2), opened(2, TWO, 2)], id="second write delegation"),
+        pytest.param([opened(1, ONE, 5), opened(2, TWO, access=READ)], id="write delegation with times"),
+        pytest.param([opened(1, ONE, 4), opened(2, TWO)], id="read delegation with times, to write"),
         pytest.param([opened(1, ONE, 2), opened(2, TWO, 1, access=READ)], id="conflicting read delegation"),
         pytest.param([opened(1, ONE, 2), delayed(2, TWO), opened(3, TWO), returned(4, ONE)], id="before the return"),
         pytest.param([opened(1, ONE, 2), returned(1.5, ONE, OTHER), opened(2, TWO)], id="return of another file"),
@@ -173,6 +175,20 @@ def test_a_return_without_a_reply_ends_the_delegation() -> None:
     """The server may have carried out the call; its reply was lost."""
     call = Exchange(ONE, "7", 3, (Operation("DELEGRETURN", handle=FILE),))
     assert verdict_of(opened(1, ONE, 2), delayed(2, TWO), call, opened(4, TWO))[0] is Outcome.PASS
+
+
+def test_the_file_of_an_open_is_known_by_its_stateid() -> None:
+    """As tshark shows it with Linux 7.2, whose reply gives a reason for granting no delegation."""
+    asked = {"nfs.open.claim_type": "0", "nfs.open4.share_access": "1", "nfs.pathname.component": FILE}
+    told = {"nfs.open.delegation_type": "3", "nfs.stateid.other_hash": "0x57a7e"}
+    cut_short = Operation("GETFH", handle=DIRECTORY)
+    opening = exchange(3, TWO, Operation("OPEN", asked, told, "OK", DIRECTORY), cut_short)
+    closing = exchange(5, TWO, Operation("CLOSE", {"nfs.stateid.other_hash": "0x57a7e"}, {}, "OK", FILE))
+    assert verdict_of(opened(1, ONE, 5), opening, closing)[0] is Outcome.FAIL
+    assert verdict_of(opened(1, ONE, 5), opening)[0] is Outcome.INCONCLUSIVE
+    assert verdict_of(opened(1, ONE, 5), delayed(2, TWO), returned(2.5, ONE), opening, closing)[0] is Outcome.PASS
+    of_another_client = exchange(5, ONE, *closing.operations)
+    assert verdict_of(opened(1, ONE, 5), opening, of_another_client)[0] is Outcome.INCONCLUSIVE
 
 
 def test_traffic_of_nfsv3_has_no_delegations() -> None:

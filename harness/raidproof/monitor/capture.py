@@ -47,7 +47,7 @@ JUDGED = frozenset(
     {
         "nfs.count3", "nfs.count4", "nfs.fh.hash", "nfs.lock.reclaim", "nfs.nfsstat4", "nfs.offset3", "nfs.offset4",
         "nfs.open.claim_type", "nfs.open.delegation_type", "nfs.open4.share_access", "nfs.pathname.component",
-        "nfs.stable_how4", "nfs.verifier", "nfs.verifier4", "nfs.write.committed",
+        "nfs.stable_how4", "nfs.stateid.other_hash", "nfs.verifier", "nfs.verifier4", "nfs.write.committed",
     }
 )  # fmt: skip
 """The tshark fields that checks of NFS traffic read, and that `write_exchanges` stores."""

@@ -8,7 +8,7 @@ wait in its grace period until the holder has reclaimed it.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,14 +18,18 @@ from raidproof.record.outcome import Outcome, Verdict
 
 NAME = "delegation"
 """Name of the check that no client opens a file while another client holds a conflicting delegation."""
-KINDS = {"1": "read", "2": "write"}
-"""The kinds of delegations by ``nfs.open.delegation_type`` (open_delegation_type4)."""
+KINDS = {"1": "read", "2": "write", "4": "read", "5": "write"}
+"""The kinds of delegations by ``nfs.open.delegation_type`` (open_delegation_type4; 4 and 5: RFC 9754, Linux 7.2)."""
 FORGOTTEN = frozenset({"NFS4ERR_BADSESSION", "NFS4ERR_STALE_CLIENTID"})
 """Errors in the reply to a client whose state the server does not have, after a restart or the end of its lease."""
 PREVIOUS = "1"
 """``nfs.open.claim_type`` of an OPEN that reclaims a file after a restart of the server (CLAIM_PREVIOUS)."""
 BY_HANDLE = frozenset({PREVIOUS, "4", "5", "6"})
 """The claim types whose file is the current file handle; with the others, it is the directory of the file."""
+STATE = "nfs.stateid.other_hash"
+"""tshark's hash of the part of a stateid that stays the same while a file is open."""
+USING = frozenset({"CLOSE", "READ", "WRITE", "SETATTR", "LOCK"})
+"""Calls with the stateid of an open."""
 WRITING = 2
 """The bit of writing in ``share_access`` of an OPEN (OPEN4_SHARE_ACCESS_WRITE)."""
 EARLIER = 0.9
@@ -165,15 +169,33 @@ class Delegations:
                 self._end(client, one.handle, counted=counted)
 
 
-def opened_by(exchange: Exchange) -> Opened | None:
-    """Return the OPEN of an exchange if it succeeded; None if there is none."""
+def files_by_state(exchanges: Sequence[Exchange]) -> dict[tuple[str, str], str]:
+    """Return the handle of the file of each open by client and stateid, from the calls that use the stateid.
+
+    tshark prints nothing of a reply after an OPEN without a delegation for a stated reason (Linux 7.2), so that the
+    file handle in this reply is not known. At the latest, a CLOSE uses the stateid.
+    """
+    return {
+        (one.client, operation.asked[STATE]): operation.handle
+        for one in exchanges
+        for operation in one.operations
+        if operation.name in USING and operation.handle and STATE in operation.asked
+    }
+
+
+def opened_by(exchange: Exchange, files: Mapping[tuple[str, str], str]) -> Opened | None:
+    """Return the OPEN of an exchange if it succeeded; None if there is none.
+
+    ``files``: the handles by client and stateid, as `files_by_state` returns them.
+    """
     if exchange.answered_s is None:
         return None
     for place, one in enumerate(exchange.operations):
         if one.name == "OPEN" and one.status == OK:
             claim = one.asked.get("nfs.open.claim_type", "")
             got = (each.told.get("nfs.fh.hash", "") for each in exchange.operations[place:] if each.name == "GETFH")
-            handle = one.handle if claim in BY_HANDLE else next(got, "")
+            of_state = files.get((exchange.client, one.told.get(STATE, "")), "")
+            handle = one.handle if claim in BY_HANDLE else next(got, "") or of_state
             access = int(one.asked.get("nfs.open4.share_access", "0"), 0)
             granted = KINDS.get(one.told.get("nfs.open.delegation_type", ""))
             called_s, at_s = exchange.called_s, exchange.answered_s
@@ -186,11 +208,11 @@ def followed(exchanges: Sequence[Exchange], patience_s: float) -> Delegations:
 
     ``patience_s``: the shorter of lease time and grace period of the server, in seconds.
     """
-    found = Delegations(patience_s)
+    found, files = Delegations(patience_s), files_by_state(exchanges)
     calls = [(one.called_s, 0, one) for one in exchanges]
     replies = [(one.answered_s, 1, one) for one in exchanges if one.answered_s is not None]
     for _, reply, exchange in sorted([*calls, *replies], key=lambda event: event[:2]):
-        opened = opened_by(exchange) if reply else None
+        opened = opened_by(exchange, files) if reply else None
         for operation in exchange.operations:
             if reply:
                 found.answered(exchange, operation, opened if operation.name == "OPEN" else None)
