@@ -1,6 +1,7 @@
 """The life of a lost block: the requests of the write log that carried it, and their flushes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +73,12 @@ def test_a_few_losses_are_chosen_the_earliest_and_the_latest_among_them() -> Non
 def test_an_operation_on_a_name_has_no_block() -> None:
     made = loss()
     assert chosen([made._replace(operation=made.operation._replace(kind="mkdir"))]) == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"span": 2}, {"shift": 1}, {"kind": "close"}, {"kind": "pages"}, {"pieces": (1, 2)}, {"kind": "mkdir"}]
+)
+def test_only_losses_of_whole_single_blocks_are_traced(changes: dict[str, Any]) -> None:
+    one = loss()
+    assert chosen([one]) == [one]
+    assert chosen([one._replace(worker=one.worker.model_copy(update=changes))]) == []
