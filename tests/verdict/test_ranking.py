@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raidproof.record.cell import CellRecord, Repetition
-from raidproof.verdict.ranking import rank
+from raidproof.verdict.change.statistics import repetitions_to_part
+from raidproof.verdict.ranking import LEVEL, rank
 
 
 def cell(name: str, *values: float, unit: str = "write_mb_s") -> CellRecord:
@@ -31,6 +32,9 @@ def test_a_settled_difference_parts_ranks() -> None:
     assert [one.tied_with for one in cells] == [None, None, "fast"]
     assert cells[2].parts_at is not None
     assert cells[2].parts_at > 10
+    # Three cells are three comparisons, each of which must reach a third of the level.
+    assert cells[2].parts_at == repetitions_to_part(cells[1].measured, cells[2].measured, LEVEL / 3)
+    assert cells[2].parts_at != repetitions_to_part(cells[1].measured, cells[2].measured, LEVEL)
 
 
 def test_a_chain_of_unsettled_differences_shares_a_rank() -> None:
