@@ -40,6 +40,7 @@ from raidproof.fault.disk import (
     SecondMemberFails,
     SilentCorruption,
     SlowMember,
+    begin_rebuild,
     blocks_with,
 )
 from raidproof.lab.lab import Lab
@@ -206,6 +207,47 @@ def test_a_member_that_is_pulled_out_must_be_gone(context: FaultContext, server:
     del server.files["/sys/block/vdb/size"]
     server.files["/sys/block/md0/md/dev-vdb/state"] = "faulty"
     assert MemberVanishes("d1").inject(context).proof == "/sys/block/vdb is gone, degraded: 0"
+
+
+@pytest.mark.parametrize("kind", [MemberFails, MemberVanishes])
+def test_the_array_is_expected_without_the_lost_member(
+    context: FaultContext, server: FakeServer, kind: type[MemberFails | MemberVanishes]
+) -> None:
+    if kind is MemberVanishes:
+        server.files["/sys/block/md0/md/dev-vdb/state"] = "faulty"
+    kind("d1").inject(context)
+    assert context.stack.array.expected_deviation.absent == {"d1"}
+
+
+def test_a_rebuild_begins_only_when_md_has_taken_the_new_drive(
+    context: FaultContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MemberFails("d1").inject(context)
+    monkeypatch.setattr(Upkeep, "put_in", lambda *_: None)
+    monkeypatch.setattr("raidproof.fault.disk.REBUILD_DEADLINE_S", 0.05)
+    with pytest.raises(DeadlineExceeded, match="d1 to become a member of the array again"):
+        begin_rebuild(context, "d1")
+
+
+@pytest.mark.parametrize("reads", [0, 2])
+def test_a_check_must_read_the_unreadable_sector(
+    context: FaultContext, engine: Engine, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    def checks(*_: object) -> None:
+        port = engine.connect("d2")
+        for _number in range(reads):
+            with pytest.raises(DriveError):
+                port.read(memoryview(bytearray(BLOCK)), 8192)
+
+    monkeypatch.setattr(Upkeep, "begin", checks)
+    monkeypatch.setattr("raidproof.fault.disk.wait_idle", lambda *_: None)
+    monkeypatch.setattr("raidproof.fault.disk.fast", lambda *_: nullcontext())
+    fault = LatentSectorError("d2", 8192)
+    if reads:
+        assert fault.inject(context).proof == "2 reads failed in a check of the array"
+        return
+    with pytest.raises(RigError, match="md's check did not read the 4096 bytes at byte 8192"):
+        fault.inject(context)
 
 
 @pytest.mark.parametrize("found", [True, False])
