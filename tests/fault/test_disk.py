@@ -13,7 +13,6 @@ from raidproof.core.command import Completed
 from raidproof.core.errors import (
     DeadlineExceeded,
     NotRecovered,
-    ProductError,
     RequestError,
     RequirementMissing,
     RigError,
@@ -326,8 +325,8 @@ def test_a_sector_that_md_did_not_write_anew_is_a_finding(context: FaultContext,
     ("times", "error", "message"),
     [
         (0, RigError, "did not read the 4096 bytes at byte 8192"),
-        (MOST_READS, ProductError, "of d2 1,000 times during the rebuild of d1"),
-        (MOST_READS + 1, ProductError, "of d2 1,000 times during the rebuild of d1"),
+        (MOST_READS, NotRecovered, "of d2 1,000 times during the rebuild of d1"),
+        (MOST_READS + 1, NotRecovered, "of d2 1,000 times during the rebuild of d1"),
     ],
 )
 def test_a_rebuild_that_repeats_a_read_without_end_is_a_defect(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from raidproof.core.blame import Culprit
+from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.cache import CacheMode, CutPolicy
 from raidproof.disk.messages import Counters
 from raidproof.disk.writelog import Flag, Kind, LogWriter, MemberInfo
@@ -189,6 +189,18 @@ def test_storage_that_did_not_come_back_fails(store: RunStore, cycle: CrashTestR
     judge_crash_test(cycle, store.path)
     assert cycle.outcome is Outcome.FAIL
     assert cycle.reason.endswith("blamed on the stack")
+
+
+@pytest.mark.parametrize(("proof", "culprit"), [("5 reads failed", "the disks"), (None, "the stack")])
+def test_a_fault_whose_injection_did_not_end_explains_nothing(
+    store: RunStore, cycle: CrashTestRecord, proof: str | None, culprit: str
+) -> None:
+    cycle.effects = FaultEffects(explanation=Blame(culprit=Culprit.DISKS, cause=Cause.UNREADABLE_SECTORS))
+    cycle.fault_proof = proof
+    cycle.not_recovered = "md read the sectors without end"
+    judge_crash_test(cycle, store.path)
+    assert cycle.outcome is Outcome.FAIL
+    assert f"blamed on {culprit}" in cycle.reason
 
 
 def test_storage_that_did_not_come_back_is_the_loss_that_a_control_waits_for(

@@ -9,7 +9,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from raidproof.core.blame import Blame, Cause, Culprit
-from raidproof.core.errors import NotRecovered, ProductError, RequirementMissing, RigError
+from raidproof.core.errors import NotRecovered, RequirementMissing, RigError
 from raidproof.core.layer import one_of, read_files
 from raidproof.core.waiting import Deadline, now_ns, wait_until
 from raidproof.disk.client import EngineClient
@@ -401,7 +401,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
         After `MOST_READS` reads the sectors are readable, so that the rebuild ends in any case.
 
         Raises:
-            ProductError: md read the sectors so often that it would have repeated the read without end.
+            NotRecovered: md read the sectors so often that it would have repeated the read without end.
             RigError: the rebuild did not read the sectors.
         """
         fails = MemberFails(self.other)
@@ -416,7 +416,7 @@ class LatentSectorDuringRebuild(LatentSectorError):
                 f"{self.offset}"
             )
         if times >= MOST_READS:
-            raise ProductError(
+            raise NotRecovered(
                 f"md read {self.length} unreadable bytes at byte {self.offset} of {self.serial} {times:,} times "
                 f"during the rebuild of {self.other}: without a limit to the reads that fail, the rebuild never ends"
             )
