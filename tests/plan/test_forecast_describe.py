@@ -3,8 +3,7 @@ from typing import Any
 
 from rich.console import Console
 
-from raidproof.plan.axes import axes
-from raidproof.plan.forecast import axis_table, describe
+from raidproof.plan.forecast import describe
 from tests.plan.conftest import Make
 
 
@@ -40,13 +39,6 @@ def test_the_description_omits_what_does_not_apply(make: Make) -> None:
     assert "impossible" not in text
     assert "fixed" not in text
     assert "power cut: none" in text
-
-
-def test_the_help_names_every_axis() -> None:
-    console = Console(width=200, file=StringIO(), record=True)
-    console.print(axis_table())
-    text = console.export_text()
-    assert all(f"\n{name} " in text for name in axes())
 
 
 def test_a_table_of_cells_has_more_than_their_numbers(make: Make) -> None:

@@ -15,7 +15,7 @@ from rich.text import Text
 from raidproof.core.units import GIB
 from raidproof.fault.schedule import AfterRecovery, At
 from raidproof.monitor.model import Expected
-from raidproof.plan.axes import axes, write_value
+from raidproof.plan.axes import write_value
 from raidproof.plan.ceiling import ceilings_of
 from raidproof.plan.cell import Cell, Impossible, Matrix
 from raidproof.plan.members import Members
@@ -356,16 +356,6 @@ def ceiling_in_words(ceiling: Expected | None) -> tuple[str, str]:
     if ceiling is None:
         return "-", "-"
     return f"{ceiling.mb_s:.4g} MB/s, {ceiling.iops:.4g} requests/s", ceiling.limit
-
-
-def axis_table() -> Table:
-    """Return a table of all axes that a plan may vary, for the command line help."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("axis", "meaning", "left out where"):
-        table.add_column(column, overflow="fold")
-    for axis in axes().values():
-        table.add_row(axis.name, axis.help, axis.where.unless if axis.where else "")
-    return table
 
 
 def left_out(matrix: Matrix) -> list[str]:

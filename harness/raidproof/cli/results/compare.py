@@ -48,7 +48,8 @@ def compare(
     """Compare two stored runs, cell by cell.
 
     Cells with the same workload and the same values of the axes that both plans have are compared. The runs were not
-    measured in turn: drift of the host's speed is part of the difference, unlike with `raidproof ab`.
+    measured in turn, as `raidproof ab` does: a difference counts only if the reference measurements of both runs
+    show that it is not one of the host's speed.
     """
     from raidproof.record.known import load_known  # noqa: PLC0415
     from raidproof.record.results.baseline import run_named  # noqa: PLC0415
