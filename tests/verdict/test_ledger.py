@@ -29,7 +29,6 @@ from raidproof.verdict.ledger import (
     classify,
     description_of,
     of_older_version,
-    scan_result,
 )
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
@@ -49,7 +48,7 @@ def weighed(operations: list[Operation], found: dict[str, Any], **options: Any) 
     worker = NAMES if operations and operations[0].kind in METADATA else BLOCKS
     if worker is BLOCKS:
         found = {"names": ["f"], **found}
-    return scan_result([worker], History(operations), {worker.key: found}, **options)
+    return balance_of([worker], History(operations), {worker.key: found}, **options).result()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_a_clone_made_after_recovery_is_lost_then_only_if_its_source_was_there(
     ]
     blocks = [signed(place, 1) for place in range(WRITTEN)] if pages_kept else []
     left = {"d0": DIRECTORY, "d0/a": [0o100600, len(blocks) * BLOCK, 1, blocks or "+"], "d0/c": [0o100600, 0, 1, "+"]}
-    evidence = scan_result([EXTENTS], History(operations), {EXTENTS.key: left}, resumed_ns=50)
+    evidence = balance_of([EXTENTS], History(operations), {EXTENTS.key: left}, resumed_ns=50).result()
     assert evidence.lost["clone"] == 1
     assert evidence.lost.get("pages", 0) == (not pages_kept)
     assert evidence.lost_after_recovery == after_recovery
@@ -163,7 +162,7 @@ def test_a_failed_change_of_several_steps_may_have_made_its_file(kind: str, inve
     operations = [done(one, 0, sequence) for sequence, one in enumerate(("mkdir", "create"), start=1)]
     failed = Operation(1, 3, kind, 0, 3, 11, 12, Ended.FAILED, EIO)
     left = {"d0": DIRECTORY, "d0/a": [0o100600, 0, 1, ""], "d0/b": [0o100600, 0, 1, ""]}
-    evidence = scan_result([worker], History([*operations, failed]), {worker.key: left})
+    evidence = balance_of([worker], History([*operations, failed]), {worker.key: left}).result()
     assert (evidence.lost_total, evidence.invented) == (0, invented)
 
 
@@ -189,7 +188,7 @@ def test_a_balance_keeps_what_it_counts(blocks: list[int], told: set[int]) -> No
     history = History([done("fsync", place, at_ns=place + 5) for place in sorted(told)])
     balance = balance_of([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
     evidence = balance.result()
-    assert evidence == scan_result([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}})
+    assert evidence == balance_of([BLOCKS], history, {BLOCKS.key: {"names": ["f"], "blocks": blocks}}).result()
     assert len(balance.losses) == evidence.lost_total
     assert len(balance.corrupted) == evidence.broken_blocks
     assert {one.operation.place for one in balance.losses} <= told
@@ -241,7 +240,7 @@ def test_a_dead_client_may_have_made_more_directories_than_it_told() -> None:
 
 def test_a_scan_that_is_silent_about_a_worker_is_the_rigs_fault() -> None:
     with pytest.raises(RigError, match="has no entry"):
-        scan_result([BLOCKS], History([]), {})
+        balance_of([BLOCKS], History([]), {}).result()
 
 
 def test_a_scan_that_lacks_a_block_of_an_acknowledged_operation_is_the_rigs_fault() -> None:
@@ -271,7 +270,7 @@ PAGES = WorkerSpec(number=0, client="c", kind="pages", path="p", file=0, blocks=
 
 def pages(blocks: list[int], *operations: Operation, **options: Any) -> ScanResult:
     found = {"p": {"blocks": blocks, "names": ["f0", "f1"]}}
-    return scan_result([PAGES], History(operations), found, **options)
+    return balance_of([PAGES], History(operations), found, **options).result()
 
 
 def test_an_operation_of_many_blocks_is_lost_with_any_of_them() -> None:
@@ -299,9 +298,9 @@ def test_a_block_that_straddles_pages_may_be_torn_wherever_anything_is() -> None
     worker = PAGES.model_copy(update={"shift": 1000})
     found = {"p": {"blocks": [torn(1, 2), 1, 1, 0, 0, 0], "names": ["f0"]}}
     both = History([done("pages", 0), done("pages", 0, 2, ended=Ended.UNKNOWN, at_ns=11)])
-    assert scan_result([worker], both, found, torn=frozenset()).lost_total == 0
-    assert scan_result([worker], both, found).lost_total == 1
-    assert scan_result([worker], History([done("pages", 0)]), found, torn=True).lost_total == 1
+    assert balance_of([worker], both, found, torn=frozenset()).result().lost_total == 0
+    assert balance_of([worker], both, found).result().lost_total == 1
+    assert balance_of([worker], History([done("pages", 0)]), found, torn=True).result().lost_total == 1
 
 
 def test_what_was_begun_after_the_cut_excuses_nothing() -> None:
@@ -320,7 +319,7 @@ def records(found: list[int], count: int, *, under_way: bool = False) -> ScanRes
     operations = [done("o_append", place, at_ns=10 + place) for place in range(count)]
     if under_way:
         operations.append(done("o_append", count, ended=Ended.UNKNOWN, at_ns=10 + count))
-    return scan_result([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}})
+    return balance_of([RECORDS], History(operations), {RECORDS.key: {"records": found, "names": ["a"]}}).result()
 
 
 def test_each_record_that_was_appended_is_there_once_and_in_order() -> None:
@@ -347,7 +346,7 @@ def test_zeros_between_records_are_places_of_records_that_are_lost() -> None:
         RECORDS.key: {"records": [ABSENT, 1], "names": ["a"]},
         other.key: {"records": [ABSENT, MISPLACED], "names": ["a"]},
     }
-    both = scan_result([RECORDS, other], History([done_there, done("o_append", 0)]), found)
+    both = balance_of([RECORDS, other], History([done_there, done("o_append", 0)]), found).result()
     assert (both.lost, both.invented) == ({"o_append": 1}, [])
 
 
@@ -357,7 +356,7 @@ def test_zeros_between_records_of_which_none_is_missing_are_found() -> None:
 
 def test_kinds_of_which_nothing_was_done_are_counted_too() -> None:
     worker = WorkerSpec(number=0, client="c", kind="metadata", path="m", file=0, rounds=(("mkdir", "rmdir"),))
-    assert scan_result([worker], History([]), {"m": {}}).acknowledged == {"mkdir": 0, "rmdir": 0}
+    assert balance_of([worker], History([]), {"m": {}}).result().acknowledged == {"mkdir": 0, "rmdir": 0}
 
 
 def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() -> None:
@@ -365,14 +364,14 @@ def test_a_close_that_was_under_way_when_the_server_restarted_is_not_judged() ->
     close = Operation(0, 0, "close", 0, 1, 10, 30, Ended.OK, 0)
     found = {"p": {"blocks": [ABSENT, 1], "names": ["f0"]}}
     for restarts_ns, lost in (([20], 0), ([5], 1), ([31], 1), ([], 1), ([5, 20], 0)):
-        evidence = scan_result([worker], History([close]), found, restarts_ns=restarts_ns)
+        evidence = balance_of([worker], History([close]), found, restarts_ns=restarts_ns).result()
         assert (evidence.lost_total, evidence.across_restart) == (lost, 1 - lost)
-    fsync = scan_result([worker], History([close._replace(kind="fsync")]), found, restarts_ns=[20])
+    fsync = balance_of([worker], History([close._replace(kind="fsync")]), found, restarts_ns=[20]).result()
     assert fsync.lost_total == 1
     # One page goes out as a FILE_SYNC WRITE, which is sent again.
     page = worker.model_copy(update={"span": 1})
     alone = {"p": {"blocks": [ABSENT], "names": ["f0"]}}
-    assert scan_result([page], History([close]), alone, restarts_ns=[20]).lost_total == 1
+    assert balance_of([page], History([close]), alone, restarts_ns=[20]).result().lost_total == 1
 
 
 WORKERS = (BLOCKS, NAMES, BLOCKS.model_copy(update={"number": 2, "client": "client2", "path": "g", "file": 2}))

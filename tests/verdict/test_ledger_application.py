@@ -14,7 +14,7 @@ from raidproof.verdict.checks.invented import judge_nothing_invented
 from raidproof.verdict.checks.promises import judge_promises
 from raidproof.verdict.conditions import Conditions
 from raidproof.verdict.evidence import ON_SERVER, CrashStateEvidence, Scan
-from raidproof.verdict.ledger import balance_of, scan_result
+from raidproof.verdict.ledger import balance_of
 from raidproof.workload.history import Ended, History, Operation, WorkerSpec
 
 WORKER = WorkerSpec(number=0, client="client1", kind=APPLICATION, path="orders", file=0)
@@ -38,7 +38,7 @@ ORDERS = [done(number, 90 + number) for number in TEN]
 def seen(operations: list[Operation], **found: Any) -> ScanResult:
     """Return the evidence from a check after the cut at `CUT`."""
     scan = {"orders": {**NOTHING, "ids": TEN, **found}}
-    return scan_result([WORKER], History(operations), scan, before_ns=CUT, seen_ns=CUT)
+    return balance_of([WORKER], History(operations), scan, before_ns=CUT, seen_ns=CUT).result()
 
 
 def failed(evidence: ScanResult, conditions: Conditions) -> list[Verdict]:
@@ -64,7 +64,7 @@ def test_an_operation_that_is_there_again_is_damage() -> None:
 
 def test_a_scan_of_an_older_record_has_no_repeated_operations() -> None:
     scan = {name: value for name, value in NOTHING.items() if name != "repeated"} | {"ids": TEN}
-    evidence = scan_result([WORKER], History(ORDERS), {"orders": scan})
+    evidence = balance_of([WORKER], History(ORDERS), {"orders": scan}).result()
     assert failed(evidence, SYNC) == []
 
 

@@ -15,7 +15,7 @@ from raidproof.verdict.checks.errors import LAST_CLOSE, RECONNECT_NS, judge_erro
 from raidproof.verdict.checks.invented import judge_nothing_invented
 from raidproof.verdict.checks.promises import judge_promises
 from raidproof.verdict.conditions import Conditions
-from raidproof.verdict.ledger import scan_result
+from raidproof.verdict.ledger import balance_of
 from raidproof.verdict.window import Window
 from raidproof.workload.history import LEAST_DELAY_NS, LONGEST_DELAY_NS, Ended, History, Operation, WorkerSpec
 
@@ -62,7 +62,7 @@ WRITTEN = [did("fsync", 0, 1, 10, 20), did("fsync", 1, 1, 30, 40)]
 def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> None:
     later = [did("fsync", 0, 2, 210, 220), did("fsync", 1, 2, 230, 240)]
     found = blocks_found(GARBAGE, GARBAGE)
-    evidence = scan_result([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED)
+    evidence = balance_of([BLOCKS], History(WRITTEN + later), found, before_ns=CUT, seen_ns=RESUMED).result()
     assert evidence.lost == {"fsync": 2}
 
 
@@ -70,7 +70,7 @@ def test_work_begun_after_recovery_does_not_excuse_what_was_seen_before_it() -> 
 def test_a_remove_excuses_a_missing_second_name_only_if_it_may_have_been_done(failed: bool) -> None:
     remove = did("remove", 0, 1, 50, 60, error=EIO if failed else 0)
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100640, 100, 1, "+"]}}
-    evidence = scan_result([NAMES], History([*changes(5), remove]), found, before_ns=CUT)
+    evidence = balance_of([NAMES], History([*changes(5), remove]), found, before_ns=CUT).result()
     assert evidence.lost.get("link", 0) == failed
 
 
@@ -78,42 +78,47 @@ def test_a_remove_excuses_a_missing_second_name_only_if_it_may_have_been_done(fa
 @pytest.mark.parametrize("state", [99, MISPLACED, UNREADABLE, GARBAGE])
 def test_no_export_excuses_rubbish(conditions: Conditions, state: int) -> None:
     assert (
-        judged(scan_result([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT), conditions) is Outcome.PASS
+        judged(balance_of([BLOCKS], History(WRITTEN), blocks_found(1, 1), before_ns=CUT).result(), conditions)
+        is Outcome.PASS
     )
     begun = History([WRITTEN[0], did("fsync", 1, 1, 30, None)])
-    assert judged(scan_result([BLOCKS], begun, blocks_found(1, state), before_ns=CUT), conditions) is Outcome.FAIL
+    assert (
+        judged(balance_of([BLOCKS], begun, blocks_found(1, state), before_ns=CUT).result(), conditions) is Outcome.FAIL
+    )
 
 
 def test_the_right_size_with_the_wrong_content_is_lost() -> None:
     found = {"m": {"d0": DIRECTORY, "d0/a": [0o100600, 100, 1, OTHER_CONTENT]}}
-    assert scan_result([NAMES], History(changes(3)), found).lost == {"append": 1}
+    assert balance_of([NAMES], History(changes(3)), found).result().lost == {"append": 1}
 
 
 def test_a_name_that_cannot_be_looked_at_is_not_there() -> None:
     found = {"m": {"d0": [0, 0, 0, "EUCLEAN"], "d0/a": [0, 0, 0, "EUCLEAN"]}}
-    assert scan_result([NAMES], History(changes(2)), found).lost == {"mkdir": 1, "create": 1}
+    assert balance_of([NAMES], History(changes(2)), found).result().lost == {"mkdir": 1, "create": 1}
 
 
 def test_a_removed_name_that_cannot_be_looked_at_is_still_there() -> None:
     found = {
         "m": {"d0": DIRECTORY, "d0/c": [0o100640, 10, 1, "+"], "d0/s": [0o120777, 1, 1, "a"], "d0/b": [0, 0, 0, "EIO"]}
     }
-    assert "remove" in scan_result([NAMES], History(changes(9)), found).lost
+    assert "remove" in balance_of([NAMES], History(changes(9)), found).result().lost
 
 
 def test_a_client_that_lost_its_power_tears_nothing_on_the_server() -> None:
-    evidence = scan_result([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), disconnected_clients=["c1"])
+    evidence = balance_of(
+        [BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), disconnected_clients=["c1"]
+    ).result()
     assert evidence.lost == {"fsync": 2}
 
 
 def test_async_excuses_nothing_that_was_begun_after_the_recovery() -> None:
     history = History([WRITTEN[0], did("fsync", 1, 1, 210, 220)])
-    evidence = scan_result([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED)
+    evidence = balance_of([BLOCKS], history, blocks_found(1, 0), resumed_ns=RESUMED).result()
     assert judged(evidence, ASYNC) is Outcome.FAIL
 
 
 def test_async_excuses_nothing_where_the_server_kept_its_memory() -> None:
-    evidence = scan_result([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT)
+    evidence = balance_of([BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT).result()
     assert judged(evidence, ASYNC) is Outcome.PASS
     assert judged(evidence, Conditions(export_sync=False, memory_lost=False)) is Outcome.FAIL
 
@@ -144,18 +149,18 @@ def test_only_an_error_that_the_fault_means_is_allowed_and_only_from_its_beginni
 
 def test_an_error_that_was_allowed_excuses_no_loss() -> None:
     allowed = replace(SYNC, windows=(Window(FaultEffects(errors=frozenset({ENOSPC}))),))
-    evidence = scan_result(
+    evidence = balance_of(
         [BLOCKS], History(WRITTEN), blocks_found(1, 0), before_ns=CUT, indeterminate_errnos={ENOSPC}
-    )
+    ).result()
     assert judged(evidence, allowed) is Outcome.FAIL
 
 
 def test_who_gave_up_waiting_may_have_made_something_and_nobody_else() -> None:
     gave_up = did("mkdir", 0, 1, 1, 2, error=EIO)
     found = {"m": {"d0": DIRECTORY}}
-    assert scan_result([NAMES], History([gave_up]), found).invented
-    assert scan_result([NAMES], History([gave_up]), found, indeterminate_errnos={ENOSPC}).invented
-    assert not scan_result([NAMES], History([gave_up]), found, indeterminate_errnos={EIO}).invented
+    assert balance_of([NAMES], History([gave_up]), found).result().invented
+    assert balance_of([NAMES], History([gave_up]), found, indeterminate_errnos={ENOSPC}).result().invented
+    assert not balance_of([NAMES], History([gave_up]), found, indeterminate_errnos={EIO}).result().invented
 
 
 def test_a_request_that_was_repeated_after_the_fault_may_meet_its_own_first_try() -> None:
@@ -253,15 +258,17 @@ def test_one_fsync_after_the_outage_may_report_each_error_of_the_close_before(ki
 def test_random_content_is_excused_by_no_torn_overwrite_and_by_no_async_export() -> None:
     during = [*WRITTEN, did("fsync", 0, 2, CUT - 1, None)]
     for states, kinds in (((GARBAGE, 1), Outcome.FAIL), ((torn(1, 2), 1), Outcome.PASS)):
-        evidence = scan_result([BLOCKS], History(during), blocks_found(*states), before_ns=CUT, seen_ns=CUT, torn=True)
+        evidence = balance_of(
+            [BLOCKS], History(during), blocks_found(*states), before_ns=CUT, seen_ns=CUT, torn=True
+        ).result()
         assert judged(evidence, replace(SYNC, torn=True)) is kinds
-    every = scan_result([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), before_ns=CUT, torn=True)
+    every = balance_of([BLOCKS], History(WRITTEN), blocks_found(GARBAGE, GARBAGE), before_ns=CUT, torn=True).result()
     assert judged(every, replace(SYNC, export_sync=False, torn=True)) is Outcome.FAIL
 
 
 def test_old_data_of_the_disk_in_a_block_that_nobody_acknowledged_is_a_leak() -> None:
     half = [WRITTEN[0], did("fsync", 1, 1, CUT - 1, None)]
-    evidence = scan_result([BLOCKS], History(half), blocks_found(1, OLD), before_ns=CUT, seen_ns=CUT)
+    evidence = balance_of([BLOCKS], History(half), blocks_found(1, OLD), before_ns=CUT, seen_ns=CUT).result()
     assert judged(evidence, SYNC) is Outcome.FAIL
     assert judged(evidence, replace(SYNC, export_sync=False)) is Outcome.FAIL
     assert judged(evidence, replace(SYNC, shows_old_data=True)) is Outcome.PASS

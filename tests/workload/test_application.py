@@ -39,7 +39,7 @@ from raidproof.verdict.checks.blocks import judge_blocks
 from raidproof.verdict.checks.invented import judge_nothing_invented
 from raidproof.verdict.checks.promises import judge_promises
 from raidproof.verdict.conditions import Conditions
-from raidproof.verdict.ledger import scan_result
+from raidproof.verdict.ledger import balance_of
 from raidproof.workload.application import LIBRARIES, LIBRARY, ApplicationError, ApplicationSpec, Reports
 from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Recorder, WorkerSpec
 from raidproof.workload.ledger import AckListener, Ledger, LedgerSpec, ServerPlace, application_config
@@ -112,7 +112,7 @@ class House:
         return dict(ledger_reader.read_back(self.config()))
 
     def evidence(self) -> ScanResult:
-        return scan_result(self.workers, self.history, self.check())
+        return balance_of(self.workers, self.history, self.check()).result()
 
 
 @pytest.fixture
@@ -192,22 +192,22 @@ def test_an_operation_that_never_began_is_a_failure(again: House) -> None:
     assert judge_nothing_invented(evidence, SYNC, "on the server").outcome is Outcome.FAIL
     # A machine that lost power may have reported less than its disks received.
     found = again.check()
-    disconnected = scan_result(again.workers, again.history, found, disconnected_clients=["client1"])
+    disconnected = balance_of(again.workers, again.history, found, disconnected_clients=["client1"]).result()
     assert disconnected.invented == []
 
 
 def test_an_operation_that_begins_long_after_the_cut_is_invented(again: House) -> None:
     cut_ns = again.history.operations[0].issued_ns - 2 * LONGEST_DELAY_NS
-    evidence = scan_result(again.workers, again.history, again.check(), before_ns=cut_ns, seen_ns=cut_ns)
+    evidence = balance_of(again.workers, again.history, again.check(), before_ns=cut_ns, seen_ns=cut_ns).result()
     assert "which never began" in evidence.invented[0]
 
 
 def test_an_operation_whose_begin_is_reported_after_the_cut_may_be_there(again: House) -> None:
     # The report of a begin can arrive after the data.
     first = again.history.operations[0]
-    evidence = scan_result(
+    evidence = balance_of(
         again.workers, again.history, again.check(), before_ns=first.issued_ns, seen_ns=first.issued_ns
-    )
+    ).result()
     assert evidence.acknowledged == {APPLICATION: 0}
     assert evidence.invented == []
     (verdict,) = judge_promises(evidence, SYNC, "on the server")

@@ -16,7 +16,7 @@ from raidproof.guest import ledger_reader as scan
 from raidproof.guest import ledger_writer as agent
 from raidproof.guest.ledger_format import ACKNOWLEDGE, FRAME, ISSUE, KINDS
 from raidproof.record.run import ScanResult
-from raidproof.verdict.ledger import scan_result
+from raidproof.verdict.ledger import balance_of
 from raidproof.workload.history import Ended, History, Recorder, WorkerSpec, parse
 from raidproof.workload.ledger import LedgerSpec
 
@@ -106,7 +106,7 @@ class Ran(NamedTuple):
 
     def scan_result(self) -> ScanResult:
         orders = {"root": str(self.root), "seed": 1, "workers": [one.model_dump() for one in self.workers]}
-        return scan_result(self.workers, self.history, scan.read_back(orders))
+        return balance_of(self.workers, self.history, scan.read_back(orders)).result()
 
 
 def run(folder: Path, spec: LedgerSpec, monkeypatch: pytest.MonkeyPatch) -> Ran:

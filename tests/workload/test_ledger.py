@@ -26,7 +26,7 @@ from raidproof.machine.agent import RemoteCommand
 from raidproof.machine.machine import Machine
 from raidproof.record.run import BlockClass, ScanResult
 from raidproof.storage.server import ExportSpec
-from raidproof.verdict.ledger import scan_result
+from raidproof.verdict.ledger import balance_of
 from raidproof.workload.history import Ended, History, PieceSpec, Recorder, WorkerSpec
 from raidproof.workload.ledger import KINDS, LEAST, AckListener, Found, Ledger, LedgerSpec
 from raidproof.workload.ledger_receiver import SO_TIMESTAMPNS, Arrivals, Receiver
@@ -57,7 +57,7 @@ class Ran:
         return found
 
     def scan_result(self, before_ns: int | None = None) -> ScanResult:
-        return scan_result(self.workers, self.history, self.scan(), before_ns=before_ns)
+        return balance_of(self.workers, self.history, self.scan(), before_ns=before_ns).result()
 
     def path(self, kind: str) -> Path:
         return self.root / next(one.path for one in self.workers if one.kind == kind)
@@ -511,7 +511,7 @@ def test_clients_work_until_the_ledger_stops_them_and_what_they_did_is_found(tmp
     done = Counter(one.kind for one in history.operations)
     assert set(done) == {"fsync", "o_append"}
     assert min(done.values()) >= LEAST
-    evidence = scan_result(ledger.workers, history, ledger.scan(machines[0], str(tmp_path / "root")))
+    evidence = balance_of(ledger.workers, history, ledger.scan(machines[0], str(tmp_path / "root"))).result()
     assert (evidence.lost_total, evidence.lost_files, evidence.invented, evidence.broken_blocks) == (0, 0, [], 0)
     assert {one.ended for one in history.operations} == {Ended.OK}
 

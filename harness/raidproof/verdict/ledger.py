@@ -25,7 +25,7 @@ from raidproof.guest.ledger_format import (
     UNREADABLE,
     parts_of_torn,
 )
-from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord, ScanResult
+from raidproof.record.run import BROKEN, BlockClass, CrashTestRecord
 from raidproof.verdict.balance import EXAMPLES, Balance, KeptParts
 from raidproof.verdict.tree import LOOSE, directories, hold, shown
 from raidproof.workload.history import LONGEST_DELAY_NS, Ended, History, Operation, WorkerSpec
@@ -52,15 +52,6 @@ class Bounds(TypedDict, total=False):
     disconnected_clients: Collection[str]
     indeterminate_errnos: Collection[int]
     shows_old_data: bool
-
-
-def scan_result(workers: Sequence[WorkerSpec], history: History, found: Found, **bounds: Unpack[Bounds]) -> ScanResult:
-    """Return the `ScanResult` from the comparison of a history with a scan; ``bounds``: arguments of `balance_of`.
-
-    Raises:
-        RigError: the scan has no entry for a worker.
-    """
-    return balance_of(workers, history, found, **bounds).result()
 
 
 def balance_of(
