@@ -16,7 +16,6 @@ from raidproof.provider.hosts.snapshot import (
     left_as_found,
     restore,
     restore_all,
-    restore_from_copy,
     settle,
     take,
     unrestored,
@@ -175,15 +174,6 @@ def test_changes_by_others_during_the_run_are_kept(tmp_path: Path) -> None:
     assert restore(machine, "r1", tmp_path).clean
     kept = json.loads((tmp_path / "r1" / "server.replaced.json").read_text())
     assert list(kept) == ["/etc/fstab"]
-
-
-def test_a_machine_that_lost_its_snapshot_is_put_back_by_the_copy(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="no copy of server's snapshot of run r1"):
-        restore_from_copy(Fake(), "r1", tmp_path)
-    machine = Fake()
-    take(machine, config(), tmp_path)
-    with pytest.raises(RequestError, match="server still has the snapshot of run r1 on its disk"):
-        restore_from_copy(machine, "r1", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -255,30 +255,6 @@ def restore(machine: Remote, run: str, folder: Path) -> Restored:
     return restored
 
 
-def restore_from_copy(machine: Remote, run: str, folder: Path) -> Restored:
-    """Restore a machine that has lost its snapshot, from the copy of the snapshot in ``folder`` on this host.
-
-    Raises:
-        RequestError: this host has no copy, or the machine still has its snapshot.
-        RigError: the machine does not answer, or `raidproof.guest.keeper` fails.
-    """
-    path = copy_of(folder, run, machine.name)
-    if run in unrestored(machine):
-        raise RequestError(
-            f"{machine.name} still has the snapshot of run {run} on its disk",
-            remedy=f"restore the machine from this snapshot: {restore_command(UNNAMED)}",
-        )
-    try:
-        snapshot = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RequestError(f"no copy of {machine.name}'s snapshot of run {run} on this host: {error}") from error
-    bring(machine, place(run))
-    written = machine.run(["dd", f"of={place(run)}/snapshot.json", "status=none"], stdin=json.dumps(snapshot))
-    if not written.ok:
-        raise RigError(f"{machine.name}: {place(run)}/snapshot.json cannot be written: {written.stderr.strip()}")
-    return restore(machine, run, folder)
-
-
 def restore_all(machines: Sequence[Remote], folder: Path, inventory: str = UNNAMED) -> list[Restored]:
     """Restore each machine that has snapshots, the last machine first, so clients before their server.
 

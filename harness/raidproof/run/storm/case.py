@@ -19,7 +19,7 @@ from raidproof.fault.schedule import (
     ScheduledFault,
     WhenServed,
 )
-from raidproof.plan.faults import read_fault, table_of
+from raidproof.plan.faults import table_of
 from raidproof.storage.array import AnyArray
 from raidproof.storage.stack import StackSpec
 from raidproof.workload.ledger import KINDS
@@ -54,11 +54,6 @@ class Case:
     def tables(self) -> list[dict[str, Any]]:
         """Return the faults as the tables ``[[fault]]`` of a plan."""
         return [table_of(one) for one in self.faults]
-
-
-def faults_of(tables: Sequence[dict[str, Any]]) -> tuple[ScheduledFault, ...]:
-    """Return the faults of tables that `Case.tables` made."""
-    return tuple(read_fault(table)[0] for table in tables)
 
 
 def draw(seed: int, stacks: Sequence[StackSpec], kinds: Sequence[str] = (), *, beyond: bool = False) -> Case:
