@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raidproof.crash import member_disks
-from raidproof.crash.member_disks import MemberMemory, extents
+from raidproof.crash.member_disks import MemberMemory, content_of
 from raidproof.crash.states import BLOCK, Patch
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.replay import replay
@@ -95,7 +95,7 @@ def test_zeroes_on_a_blank_member_are_not_sent(tmp_path: Path) -> None:
     members.show(zeroes, agent.ask)
     assert [request["runs"] for request in agent.requests] == [[], []]
     with (tmp_path / "base0").open("rb") as disk:
-        assert extents(disk.fileno()) == []
+        assert list(content_of(disk.fileno())) == []
     members.close()
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from raidproof.core.errors import RequestError
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
-from raidproof.crash.states import CrashState, Survivor
+from raidproof.crash.states import CrashState
 from raidproof.crash.stats import ExplorationStats
 from raidproof.record.exploration import End, Observation
 
@@ -82,5 +82,5 @@ def prove(worker: CheckerWorker, cursor: RecordingCursor, stats: ExplorationStat
 def _checked(worker: CheckerWorker, cursor: RecordingCursor, cut: int, *, everything: bool) -> Observation:
     """Return the observation of the state in which all volatile requests survived (``everything``), or none."""
     cursor.go(cut)
-    state = CrashState(cut, tuple(map(Survivor, cursor.window.open)) if everything else ())
+    state = CrashState.of(cut, cursor.window.open if everything else ())
     return worker.submit(cursor.job(state)).result().observation

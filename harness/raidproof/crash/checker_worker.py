@@ -11,12 +11,11 @@ from raidproof.core.log import logger
 from raidproof.crash.checker import Recovered
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, Patch, Recording
+from raidproof.crash.states import BLANK, CrashState, Patch, Recording
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.writelog import Stored
 from raidproof.record.exploration import End, Observation, Rows
 
-_BLANK = bytes(BLOCK)
 T = TypeVar("T")
 
 
@@ -141,7 +140,7 @@ class RecordingCursor:
             self._rewound = False
             # The checkers' disks hold writes of later cuts: the new base first blanks the blocks of these writes. Jobs
             # that wait for a checker keep the list that they began with.
-            self._patches = [Patch(dict.fromkeys(self._touched, _BLANK)).then(self._move(cut))]
+            self._patches = [Patch(dict.fromkeys(self._touched, BLANK)).then(self._move(cut))]
         elif cut > self.window.cut or not self._patches:
             self._patches.append(self._move(cut))
         self._touched.update(self._patches[-1].blocks)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain
 
-from raidproof.crash.states import BLOCK, Recording, Survivor
+from raidproof.crash.states import BLANK, BLOCK, Recording, Survivor, blocks_of, pieces
 from raidproof.disk.writelog import Record, Stored, data_of
 
-BLANK = bytes(BLOCK)
 Place = tuple[int, int]
 """A block: member index and block number."""
 
@@ -77,7 +76,7 @@ class ContentHash:
     def _writes(self, survivor: Survivor) -> Sequence[tuple[Place, Writers | None]]:
         record = self.recording.request(survivor.request)
         if survivor.spans:
-            ranges = (range(start // BLOCK, -(-end // BLOCK)) for start, end in survivor.spans)
+            ranges = (blocks_of(start, end) for start, end in survivor.spans)
             return [((record.member, block), None) for block in dict.fromkeys(chain.from_iterable(ranges))]
         if survivor.request not in self._written:
             self._written[survivor.request] = list(self._whole(survivor, record))
@@ -101,7 +100,7 @@ class ContentHash:
             begin, target = block * BLOCK, bytearray(data_of(self._block_of(member, block)))
             for survivor in writers:
                 record = self.recording.request(survivor.request)
-                for start, end in survivor.spans or ((record.offset, record.offset + record.length),):
+                for start, end in survivor.ranges(record):
                     low, high = max(start, begin), min(end, begin + BLOCK)
                     if low < high:
                         part = record.part(low - record.offset, high - record.offset)
@@ -119,9 +118,3 @@ def _hash(block: int, data: bytes | bytearray) -> int:
     if data == BLANK:
         return 0
     return int.from_bytes(blake2b(data, digest_size=16, person=block.to_bytes(16)).digest())
-
-
-def pieces(start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (block number, start, end) for each block that a byte range touches, with offsets inside the block."""
-    for block in range(start // BLOCK, -(-end // BLOCK)):
-        yield block, max(start - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)

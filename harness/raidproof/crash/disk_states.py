@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from raidproof.core.errors import RigError
-from raidproof.crash.content_hash import BLANK, ContentHash, pieces
-from raidproof.crash.states import BLOCK, Caches, CrashState, Patch, Recording, Spans, Survivor
+from raidproof.crash.content_hash import ContentHash
+from raidproof.crash.states import BLANK, BLOCK, Caches, CrashState, Patch, Recording, Survivor, blocks_of, pieces
 from raidproof.disk.sparse_image import OLD_DATA
 from raidproof.disk.writelog import Kind, Stored, data_of
 
@@ -96,10 +96,10 @@ class DiskStates:
             RigError: the state has another cut.
         """
         overlay = self._overlay(state)
-        first, last = offset // BLOCK, -(-(offset + length) // BLOCK)
-        parts = (overlay.get((member, block)) or self._block(member, block) for block in range(first, last))
+        touched = blocks_of(offset, offset + length)
+        parts = (overlay.get((member, block)) or self._block(member, block) for block in touched)
         data = b"".join(one.read() if isinstance(one, Stored) else one for one in parts)
-        return data[offset - first * BLOCK :][:length]
+        return data[offset - touched.start * BLOCK :][:length]
 
     def content(self, state: CrashState) -> Patch:
         """Return the content of all members in a crash state, without blank blocks.
@@ -135,9 +135,7 @@ class DiskStates:
         record = self.recording.request(survivor.request)
         if record.member in self.recording.lost:
             return
-        # Older explorations have states with empty spans, whose requests were checked as whole ones.
-        spans: Spans = survivor.spans or ((record.offset, record.offset + record.length),)
-        for start, end in spans:
+        for start, end in survivor.ranges(record):
             if record.kind is Kind.WRITE:
                 for block, first, last in pieces(start, end):
                     at = block * BLOCK + first - record.offset
@@ -151,11 +149,11 @@ class DiskStates:
 
     def _zero(self, overlay: _Overlay, member: int, start: int, end: int) -> None:
         # A discard of a whole disk must not create an overlay block for each blank block of the disk.
-        first, last = start // BLOCK, -(-end // BLOCK)
-        inside: Iterable[int] = range(first, last)
-        if last - first > len(self._hash.blocks[member]) + len(overlay):
+        touched = blocks_of(start, end)
+        inside: Iterable[int] = touched
+        if len(touched) > len(self._hash.blocks[member]) + len(overlay):
             written = {*self._hash.blocks[member], *(block for whose, block in overlay if whose == member)}
-            inside = sorted(block for block in written if first <= block < last)
+            inside = sorted(block for block in written if block in touched)
         for block in inside:
             if (member, block) in overlay or block in self._hash.blocks[member]:
                 target = self._open(overlay, member, block)
@@ -184,7 +182,7 @@ def _old_blocks(recording: Recording) -> Iterator[tuple[int, int]]:
     if any(info.old for info in recording.members):
         for record in chain(recording.records, recording.caught):
             if record.kind is Kind.WRITE:
-                rows.update(range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)))
+                rows.update(blocks_of(record.offset, record.offset + record.length))
     for member, info in enumerate(recording.members):
         if info.old and member not in recording.lost:
             yield from ((member, block) for block in rows if block < -(-info.size // BLOCK))

@@ -15,7 +15,7 @@ from math import comb
 from raidproof.core.errors import RequestError
 from raidproof.crash.directed import NONE_DIRECTED
 from raidproof.crash.sampler import Choice, Choices, Policy
-from raidproof.crash.states import Caches, CrashState, Recording, Survivor
+from raidproof.crash.states import Caches, CrashState, Recording
 from raidproof.disk.writelog import CHANGES
 
 MOST_STATES = 1_000_000
@@ -249,8 +249,7 @@ class AllLosses:
         there = [one for one in before if one not in gone]
         if place:
             there.append(self.issues.order[self.issues.base + place - 1])
-        open_still = sorted(one for one in there if self.issues.durable(one) >= cut)
-        return CrashState(cut, tuple(map(Survivor, open_still)))
+        return CrashState.of(cut, sorted(one for one in there if self.issues.durable(one) >= cut))
 
 
 def nth_combination(size: int, chosen: int, rank: int) -> tuple[int, ...]:

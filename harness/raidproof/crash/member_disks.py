@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from raidproof.core.units import KIB
-from raidproof.crash.states import BLOCK, Patch
+from raidproof.crash.states import BLANK, BLOCK, Patch
 from raidproof.disk.client import EngineClient
 from raidproof.disk.writelog import MemberInfo, data_of, new_log
 from raidproof.machine.machine import Machine
@@ -18,7 +18,6 @@ Ask = Callable[[dict[str, Any], Sequence[bytes]], Any]
 _COPY = 1 << 20
 _AT_ONCE = 16 << 20
 """Bytes that are sent to the agent in one request."""
-_BLANK = bytes(BLOCK)
 
 
 class MemberMemory:
@@ -68,12 +67,7 @@ class MemberMemory:
 
     def connected(self, ask: Ask) -> None:
         """Send the base content to the agent of a newly booted machine."""
-        runs = (
-            (member, at, os.pread(fd, min(_COPY, end - at), at))
-            for member, fd in enumerate(self._bases)
-            for start, end in extents(fd)
-            for at in range(start, end, _COPY)
-        )
+        runs = ((member, at, data) for member, fd in enumerate(self._bases) for at, data in content_of(fd))
         self._send(ask, "advance", runs)
 
     def show(self, patch: Patch, ask: Ask | None, *, keep: bool = False) -> None:
@@ -118,7 +112,7 @@ class MemberMemory:
             except OSError:  # ENXIO: the file has no data after this offset (lseek(2))
                 return True
 
-        return Patch({at: data for at, data in patch.blocks.items() if data_of(data) != _BLANK or not hole(*at)})
+        return Patch({at: data for at, data in patch.blocks.items() if data_of(data) != BLANK or not hole(*at)})
 
     def save(self, patch: Patch, path: Path) -> None:
         """Write the base content with a patch applied to the file ``path``, as a write log for blank disks.
@@ -144,23 +138,22 @@ def save_log(members: Sequence[MemberInfo], files: Sequence[int], patch: Patch, 
     """
     with new_log(path, members) as log:
         for member, fd in enumerate(files):
-            for start, end in extents(fd):
-                for at in range(start, end, _COPY):
-                    log.write(0, member, at, (0, 0), os.pread(fd, min(_COPY, end - at), at))
+            for at, data in content_of(fd):
+                log.write(0, member, at, (0, 0), data)
         patch.write_to(log, members)
 
 
-def extents(fd: int) -> list[tuple[int, int]]:
-    """Return the byte ranges (start, end) of a sparse file that are data, not holes."""
-    found, size, at = [], os.fstat(fd).st_size, 0
+def content_of(fd: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the data of a sparse file without its holes, in parts, each with its offset."""
+    size, at = os.fstat(fd).st_size, 0
     while at < size:
         try:
             start = os.lseek(fd, at, os.SEEK_DATA)
         except OSError:  # ENXIO: the rest of the file is a hole (lseek(2))
-            break
+            return
         at = os.lseek(fd, start, os.SEEK_HOLE)
-        found.append((start, at))
-    return found
+        for begin in range(start, at, _COPY):
+            yield begin, os.pread(fd, min(_COPY, at - begin), begin)
 
 
 class MemberEngine:

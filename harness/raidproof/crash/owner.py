@@ -16,7 +16,7 @@ from raidproof.core.units import SECTOR
 from raidproof.crash.checker import Checker
 from raidproof.crash.checker_worker import CheckerWorker, Checks, RecordingCursor
 from raidproof.crash.disk_states import DiskStates
-from raidproof.crash.states import CrashState, Recording, Survivor
+from raidproof.crash.states import CrashState, Recording
 from raidproof.disk.writelog import Flag
 from raidproof.record.failure import WriteRecord
 from raidproof.storage.array.state import Area, Place, place_of
@@ -83,7 +83,7 @@ class WriteOwners:
         offsets = {one.array_offset for one in places.values() if one is not None and one.array_offset is not None}
         try:
             # A broken state may fail to mount: look up owners in the state in which all non-durable requests survived.
-            full = CrashState(state.cut, tuple(map(Survivor, self.cursor.window.open)))
+            full = CrashState.of(state.cut, self.cursor.window.open)
             self.worker.submit(self.cursor.job(full)).result()
             owners = self.worker.use(lambda checker: owners_of(checker, sorted(offsets)[:MOST_OWNERS])).result()
         except RaidproofError:
@@ -219,16 +219,11 @@ class Part(NamedTuple):
         )
 
 
-def whole(requests: Iterable[int], cut: int) -> CrashState:
-    """Return the crash state of a cut in which exactly these requests survived, none of them torn."""
-    return CrashState(cut, tuple(map(Survivor, requests)))
-
-
 def pieces_of(recording: Recording, state: CrashState) -> list[Part]:
     """Return the surviving requests of a state as byte ranges; a torn request gives one range for each part."""
     parts = []
-    for number, spans in state.survivors:
-        request = recording.request(number)
-        for start, end in spans or ((request.offset, request.offset + request.length),):
-            parts.append(Part(number, start, end, request.member))
+    for survivor in state.survivors:
+        request = recording.request(survivor.request)
+        for start, end in survivor.ranges(request):
+            parts.append(Part(survivor.request, start, end, request.member))
     return parts

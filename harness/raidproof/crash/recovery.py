@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,7 +20,7 @@ from raidproof.core.files import write_durably
 from raidproof.crash.checker import Recovered
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.journal import Line, digest_of
-from raidproof.crash.sampler import Choice, Choices, Order
+from raidproof.crash.sampler import Choice, Choices, Order, in_turns
 from raidproof.crash.states import CrashState, Origin, Recording, Torn
 from raidproof.disk.writelog import WriteLog
 from raidproof.record.exploration import End, Observation
@@ -175,12 +174,12 @@ def recording_of(log: Path, recording: Recording, state: CrashState) -> Recordin
     """
     disks = DiskStates(recording)
     disks.move(state.cut)
-    before = recording.origin
+    torn = Torn(recording)
     origin = Origin(
         content=disks.content(state),
         acknowledged_ns=recording.acknowledged_ns(state.cut),
-        torn=any(one.spans is not None for one in state.survivors) or (before is not None and before.torn),
-        torn_blocks=Torn(recording).blocks(state),
+        torn=torn.within(state),
+        torn_blocks=torn.blocks(state),
     )
     return Recording(WriteLog(log), recording.array, origin)
 
@@ -235,8 +234,7 @@ class SecondChoices(Choices):
         by_phase = {phase: Order() for phase in (*list(Phase)[1:], Phase.ASSEMBLY)}
         for choice in self.order:
             by_phase[recovery.phase(recording.instant_ns(choice.cut))].append(choice)
-        turns = zip_longest(*by_phase.values())
-        self.order = Order(choice for turn in turns for choice in turn if choice is not None)
+        self.order = Order(in_turns(*by_phase.values()))
 
 
 def _suits(seen: Observation) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from raidproof.core.errors import RequestError
 from raidproof.core.units import SECTOR
 from raidproof.crash.disk_states import DiskStates
-from raidproof.crash.states import BLOCK, CrashState, Patch, Recording, Survivor
+from raidproof.crash.states import BLOCK, CrashState, Patch, Recording, blocks_of
 from raidproof.disk.writelog import Kind, LogError, WriteLog
 from raidproof.record.exploration import Rows
 from raidproof.storage.array import ArraySpec
@@ -103,7 +103,7 @@ def _writes(recording: Recording, member: int, begin: int, cut: int) -> list[int
 
 def _changes(recording: Recording, member: int, begin: int) -> Iterator[tuple[int, int]]:
     """Yield the number and issue time in ns of each request that changes the page at ``begin`` of a member."""
-    blocks = range(begin // BLOCK, -(-(begin + ROW) // BLOCK))
+    blocks = blocks_of(begin, begin + ROW)
     for number in sorted({number for block in blocks for number in recording.changes.get((member, block), ())}):
         record = recording.request(number)
         if record.offset < begin + ROW and begin < record.offset + record.length:
@@ -373,9 +373,8 @@ class Redundancy:
 
     def _survived(self, state: CrashState) -> Callable[[int], bool]:
         """Return a function that returns whether a request survived whole in a state."""
-        survivors = {one.request for one in state.survivors if one.spans is None}
-        open_ = set(self.window.open)
-        return lambda number: number in survivors or (number < state.cut and number not in open_)
+        whole, open_ = state.whole, set(self.window.open)
+        return lambda number: number in whole or (number < state.cut and number not in open_)
 
     def _reader(self, state: CrashState) -> ReadMember:
         return lambda member, offset, length: self.window.read(state, member, offset, length)
@@ -404,5 +403,5 @@ def never_written(log: Path, array: ArraySpec) -> list[str] | None:
     redundancy = Redundancy(window)
     cut = len(recording.records)
     redundancy.moved(window.move(cut))
-    found = redundancy.accuracy(CrashState(cut, tuple(map(Survivor, window.open))))
+    found = redundancy.accuracy(CrashState.of(cut, window.open))
     return None if found.unchecked else [str(one) for one in found.settled[:MOST_DESCRIBED]]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, zip_longest
 from random import Random
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol, TypeVar, overload
 
 from raidproof.crash.directed import NONE_DIRECTED, Directed
 from raidproof.crash.states import Caches, CrashState, Recording, Survivor
@@ -18,6 +18,7 @@ from raidproof.disk.cache import SECTOR, tear
 from raidproof.disk.writelog import Flag, Kind
 from raidproof.workload.ledger_blocks import blocks_in
 
+T = TypeVar("T")
 MOST_SINGLES = 32
 """Limit of the non-durable requests of one cut for which ONE_MISSING and ONE_KEPT give states.
 
@@ -138,10 +139,10 @@ def _directed_choices(directed: Directed) -> list[Choice]:
     return [Choice(cut, Policy.DIRECTED) for cut in directed.cuts]
 
 
-def _in_turns(*groups: Iterable[Choice]) -> Iterator[Choice]:
-    """Yield the first choice of each group, then the second of each, and so on."""
+def in_turns(*groups: Iterable[T]) -> Iterator[T]:
+    """Yield the first item of each group, then the second of each, and so on; no item is None."""
     for turn in zip_longest(*groups):
-        yield from (choice for choice in turn if choice is not None)
+        yield from (item for item in turn if item is not None)
 
 
 class Chosen(Protocol):
@@ -282,8 +283,8 @@ class Choices:
         replied = (cut for cut in self._at_replies(at_replies) if cut not in as_directed)
         groups[Policy.AT_REPLY] = Order(Choice(cut, Policy.AT_REPLY) for cut in replied)
         # Round-robin over the policies: each prefix of the list has states of all policies.
-        sample = _in_turns(*groups.values())
-        self.order = Order(_in_turns(_directed_choices(directed), sample))
+        sample = in_turns(*groups.values())
+        self.order = Order(in_turns(_directed_choices(directed), sample))
 
     def _cuts_of(self, replies: Mapping[str, Sequence[int]], first: int) -> dict[str, list[int]]:
         """Return the cuts at the instants of replies, in order, by kind of operation."""
@@ -299,7 +300,7 @@ class Choices:
         The kinds of operation alternate; the cuts of each kind are in random order.
         """
         mixed = [[cuts[turn] for turn in self._turns(cuts, Policy.AT_REPLY, kind)] for kind, cuts in by_kind.items()]
-        return list(dict.fromkeys(cut for turn in zip_longest(*mixed) for cut in turn if cut is not None))
+        return list(dict.fromkeys(in_turns(*mixed)))
 
     def _turns(self, cuts: Sequence[int], *key: object) -> list[int]:
         """Return a random order of the indices of ``cuts``, in which cuts of greater interest tend to come first."""

@@ -14,7 +14,7 @@ from raidproof.core.waiting import Deadline
 from raidproof.crash.checker_worker import CheckerWorker, RecordingCursor
 from raidproof.crash.difference import Extremes, difference, missing_record
 from raidproof.crash.order import broken_order
-from raidproof.crash.owner import OwnerLookup, StructureOf, no_structure, pieces_of, whole
+from raidproof.crash.owner import OwnerLookup, StructureOf, no_structure, pieces_of
 from raidproof.crash.sampler import Choice
 from raidproof.crash.states import CrashState, Survivor
 from raidproof.crash.stats import ExplorationStats, Group
@@ -174,7 +174,7 @@ class Trials:
 
 def absent(state: CrashState, all_open: Iterable[int]) -> tuple[int, ...]:
     """Return the non-durable requests that a state lacks, wholly or in part."""
-    whole = {one.request for one in state.survivors if one.spans is None}
+    whole = state.whole
     return tuple(number for number in all_open if number not in whole)
 
 
@@ -481,7 +481,7 @@ class Shrinker:
         every = self.replayer.cursor.window.open
         smallest, fullest = trials.shrink(first), trials.missing(first, every)
         survivors = pieces_of(recording, smallest)
-        lost = pieces_of(recording, whole(absent(fullest, every), fullest.cut))
+        lost = pieces_of(recording, CrashState.of(fullest.cut, absent(fullest, every)))
         owners = self.find_owners(smallest, [piece.at for piece in (*survivors, *lost)])
         shrunk = ShrunkRecord(
             state=smallest.name,

@@ -38,6 +38,8 @@ Spans = tuple[tuple[int, int], ...]
 
 BLOCK = 4096
 """Size in bytes of a block, the unit in which contents are compared; md and the file systems write whole pages."""
+BLANK = bytes(BLOCK)
+"""The content of a blank block."""
 _RECORDED = CHANGES | {Kind.FLUSH, Kind.MODE}
 _ENDS = frozenset({Kind.POWER_ON, Kind.RESET})
 _LONGEST = 1 << 20
@@ -121,6 +123,10 @@ class Recording:
         done = len(self.records)
         return self.records[number] if number < done else self.caught[number - done]
 
+    def number_of(self, sequence: int) -> int:
+        """Return the number of the request with this sequence number in the write log."""
+        return bisect_left(self.records, sequence, key=lambda record: record.sequence)
+
     def issued_ns(self, number: int) -> int:
         """Return the instant in ns at which a request arrived at the disk engine."""
         done = len(self.records)
@@ -152,7 +158,7 @@ class Recording:
         for number in range(self.first_cut, len(self.records) + len(self.caught)):
             record = self.request(number)
             if record.kind in CHANGES:
-                for block in range(record.offset // BLOCK, -(-(record.offset + record.length) // BLOCK)):
+                for block in blocks_of(record.offset, record.offset + record.length):
                     found[record.member, block].append(number)
         return found
 
@@ -225,6 +231,17 @@ class Recording:
         return range(len(self.members)) if record.member == ALL_MEMBERS else (record.member,)
 
 
+def blocks_of(start: int, end: int) -> range:
+    """Return the numbers of the blocks that a byte range touches."""
+    return range(start // BLOCK, -(-end // BLOCK))
+
+
+def pieces(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (block number, start, end) for each block that a byte range touches, with offsets inside the block."""
+    for block in blocks_of(start, end):
+        yield block, max(start - block * BLOCK, 0), min(end - block * BLOCK, BLOCK)
+
+
 class Survivor(NamedTuple):
     """A request that was not durable at the cut, and that survived."""
 
@@ -232,6 +249,11 @@ class Survivor(NamedTuple):
     """Number of the request in the recording."""
     spans: Spans | None = None
     """Surviving byte ranges of a torn request; None: the whole request survived."""
+
+    def ranges(self, request: Record) -> Spans:
+        """Return the byte ranges that survived of this survivor's request."""
+        # Older explorations have states with empty spans, whose requests were checked as whole ones.
+        return self.spans or ((request.offset, request.offset + request.length),)
 
 
 class CrashState(NamedTuple):
@@ -241,6 +263,16 @@ class CrashState(NamedTuple):
     """Cut of the recording, see `Recording`."""
     survivors: tuple[Survivor, ...] = ()
     """Surviving requests in the order of their numbers."""
+
+    @classmethod
+    def of(cls, cut: int, requests: Iterable[int]) -> "CrashState":
+        """Return the state of a cut in which exactly these requests survived, none of them torn."""
+        return cls(cut, tuple(map(Survivor, requests)))
+
+    @property
+    def whole(self) -> frozenset[int]:
+        """Numbers of the requests that survived whole."""
+        return frozenset(one.request for one in self.survivors if one.spans is None)
 
     @property
     def name(self) -> str:
@@ -420,14 +452,10 @@ class Caches:
         if not (kept := kept_by(flush)):
             return
         loose, forced = self._unflushed[flush.member], self._fua[flush.member]
-        durable = {self._number(sequence) for sequence in kept}.intersection(loose)
+        durable = set(map(self.recording.number_of, kept)).intersection(loose)
         self._unflushed[flush.member] = left = [one for one in loose if one not in durable]
         forced[:] = sorted([*forced, *durable])
         yield from self._make_durable(flush.member, left[0] if left else self.cut)
-
-    def _number(self, sequence: int) -> int:
-        """Return the number of the request with this sequence number in the write log."""
-        return bisect_left(self.recording.records, sequence, key=lambda record: record.sequence)
 
     def _make_durable(self, member: int, before: int) -> Iterator[int]:
         """Make the requests of a member durable whose numbers are less than ``before``; yield their numbers."""
@@ -479,11 +507,16 @@ class Caches:
 
 
 class Torn:
-    """Finds the ledger blocks in torn requests of a recording; the result for each request is cached."""
+    """Finds torn requests, and the ledger blocks in them; the result for each request is cached."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._known: dict[int, frozenset[tuple[int, int]]] = {}
+
+    def within(self, state: CrashState) -> bool:
+        """Return whether a request survived in part in a state."""
+        origin = self._recording.origin
+        return any(one.spans is not None for one in state.survivors) or (origin is not None and origin.torn)
 
     def blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
         """Return (file number, offset) of each ledger block in the torn requests of a state.

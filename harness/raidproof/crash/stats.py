@@ -212,8 +212,7 @@ class ExplorationStats:
 
     def torn_in(self, state: CrashState) -> bool:
         """Return whether a request survived in part in a state."""
-        origin = self.recording.origin
-        return any(one.spans is not None for one in state.survivors) or (origin is not None and origin.torn)
+        return self._torn.within(state)
 
     def torn_blocks(self, state: CrashState) -> frozenset[tuple[int, int]]:
         """Return the file number and the offset of each block of the ledger in a request that survived in part."""
@@ -239,7 +238,7 @@ class ExplorationStats:
         if not self._lies.lied:
             return None
         self._lies.go(state.cut)
-        return self._lies.lost({one.request for one in state.survivors if one.spans is None})
+        return self._lies.lost(state.whole)
 
     def add(
         self, choice: Choice, state: CrashState, digest: str, observation: Observation, *, checked: bool

@@ -1,6 +1,5 @@
 """The crash state that the power cut of a crash test itself left, and what it shows, as an exploration judges it."""
 
-from bisect import bisect_left
 from pathlib import Path
 
 from raidproof.core.blame import Culprit, blamed_as
@@ -62,7 +61,7 @@ def state_after(recording: Recording, cut: FaultRecord) -> tuple[CrashState, lis
         return None
     survivors, lost = list[Survivor](), list[int]()
     for serial, requests in members.items():
-        sizes = {sequence: recording.request(_number(recording, sequence)).length for sequence in requests}
+        sizes = {sequence: recording.request(recording.number_of(sequence)).length for sequence in requests}
         kept = {sequence: sum(end - start for start, end in of) for sequence, of in requests.items()}
         counted = {
             "pending": len(requests),
@@ -72,17 +71,13 @@ def state_after(recording: Recording, cut: FaultRecord) -> tuple[CrashState, lis
         if {**cut.disks.get(serial, {}), **counted} != cut.disks.get(serial, {}):
             return None
         for sequence, regions in requests.items():
-            number = _number(recording, sequence)
+            number = recording.number_of(sequence)
             whole = kept[sequence] == sizes[sequence]
             if regions:
                 survivors.append(Survivor(number, None if whole else regions))
             else:
                 lost.append(number)
     return CrashState(len(recording.records), tuple(sorted(survivors))), sorted(lost)
-
-
-def _number(recording: Recording, sequence: int) -> int:
-    return bisect_left(recording.records, sequence, key=lambda record: record.sequence)
 
 
 def judged(evidence: CrashTestEvidence, recording: Recording, directory: Path) -> Judgement | None:

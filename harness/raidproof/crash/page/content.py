@@ -9,7 +9,7 @@ from raidproof.core.units import SECTOR
 from raidproof.crash.disk_states import DiskStates
 from raidproof.crash.page.hash import SIZE, page_hash, part_hash
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, Spans
+from raidproof.crash.states import BLOCK, CrashState, Spans, blocks_of, pieces
 from raidproof.disk.writelog import Kind, Record, data_of
 from raidproof.record.crash_page import Area, Copies, PageBlock, PageRow, PageStripe
 from raidproof.storage.array.striping import ROW, Assembled, Striping
@@ -97,11 +97,6 @@ def _factors(striping: Striping, stripe: int) -> tuple[tuple[int, ...], ...]:
     return striping.factors(stripe)
 
 
-def blocks_of(start: int, end: int) -> range:
-    """Return the numbers of the blocks that a byte range touches."""
-    return range(start // BLOCK, -(-end // BLOCK))
-
-
 class PageContent:
     """The blocks that a page follows, with the hash of each of their contents in the order of `hashes`.
 
@@ -179,9 +174,8 @@ class PageContent:
     def units_of(self, member: int, start: int, end: int) -> list[int]:
         """Return the followed units that lie in a byte range of a member."""
         found: list[int] = []
-        for number in blocks_of(start, end):
+        for number, first, last in pieces(start, end):
             if (block := self._index.get((member, number))) is not None:
-                first, last = _within(number, start, end)
                 found += (
                     range(block.unit + first // SECTOR, block.unit + last // SECTOR)
                     if block.units > 1
@@ -194,9 +188,8 @@ class PageContent:
         if record.kind is not Kind.WRITE:
             return None
         begin = self._count
-        for number in blocks_of(record.offset, record.offset + record.length):
+        for number, first, last in pieces(record.offset, record.offset + record.length):
             if (record.member, number) in self._index:
-                first, last = _within(number, record.offset, record.offset + record.length)
                 at = number * BLOCK + first - record.offset
                 content = data_of(record.part(at, at + last - first))
                 self._add((record.member, number), content, (first, last))
@@ -247,8 +240,3 @@ class PageContent:
                 )
             )
         return list(stripes.values()), rows
-
-
-def _within(number: int, start: int, end: int) -> tuple[int, int]:
-    """Return the part of a block that a byte range covers, as offsets in the block."""
-    return max(start - number * BLOCK, 0), min(end - number * BLOCK, BLOCK)

@@ -12,7 +12,7 @@ from raidproof.crash.page.content import SUPERBLOCK, Geometry, PageContent
 from raidproof.crash.page.superblocks import Superblocks
 from raidproof.crash.page.window import Lifetime, Window
 from raidproof.crash.redundancy import Redundancy
-from raidproof.crash.states import BLOCK, CrashState, Recording, Survivor
+from raidproof.crash.states import BLOCK, CrashState, Recording
 from raidproof.crash.stats import ExplorationStats
 from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, Record
 from raidproof.record.crash_page import (
@@ -142,7 +142,7 @@ class _Builder:
     def _geometry(self) -> tuple[Geometry | None, str | None]:
         """Return the array's geometry at the first cut, and if there is none, the reason."""
         cut = self.window.cut
-        kept = CrashState(cut, tuple(map(Survivor, self.window.open)))
+        kept = CrashState.of(cut, self.window.open)
         why = "no array can be assembled"
         for state in (kept, CrashState(cut)):
             array = self.redundancy.array(state)
