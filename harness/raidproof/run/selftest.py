@@ -1,7 +1,7 @@
 """The self-test: crash tests with one planted defect of the disks each, all of which the harness must find."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,7 +148,6 @@ def run_selftest(
     *,
     platform: Platform | None = None,
     seed: int = 1,
-    defects: Sequence[PlantedDefect] = DEFECTS,
 ) -> tuple[SelftestRecord, Path]:
     """Run a crash test without a defect, then one with each defect; return the record and the path of its file.
 
@@ -164,7 +163,7 @@ def run_selftest(
         prepare(topology)
         with Run("selftest", results, topology) as run:
             record = SelftestRecord(run=run.record.run, started=run.record.started, command=command_line(sys.argv))
-            for defect in (None, *defects):
+            for defect in (None, *DEFECTS):
                 record.rows.append(_row(run, defect, seed))
                 run.store.write_text(SELFTEST, record.model_dump_json(indent=1) + "\n")
     record.ended = wall_clock()

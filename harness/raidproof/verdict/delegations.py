@@ -93,7 +93,7 @@ class Delegations:
         if operation.name == "DELEGRETURN":
             self._end(client, operation.handle, returned=True)
         elif operation.name == "RECLAIM_COMPLETE":
-            self._end_forgotten(client, "not reclaimed")
+            self._end_forgotten(client)
         elif operation.name == "EXCHANGE_ID" and not any(one.forgotten for one in self._of(client)):
             # The client has started again; its earlier state ends without a return.
             self._held = [one for one in self._held if one.client != client]
@@ -163,10 +163,10 @@ class Delegations:
         if counted:
             self.counted[counted] += len(ended)
 
-    def _end_forgotten(self, client: str, counted: str) -> None:
+    def _end_forgotten(self, client: str) -> None:
         for one in self._of(client):
             if one.forgotten:
-                self._end(client, one.handle, counted=counted)
+                self._end(client, one.handle, counted="not reclaimed")
 
 
 def files_by_state(exchanges: Sequence[Exchange]) -> dict[tuple[str, str], str]:

@@ -18,6 +18,8 @@ MOST_POINTS, LEAST_POINTS = 60, 6
 """Greatest and least number of points over time of one repetition."""
 MOST_ROWS = 15_000
 """Greatest number of points over time of all repetitions of a page, so that the page is small."""
+MOST_NAMED = 12
+"""Limit of the configurations that the text about missing points names for one reason."""
 ROOM = 1.02
 """End of an axis divided by the greatest value, so that the mark of this value is whole."""
 
@@ -278,9 +280,9 @@ def chart_of(found: Tradeoff, place: int, title: str) -> Chart:
     )
 
 
-def not_drawn(found: Tradeoff, most: int = 12) -> str:
+def not_drawn(found: Tradeoff) -> str:
     """Return the configurations without a point as text, grouped by the values that are not known."""
     reasons: dict[str, list[str]] = {}
     for count, name, unknown in found.missing:
         reasons.setdefault(unknown, []).append(f"{count} {name}")
-    return "; ".join(f"{some(names, most, ', ')} ({why} not known)" for why, names in reasons.items())
+    return "; ".join(f"{some(names, MOST_NAMED, ', ')} ({why} not known)" for why, names in reasons.items())

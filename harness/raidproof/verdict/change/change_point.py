@@ -28,6 +28,8 @@ LEAST_PART = 2
 """Least number of values before and after a change: one value that deviates is no change of level."""
 PERMUTATIONS = 19_999
 """Number of random permutations for the distribution of the statistic."""
+SEED = 1
+"""Seed of the permutations."""
 _CHUNK = 2_000_000
 """Greatest number of ranks that are permuted at a time, to bound the memory."""
 _TOLERANCE = 1e-9
@@ -53,33 +55,29 @@ class Change:
         return self.after / self.before if self.before else None
 
 
-def least_values(level: float = LEVEL) -> int:
+def least_values() -> int:
     """Return the least number of values that can show a change.
 
     With n values, the least probability is that of two perfectly ordered halves: 2 / C(n, n/2); twice as much if n is
     odd, because the two splits in the middle are equally good.
     """
-    return next(n for n in range(2 * LEAST_PART, 1000) if 2 * (1 + n % 2) / comb(n, n // 2) <= level)
+    return next(n for n in range(2 * LEAST_PART, 1000) if 2 * (1 + n % 2) / comb(n, n // 2) <= LEVEL)
 
 
-def find_changes(
-    values: Sequence[float], *, splits: Collection[int] | None = None, level: float = LEVEL, seed: int = 1
-) -> list[Change]:
+def find_changes(values: Sequence[float], *, splits: Collection[int] | None = None) -> list[Change]:
     """Return the changes of level in a series, in order.
 
-    ``splits``: the indices of values at which a change may begin; None: all. ``seed``: seed of the permutations.
+    ``splits``: the indices of values at which a change may begin; None: all.
     """
     allowed = sorted(range(len(values)) if splits is None else set(splits))
     series = np.asarray(values, dtype=np.float64)
-    found = sorted(_changes_in(series, 0, len(series), allowed, level, seed))
+    found = sorted(_changes_in(series, 0, len(series), allowed))
     edges = [0, *(index for index, _ in found), len(values)]
     levels = [median(values[first:end]) for first, end in pairwise(edges)] if values else []
     return [Change(index, p_value, levels[place], levels[place + 1]) for place, (index, p_value) in enumerate(found)]
 
 
-def _changes_in(
-    series: NDArray[np.float64], first: int, end: int, allowed: Sequence[int], level: float, seed: int
-) -> list[tuple[int, float]]:
+def _changes_in(series: NDArray[np.float64], first: int, end: int, allowed: Sequence[int]) -> list[tuple[int, float]]:
     """Return index and probability of each change in the values from ``first`` up to ``end``."""
     splits = tuple(index - first for index in allowed if first + LEAST_PART <= index <= end - LEAST_PART)
     if not splits:
@@ -89,14 +87,14 @@ def _changes_in(
     # The middle of equally good splits does not depend on the direction of time.
     best = np.flatnonzero(observed >= observed.max() - _TOLERANCE)
     place = int(best[len(best) // 2])
-    p_value = _probability(float(observed[place]), tuple(sorted(map(float, ranks))), splits, seed)
-    if p_value > level:
+    p_value = _probability(float(observed[place]), tuple(sorted(map(float, ranks))), splits)
+    if p_value > LEVEL:
         return []
     index = first + splits[place]
     return [
         (index, p_value),
-        *_changes_in(series, first, index, allowed, level, seed),
-        *_changes_in(series, index, end, allowed, level, seed),
+        *_changes_in(series, first, index, allowed),
+        *_changes_in(series, index, end, allowed),
     ]
 
 
@@ -114,20 +112,20 @@ def _differences(ranks: NDArray[np.float64], splits: tuple[int, ...]) -> NDArray
     return np.asarray(np.abs(difference) * np.sqrt(before * (n - before) / n))
 
 
-def _probability(observed: float, ranks: tuple[float, ...], splits: tuple[int, ...], seed: int) -> float:
+def _probability(observed: float, ranks: tuple[float, ...], splits: tuple[int, ...]) -> float:
     """Return the probability of a statistic of at least ``observed`` under permutations of the ranks.
 
     The observed order counts as one of the permutations, so that the probability is never 0.
     """
-    null = _null(ranks, splits, seed)
+    null = _null(ranks, splits)
     as_great = len(null) - bisect_left(null, observed - _TOLERANCE)
     return (1 + as_great) / (1 + len(null))
 
 
 @lru_cache(maxsize=256)
-def _null(ranks: tuple[float, ...], splits: tuple[int, ...], seed: int) -> list[float]:
+def _null(ranks: tuple[float, ...], splits: tuple[int, ...]) -> list[float]:
     """Return the statistics of random permutations of the ranks, in increasing order."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     rows = max(1, _CHUNK // len(ranks))
     found = []
     for start in range(0, PERMUTATIONS, rows):
