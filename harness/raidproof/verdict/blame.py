@@ -13,15 +13,14 @@ from typing import Any
 from raidproof.core.blame import Blame, Cause, Culprit
 from raidproof.disk.cache import CacheMode
 from raidproof.disk.disk_fault import DiskFaultKind
-from raidproof.disk.writelog import ALL_MEMBERS, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
+from raidproof.disk.writelog import ALL_MEMBERS, CHANGES, Flag, Kind, MemberInfo, Record, WriteLog, kept_by
 from raidproof.guest.ledger_format import BLOCK, TREES
 from raidproof.workload.history import Operation, WorkerSpec
 from raidproof.workload.ledger_blocks import blocks_in
 
-CHANGES = frozenset({Kind.WRITE, Kind.ZERO, Kind.DISCARD})
-"""Kinds of log records that change the content of a disk."""
 _READ = CHANGES | {Kind.FLUSH, Kind.MODE}
-_ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
+ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
+"""Kinds of log records that end the requests before the first power cut."""
 OF_BLOCKS = frozenset(
     {"fsync", "o_sync", "close", "fdatasync", "o_dsync", "o_direct", "msync", "pages", "o_append", "o_direct_sync"}
 )
@@ -181,7 +180,7 @@ def read_lies(log: WriteLog) -> Lies:
     """
     records = []
     for record in log:
-        if record.kind in _ENDS:
+        if record.kind in ENDS:
             break
         if record.kind in _READ and not record.flags & Flag.IN_FLIGHT:
             records.append(record)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -175,11 +176,16 @@ def safety_of(cycle: CrashTestRecord, cell: CellRecord | None = None) -> Safety:
         cycle.reason,
         [one for one in (cycle.on_server, cycle.on_client) if one is not None],
         memory_lost=cycle.effects.server_memory_lost,
-        export_sync=cycle.on_server_itself or bool(cycle.asked.get("export", {}).get("sync", True)),
+        export_sync=cycle.on_server_itself or exports_sync(cycle.asked),
         seconds=cycle.loss_window_s,
         not_recovered=cycle.not_recovered,
     )
     return with_explorations(seen, explorations_of(cycle, cell))
+
+
+def exports_sync(asked: Mapping[str, Any]) -> bool:
+    """Return whether a requested stack, as in a record, has a ``sync`` export; an older record may not say it."""
+    return bool(asked.get("export", {}).get("sync", True))
 
 
 def with_explorations(seen: Safety, explorations: Sequence[Explored]) -> Safety:
@@ -381,7 +387,7 @@ def why_no_rank(cell: CellRecord, cycle: CrashTestRecord | None) -> str | None:
         return f"the power cut lost {what_was_lost(cycle)} acknowledged operations"
     if cycle is not None and (loss := next(filter(None, map(loss_in, explorations_of(cycle, cell))), "")):
         return f"the exploration of the power cut shows a loss {loss}"
-    if not cell.asked.get("export", {}).get("sync", True):
+    if not exports_sync(cell.asked):
         return "the export is async: its acknowledgements promise nothing"
     if (modes := modes_of(cell)) is not None:
         return f"bimodal: {two_groups(modes)}"
@@ -443,7 +449,7 @@ def fastest(record: RunRecord, best: Sequence[CellRecord], controls: Sequence[Cr
 
 def ranked_if_possible(record: RunRecord) -> list[CellRecord]:
     """Return the cells of a plan's run that could have a rank: an async export promises nothing, and has none."""
-    return [cell for cell in record.cells if cell.asked.get("export", {}).get("sync", True)]
+    return [cell for cell in record.cells if exports_sync(cell.asked)]
 
 
 def why_no_cell_has_a_rank(record: RunRecord, controls: Sequence[CrashTestRecord]) -> str:

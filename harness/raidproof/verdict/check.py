@@ -65,13 +65,17 @@ class LedgerCheck(Check[Evidence]):
         """Return the verdicts on all scans."""
         verdicts = []
         for scan in evidence.scans:
-            known = conditions if scan.memory_lost else replace(conditions, memory_lost=False)
-            verdicts += self.judge_scan(scan, known)
+            verdicts += self.judge_scan(scan, conditions_at(scan, conditions))
         return verdicts
 
     @abstractmethod
     def judge_scan(self, scan: Scan, conditions: Conditions) -> list[Verdict]:
         """Return the verdicts on one scan."""
+
+
+def conditions_at(scan: Scan, conditions: Conditions) -> Conditions:
+    """Return the conditions of a scan: an async export excuses no loss before the server has lost its memory."""
+    return conditions if scan.memory_lost else replace(conditions, memory_lost=False)
 
 
 class Judged(NamedTuple):

@@ -13,11 +13,10 @@ from zlib import crc32
 
 from raidproof.disk.writelog import Flag, Kind, Record
 from raidproof.guest.ledger_format import BLOCK, METADATA, TREES
-from raidproof.verdict.blame import OF_BLOCKS, Block
+from raidproof.verdict.blame import ENDS, OF_BLOCKS, Block
 from raidproof.workload.history import History, Operation, WorkerSpec
 from raidproof.workload.ledger_blocks import blocks_in
 
-_ENDS = frozenset({Kind.FREEZE, Kind.POWER_ON, Kind.RESET})
 # As numbers: operators of enum.Flag take longer than all else that is done with a request.
 _IN_FLIGHT, _LIED, _FUA, _ZEROES = map(int, (Flag.IN_FLIGHT, Flag.LIED, Flag.FUA, Flag.ZEROES))
 Version = tuple[Block, int]
@@ -87,7 +86,7 @@ def requests_of(log: Iterable[Record]) -> Requests:
     writes: list[Write] = []
     end_ns, lied = 0, False
     for record in log:
-        if record.kind in _ENDS:
+        if record.kind in ENDS:
             end_ns = record.completed_ns
             break
         flags = int(record.flags)

@@ -29,9 +29,7 @@ from raidproof.verdict.cell import modes_of, two_groups, what_was_lost, why_not_
 from raidproof.verdict.change import statistics
 from raidproof.verdict.change.noticed import why_no_change
 from raidproof.verdict.crash_states import explored_of, noticed_by
-
-EXPLORATION = "crash states"
-"""Name of the check of explored crash states in a `PromiseChange`."""
+from raidproof.verdict.known import EXPLORATION
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Pure functions of numbers. `scipy` imports its submodules at their first use, wh
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, combinations
 from typing import Any, NamedTuple
@@ -290,8 +290,7 @@ def repetitions_to_settle(
         return _is_same_with(found, margin, repetitions, confidence, workers)
 
     numbers = range(max(2, least), MOST_REPETITIONS + 1)
-    places = [bisect_left(numbers, True, key=enough) for enough in (finds, same)]
-    return numbers[min(places)] if min(places) < len(numbers) else None
+    return min(filter(None, (_least(numbers, finds), _least(numbers, same))), default=None)
 
 
 def _is_same_with(found: Shift, margin: float, repetitions: int, confidence: float, workers: int) -> bool:
@@ -331,10 +330,15 @@ def differing(samples: Sequence[Sequence[float]], level: float) -> list[list[boo
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * scipy.special.stdtr(both**2 / shares, -np.abs(apart) / np.sqrt(both))
     p = np.where(certain, np.abs(apart) <= _TIE, p)
-    p = np.where(usable[first] & usable[second], p, 1.0)
-    differ = np.zeros((count, count), dtype=bool)
-    differ[first, second] = differ[second, first] = called(p, level)
-    return [[bool(one) for one in row] for row in differ]
+    return _square(count, called(np.where(usable[first] & usable[second], p, 1.0), level))
+
+
+def _square(count: int, pairs: NDArray[np.bool_]) -> list[list[bool]]:
+    """Return the results of all pairs of ``count`` samples, in the order of `numpy.triu_indices`, as a square."""
+    first, second = np.triu_indices(count, 1)
+    square = np.zeros((count, count), dtype=bool)
+    square[first, second] = square[second, first] = pairs
+    return [[bool(one) for one in row] for row in square]
 
 
 def called(p: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
@@ -361,6 +365,11 @@ def repetitions_to_part(one: Sequence[float], other: Sequence[float], level: flo
     def enough(repetitions: int) -> bool:
         return _power(apart, spread, repetitions, level, 2 * repetitions - 2) >= SETTLED
 
+    return _least(numbers, enough)
+
+
+def _least(numbers: Sequence[int], enough: Callable[[int], bool]) -> int | None:
+    """Return the least of ascending numbers that is enough, as all greater ones are; None if none is."""
     place = bisect_left(numbers, True, key=enough)
     return numbers[place] if place < len(numbers) else None
 
@@ -439,9 +448,7 @@ def differing_in_rounds(samples: Sequence[Rounds], level: float) -> list[list[bo
     logs, count = _table(samples), len(samples)
     first, second = np.triu_indices(count, 1)
     p = np.array([_p_of_pairs(logs[one] - logs[other]) for one, other in zip(first, second, strict=True)])
-    differ = np.zeros((count, count), dtype=bool)
-    differ[first, second] = differ[second, first] = called(p, level)
-    return [[bool(one) for one in row] for row in differ]
+    return _square(count, called(p, level))
 
 
 def _p_of_pairs(apart: NDArray[np.float64]) -> float:
@@ -468,8 +475,7 @@ def rounds_to_part(one: Rounds, other: Rounds, level: float) -> int | None:
     def enough(rounds: int) -> bool:
         return _power(float(apart.mean()), spread, rounds, level, rounds - 1) >= SETTLED
 
-    place = bisect_left(numbers, True, key=enough)
-    return numbers[place] if place < len(numbers) else None
+    return _least(numbers, enough)
 
 
 def same_share(broken_base: int, of_base: int, broken_new: int, of_new: int) -> float:

@@ -1,13 +1,12 @@
 """The verdicts on the user's own application: its check command, its data, and the end of its run command."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from raidproof.core.blame import Blame, Culprit
 from raidproof.guest.ledger_format import APPLICATION
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import ScanResult
-from raidproof.verdict.check import LEDGER, Check, LedgerCheck
+from raidproof.verdict.check import LEDGER, Check, LedgerCheck, conditions_at
 from raidproof.verdict.checks.age import NOT_EXCUSED, too_old
 from raidproof.verdict.conditions import Conditions, blame_with_application
 from raidproof.verdict.damage import Wrong, wrong
@@ -44,7 +43,7 @@ class ApplicationData(Check[Evidence]):
         """Return a verdict for each place where the command reported damage."""
         verdicts = []
         for scan in evidence.scans:
-            known = conditions if scan.memory_lost else replace(conditions, memory_lost=False)
+            known = conditions_at(scan, conditions)
             until_ns = scan.cut_ns or evidence.fault_at_ns
             active_ns = last_active(evidence.workers, evidence.history, until_ns)
             old = active_ns is not None and until_ns is not None and too_old(active_ns, until_ns, known)
@@ -90,17 +89,15 @@ def judge_application_data(
     """
     if not evidence.damaged:
         return []
+    checker = f"{APPLICATION_DATA}, seen {where}"
+    outcome, blame = Outcome.FAIL, blame_with_application(conditions)
+    reason = f"the check command reports {'; '.join(evidence.damaged[:3])}"
     if old:
-        reason = f"the check command reports {'; '.join(evidence.damaged[:3])}"
         reason = f"{reason}; the last operation had ended longer before the fault than write-back takes"
         blame = Blame(culprit=Culprit.STACK, detail=NOT_EXCUSED)
-        checker = f"{APPLICATION_DATA}, seen {where}"
-        return [Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)]
-    excused = conditions.excused
-    reason = f"{'measured loss: ' if excused else ''}the check command reports {'; '.join(evidence.damaged[:3])}"
-    outcome = Outcome.PASS if excused else Outcome.FAIL
-    checker = f"{APPLICATION_DATA}, seen {where}"
-    return [Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame_with_application(conditions))]
+    elif conditions.excused:
+        outcome, reason = Outcome.PASS, f"measured loss: {reason}"
+    return [Verdict(checker=checker, outcome=outcome, reason=reason, blame=blame)]
 
 
 def judge_application_checks(evidence: ScanResult, where: str) -> list[Verdict]:

@@ -1,10 +1,9 @@
 """The verdict on blocks of the ledger in a state that no promise allows."""
 
-from raidproof.core.blame import Blame, Culprit
 from raidproof.record.outcome import Outcome, Verdict
 from raidproof.record.run import BlockClass, ScanResult
 from raidproof.verdict.check import LedgerCheck
-from raidproof.verdict.conditions import Conditions
+from raidproof.verdict.conditions import Conditions, fault_of
 from raidproof.verdict.damage import Wrong, wrong
 from raidproof.verdict.evidence import CrashStateEvidence, Scan
 
@@ -33,7 +32,7 @@ def judge_blocks(evidence: ScanResult, conditions: Conditions, where: str) -> Ve
     No export option excuses such a block, except for torn blocks on an async export. Old data of the disk may be
     another user's; some file systems do not promise to hide them.
     """
-    checker = f"blocks whole, seen {where}"
+    checker = f"{BLOCKS}, seen {where}"
     wrong = [BlockClass.MISPLACED, BlockClass.UNREADABLE, BlockClass.GARBAGE]
     if not (conditions.excused and conditions.torn):
         wrong.append(BlockClass.TORN)
@@ -43,5 +42,4 @@ def judge_blocks(evidence: ScanResult, conditions: Conditions, where: str) -> Ve
     if not counted:
         return Verdict(checker=checker, outcome=Outcome.PASS, reason="each block has content that a client wrote")
     reason = f"blocks of the ledger: {', '.join(f'{count:,} {kind}' for kind, count in counted.items())}"
-    blame = conditions.blame if conditions.broken_drives else Blame(culprit=Culprit.STACK)
-    return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=blame)
+    return Verdict(checker=checker, outcome=Outcome.FAIL, reason=reason, blame=fault_of(conditions))

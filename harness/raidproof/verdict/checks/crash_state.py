@@ -10,12 +10,12 @@ from raidproof.verdict.evidence import CrashStateEvidence, Stage
 DEGRADED, FILESYSTEM = "members", "file system"
 REDUNDANCY, NFSD = "redundancy", "content through nfsd"
 """Names of the checks in reports."""
-STATE = frozenset({Stage.STATE})
 
 
 class OfState(Check[CrashStateEvidence]):
     """A check whose failure is one kind of damage."""
 
+    stages = frozenset({Stage.STATE})
     promise: str
     """Name of the check in reports."""
 
@@ -40,7 +40,6 @@ class Degraded(OfState):
     """md assembles the array with all members, if none was lost before the cut."""
 
     name = "members of a crash state"
-    stages = STATE
     rank = 90
     promise = DEGRADED
 
@@ -59,7 +58,6 @@ class FilesystemOfState(OfState):
     """The file system's checker finds no damage, if it ran."""
 
     name = "file system of a crash state"
-    stages = STATE
     rank = 100
     promise = FILESYSTEM
 
@@ -76,7 +74,6 @@ class Redundancy(OfState):
     """md resyncs each row whose copies or parity are inconsistent."""
 
     name = REDUNDANCY
-    stages = STATE
     rank = 180
     promise = REDUNDANCY
 
@@ -96,7 +93,6 @@ class ThroughServer(OfState):
     """The NFS server serves the content of the mounted file system."""
 
     name = NFSD
-    stages = STATE
     rank = 190
     promise = NFSD
 
