@@ -40,6 +40,11 @@ def plural(value: int, one: str, many: str | None = None) -> str:
     return f"{value:,} {one if value == 1 else many or one + 's'}"
 
 
+def titled(what: str, unit: str) -> str:
+    """Return a measured quantity with its unit as text: ``write [MB/s]``."""
+    return f"{what} [{unit}]" if unit else what
+
+
 def span(ends: tuple[float, float] | None) -> str:
     """Return a range as text; ``ends``: the least and the greatest value."""
     return UNKNOWN if ends is None else f"{number(ends[0])}-{number(ends[1])}"

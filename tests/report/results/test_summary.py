@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from raidproof.record.cell import Explored
-from raidproof.record.comparison import ComparisonRecord
+from raidproof.record.comparison import Change, ComparisonRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
-from raidproof.report.results.summary import MARKS, OTHER, escaped, summary_of_comparison, summary_of_run
+from raidproof.report.results.summary import MARKS, OTHER, escaped, pair_row, summary_of_comparison, summary_of_run
 from raidproof.verdict.change.comparison import compare
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "run"
@@ -91,6 +91,11 @@ def test_a_comparisons_summary(comparison: ComparisonRecord) -> None:
     assert versions[1][:3] == ["kernel", "6.1.176", "6.12.101"]
     assert cuts[0] == ["configuration", "base: lost", "verdict", "new: lost", "verdict"]
     assert len(cuts) == 1 + len(comparison.cuts)
+
+
+def test_the_interval_of_a_ratio_is_there_once(comparison: ComparisonRecord) -> None:
+    change = Change(ratio=1.02, low=0.99, high=1.05, p=0.4, corrected=0.4, blocks=[5], least=None)
+    assert pair_row(comparison.pairs[0].model_copy(update={"change": change}))[3] == "1.020 (0.990-1.050)"
 
 
 def test_a_run_without_any_part(run: RunRecord) -> None:

@@ -15,7 +15,7 @@ from raidproof.report import comparison, write_hole
 from raidproof.report.cells import Ranking, expected_value, of_expected, rankings
 from raidproof.report.sensitivity import worth
 from raidproof.report.terminal import happening, note
-from raidproof.report.words import UNKNOWN, count, number, some, span
+from raidproof.report.words import UNKNOWN, count, number, some, span, titled
 from raidproof.report.write_hole import Row, hole_rows
 from raidproof.verdict.cell import by_safety, safety_in
 from raidproof.verdict.controls import blind
@@ -125,7 +125,7 @@ def cell_row(record: RunRecord, cell: CellRecord) -> list[str]:
 def hole_table(rows: Sequence[Row]) -> Section:
     """Return the table of the write hole, with the columns of the report."""
     table = write_hole.hole_table(rows)
-    head = [f"{one.title} [{one.unit}]" if one.unit else one.title for one in table.fields]
+    head = [titled(one.title, one.unit) for one in table.fields]
     cells = [[one.cell(row).text or UNKNOWN for one in table.fields] for row in rows]
     return without_empty(Section(write_hole.TITLE, head, cells))
 
@@ -179,9 +179,7 @@ def summary_of_comparison(compared: ComparisonRecord) -> str:
 
 def pair_row(pair: Pair) -> list[str]:
     """Return the row of a cell that both sides measured."""
-    ratio = comparison.ratio(pair)
-    words = f"{ratio.words} {ratio.aside}".strip()
-    return [pair.name, values(pair.base), values(pair.new), words, pair.finding.value]
+    return [pair.name, values(pair.base), values(pair.new), comparison.ratio(pair).words, pair.finding.value]
 
 
 def values(side: SideCell) -> str:
