@@ -115,7 +115,7 @@ def change_table(record: AdviceRecord) -> Table[FreeAxisRecord]:
     return Table(
         [
             Field("setting", lambda one: one.name, names_row=True),
-            Field("current", lambda one: one.values[0] + (" (assumed)" if one.assumed else "")),
+            Field("current", current),
             Field("recommended", lambda one: changes[one.name]),
             Field("takes", lambda one: one.work.value),
             Field("remark", lambda one: one.note),
@@ -151,12 +151,17 @@ def meaning(one: LeftOut) -> str:
     return "no effect is shown"
 
 
+def current(axis: FreeAxisRecord) -> str:
+    """Return the current value of a setting, and whether it is assumed, as text."""
+    return axis.values[0] + (" (assumed)" if axis.assumed else "")
+
+
 def axis_table(record: AdviceRecord) -> Table[FreeAxisRecord]:
     """Return the table of the varied settings."""
     return Table(
         [
             Field("setting", lambda one: one.name, names_row=True),
-            Field("current", lambda one: one.values[0] + (" (assumed)" if one.assumed else "")),
+            Field("current", current),
             Field("other values", lambda one: ", ".join(one.values[1:])),
             Field("a change takes", lambda one: one.work.value),
         ],
@@ -255,8 +260,8 @@ def describe(
     axes: Sequence[FreeAxisRecord], fixed: dict[str, str], left: Sequence[str], candidates: int
 ) -> Iterator[str]:
     """Yield lines about what is varied, before the search begins."""
-    current = [f"{one.name}={one.values[0]}{' (assumed)' if one.assumed else ''}" for one in axes]
-    yield f"current configuration: {' '.join([*(f'{name}={value}' for name, value in fixed.items()), *current])}"
+    held = [*(f"{name}={value}" for name, value in fixed.items()), *(f"{one.name}={current(one)}" for one in axes)]
+    yield f"current configuration: {' '.join(held)}"
     for one in axes:
         yield f"varied: {one.name}: {', '.join(one.values)}; a change takes: {one.work.value}"
     yield f"candidates: {candidates:,}"

@@ -16,7 +16,7 @@ from raidproof.record.environment import flat
 from raidproof.record.run import RunRecord
 from raidproof.report.configuration import value
 from raidproof.report.table import Cell, Field, Table, say
-from raidproof.report.words import UNKNOWN, count, data, number, plural, some, span
+from raidproof.report.words import UNKNOWN, count, data, number, plural, some, span, titled
 from raidproof.report.workers import spread_fields, spreads
 from raidproof.verdict.cell import safety_in
 
@@ -69,8 +69,13 @@ class Ranking:
     @property
     def title(self) -> str:
         """Title of the ranking: the workload, and the measured quantity with its unit."""
-        measured = f"{self.measure} [{self.unit}]" if self.unit else self.measure
+        measured = titled(self.measure, self.unit)
         return f"{self.workload}: {measured}" if measured else self.workload
+
+
+def numbered(record: RunRecord) -> dict[str, int]:
+    """Return the number of each cell in the report, by name."""
+    return {cell.name: place for place, cell in enumerate(record.cells, start=1)}
 
 
 def rankings(record: RunRecord) -> list[Ranking]:
@@ -117,8 +122,7 @@ def measure(name: str) -> tuple[str, str]:
 
 def with_unit(name: str) -> str:
     """Return the name of a value with its unit for readers: ``write [MB/s]``."""
-    what, unit = measure(name)
-    return f"{what} [{unit}]".strip() if unit else what
+    return titled(*measure(name)).strip()
 
 
 def of_expected(cell: CellRecord) -> str:
@@ -211,7 +215,7 @@ def value_names(cell: CellRecord) -> list[str]:
 
 def ranking_table(record: RunRecord, ranking: Ranking) -> Table[CellRecord]:
     """Return the table of a workload's cells: cells with a rank, the fastest first, then cells without a rank."""
-    numbers = {cell.name: place for place, cell in enumerate(record.cells, start=1)}
+    numbers = numbered(record)
     cuts = {cycle.name: place for place, cycle in enumerate(record.cycles, start=1)}
 
     def name(cell: CellRecord) -> Cell:

@@ -29,7 +29,7 @@ from raidproof.report.known import tell_known
 from raidproof.report.matching import tell_matching
 from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.table import Cell, Field, Table, say, say_end
-from raidproof.report.words import UNKNOWN, count, number, plural, span
+from raidproof.report.words import UNKNOWN, count, number, plural, span, titled
 from raidproof.report.workers import spreads
 from raidproof.storage.filesystem import FILESYSTEMS
 from raidproof.verdict.change.host import host_in_words
@@ -67,7 +67,7 @@ class Group:
     @property
     def title(self) -> str:
         """Title of the group: the workload, and the measured quantity with its unit."""
-        what = f"{self.measure} [{self.unit}]" if self.unit else self.measure
+        what = titled(self.measure, self.unit)
         return f"{self.workload}: {what}" if self.workload else what
 
 
@@ -211,9 +211,7 @@ def charts_of_comparison(comparison: ComparisonRecord, groups: Sequence[Group]) 
         values += mine
         if mine:
             name = f"values-{group.place}"
-            drawn.specifications[name] = sides.values(
-                f"{group.measure} [{group.unit}]" if group.unit else group.measure
-            )
+            drawn.specifications[name] = sides.values(titled(group.measure, group.unit))
             said = "; ".join(
                 f"{pair.name}: base {figure(pair.base).words}, new {figure(pair.new).words}" for pair in group.pairs
             )

@@ -22,7 +22,7 @@ from raidproof.record.lesson import (
     TextRecord,
     ValueRecord,
 )
-from raidproof.report.words import UNKNOWN, number
+from raidproof.report.words import UNKNOWN, number, titled
 
 LETTERS = "abcdefgh"
 """The letters of choices."""
@@ -170,7 +170,7 @@ def show_result(result: ResultRecord, console: Console) -> None:
     table = Table(box=box.SIMPLE_HEAD, title=plain(result.title), title_justify="left", pad_edge=False)
     table.add_column("")
     for title, unit in zip(result.columns, result.units, strict=True):
-        table.add_column(plain(f"{title} [{unit}]" if unit else title), justify="right")
+        table.add_column(plain(titled(title, unit)), justify="right")
     table.add_column(plain(f"bars: {result.columns[result.bar]}"), min_width=BAR_WIDTH, no_wrap=True)
     for row in result.rows:
         bar = bar_of(row.values[result.bar], most(result))

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import RunRecord
-from raidproof.report.cells import rankings
+from raidproof.report.cells import numbered, rankings
 from raidproof.report.words import number, plural
 from raidproof.verdict.controls import against, blind
 from raidproof.verdict.recommendation import recommend
@@ -76,7 +76,7 @@ def advice(record: RunRecord) -> list[Advice]:
         if not record.cycles:
             return []
         return [Advice("", (), "none, because crash tests are not ranked; a plan ranks configurations")]
-    numbers = {cell.name: place for place, cell in enumerate(record.cells, start=1)}
+    numbers = numbered(record)
     ranked = rankings(record)
     by_key = {one.cells[0].compared_with: one for one in ranked}
     found = []

@@ -1,6 +1,6 @@
 from raidproof.record.run import RunRecord
-from raidproof.report.cells import rankings
-from raidproof.report.charts.of_run import not_drawn, numbered
+from raidproof.report.cells import numbered, rankings
+from raidproof.report.charts.of_run import not_drawn
 from raidproof.report.charts.tradeoff import of_cells, of_crash_tests, specification, ticks
 
 

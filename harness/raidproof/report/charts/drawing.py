@@ -4,7 +4,7 @@ Colours are variables of the page's style sheet, so that light, dark and printed
 derive from the palette of Okabe and Ito (2008), which readers with any kind of colour vision can tell apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -74,6 +74,16 @@ def finished(chart: Any, height: Any) -> Specification:
     specification["autosize"] = {"type": "fit-x", "contains": "padding"}
     specification["config"] = CONFIG
     return specification
+
+
+def marks_by(field: str, looks: Mapping[Any, tuple[str, str]]) -> tuple[Any, Any]:
+    """Return the encodings of colour and of shape by a field; ``looks``: colour and shape of each of its values."""
+    alt, words = library(), [str(word) for word in looks]
+    colours, shapes = zip(*looks.values(), strict=True)
+    return (
+        alt.Color(f"{field}:N", title=None, scale=alt.Scale(domain=words, range=list(colours))),
+        alt.Shape(f"{field}:N", title=None, scale=alt.Scale(domain=words, range=list(shapes))),
+    )
 
 
 def spread_scale(values: Sequence[float]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from raidproof.report.cells import measure
 from raidproof.report.charts import tradeoff
 from raidproof.report.charts.figure import Chart, Figures, Row
 from raidproof.report.charts.tradeoff import Tradeoff
-from raidproof.report.words import plural
+from raidproof.report.words import plural, titled
 
 ID = "front-chart"
 
@@ -21,7 +21,7 @@ def chart_of(record: AdviceRecord, figures: Figures) -> Chart | None:
     if not rows:
         return None
     figures.hold("points", rows)
-    figures.specifications[ID] = tradeoff.specification(rows, f"{what} [{unit}]" if unit else what)
+    figures.specifications[ID] = tradeoff.specification(rows, titled(what, unit))
     return Chart(
         id=ID,
         drawn_as=ID,

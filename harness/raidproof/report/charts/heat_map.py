@@ -9,6 +9,7 @@ from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
 from raidproof.report.charts.drawing import CARD, SOFT, finished, library
 from raidproof.report.charts.figure import Row, Specification
+from raidproof.report.words import titled
 from raidproof.verdict.cell import safety_in
 
 STEP = 46
@@ -100,7 +101,7 @@ def specification(unit: str) -> Specification:
     )
     colour = alt.Color(
         "value:Q",
-        title=f"median [{unit}]" if unit else "median",
+        title=titled("median", unit),
         scale=alt.Scale(scheme="cividis", domainMin=0, domainMax=alt.ExprRef("top")),
         legend=alt.Legend(gradientLength=160, orient="bottom", direction="horizontal", format="~s"),
     )

@@ -7,6 +7,7 @@ from raidproof.record.run import RunRecord
 from raidproof.report.cells import Ranking, expected_value
 from raidproof.report.charts.drawing import BLUE, CARD, INK, NAMES, PURPLE, SOFT, finished, library
 from raidproof.report.charts.figure import Row, Specification
+from raidproof.report.words import titled
 from raidproof.verdict.cell import safety_in
 
 MOST_ROWS = 40
@@ -67,7 +68,7 @@ def specification(unit: str) -> Specification:
     alt = library()
     base = alt.Chart(alt.NamedData("repetitions")).transform_filter(f"datum.order < {MOST_ROWS}")
     each = base.transform_filter("datum.value <= top")
-    title = f"median and repetitions [{unit}]" if unit else "median and repetitions"
+    title = titled("median and repetitions", unit)
     name = alt.Y(
         "label:N",
         sort=alt.EncodingSortField(field="order", op="min"),

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import RunRecord
-from raidproof.report.cells import Ranking, expected_value, rankings
+from raidproof.report.cells import Ranking, expected_value, numbered, rankings
 from raidproof.report.charts import block_life, cell_values, heat_map, medians, monitors, timeline, tradeoff
 from raidproof.report.charts.figure import Chart, Figures, Row
 from raidproof.report.charts.tradeoff import Tradeoff
-from raidproof.report.words import number, plural, some, span
+from raidproof.report.words import number, plural, some, span, titled
 from raidproof.verdict.recommendation import Recommendation, recommend
 
 MOST_AXES = 8
@@ -63,11 +63,6 @@ class RunCharts:
     lives: dict[int, list[Life]] = field(default_factory=dict)
 
 
-def numbered(record: RunRecord) -> dict[str, int]:
-    """Return the number of each cell in the report, by name."""
-    return {cell.name: place for place, cell in enumerate(record.cells, start=1)}
-
-
 def charts_of(record: RunRecord) -> RunCharts:
     """Return all charts of a run's page."""
     charts = RunCharts()
@@ -103,7 +98,7 @@ def draw_cells(charts: RunCharts, record: RunRecord) -> None:
     most = max(LEAST_POINTS, MOST_ROWS // max(1, sum(len(cell.repeats) for cell in record.cells)))
     for ranking in rankings(record):
         place = ranking.place
-        measured = f"{ranking.measure} [{ranking.unit}]" if ranking.unit else ranking.measure
+        measured = titled(ranking.measure, ranking.unit)
         advice = by_workload[ranking.cells[0].compared_with]
         charts.recommended[place] = advice
         found = tradeoff.of_cells(record, ranking, numbers, [cell.name for cell in advice.cells])

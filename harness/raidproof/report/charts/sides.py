@@ -15,6 +15,7 @@ from raidproof.report.charts.drawing import (
     SOFT,
     finished,
     library,
+    marks_by,
     spread_scale,
 )
 from raidproof.report.charts.figure import Row, Specification
@@ -84,7 +85,7 @@ def ratios(margin: float) -> Specification:
         scale=alt.Scale(type="log", nice=False, padding=12),
         axis=alt.Axis(format=".3~f", tickCount=6),
     )
-    words = [finding.value for finding in FINDINGS]
+    colour, shape = marks_by("finding", FINDINGS)
     tooltip = [
         alt.Tooltip("name:N", title="cell"),
         alt.Tooltip("ratio:Q", format=".4f"),
@@ -100,12 +101,8 @@ def ratios(margin: float) -> Specification:
     points = base.mark_point(filled=True, size=90, opacity=1).encode(
         x=x,
         y=y,
-        color=alt.Color(
-            "finding:N", title=None, scale=alt.Scale(domain=words, range=[one[0] for one in FINDINGS.values()])
-        ),
-        shape=alt.Shape(
-            "finding:N", title=None, scale=alt.Scale(domain=words, range=[one[1] for one in FINDINGS.values()])
-        ),
+        color=colour,
+        shape=shape,
         tooltip=tooltip,
     )
     return finished(alt.layer(band, one, ranges, points), {"step": STEP})
@@ -135,12 +132,7 @@ def both_sides(data: str, x: Any, middle: str | None) -> Specification:
     base = alt.Chart(alt.NamedData(data))
     y = alt.Y("name:N", sort=alt.EncodingSortField(field="order", op="min"), axis=alt.Axis(**ABOVE))
     offset = alt.YOffset("side:N", scale=alt.Scale(domain=list(SIDES)))
-    colour = alt.Color(
-        "side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[one[0] for one in SIDES.values()])
-    )
-    shape = alt.Shape(
-        "side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[one[1] for one in SIDES.values()])
-    )
+    colour, shape = marks_by("side", SIDES)
     layers = []
     if middle is not None:
         ticks = base.mark_tick(thickness=3, size=20, opacity=1)

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from raidproof.record.exploration import ExplorationRecord, StateMark
-from raidproof.report.charts.drawing import BLUE, ORANGE, SKY, finished, library
+from raidproof.report.charts.drawing import BLUE, ORANGE, SKY, finished, library, marks_by
 from raidproof.report.charts.figure import Row, Specification
 from raidproof.report.words import number, plural
 
@@ -78,7 +78,8 @@ def acknowledged(record: ExplorationRecord) -> Specification:
 def judged(record: ExplorationRecord) -> Specification:
     """Return the specification of the states, a lane for each policy of the disks' caches."""
     alt = library()
-    words = list(ENDS)
+    *_, broken = ENDS
+    colour, shape = marks_by("end", ENDS)
     chart = (
         alt.Chart(alt.NamedData("states"))
         .mark_point(size=34, opacity=0.9, strokeWidth=1.6)
@@ -94,12 +95,8 @@ def judged(record: ExplorationRecord) -> Specification:
                 scale=alt.Scale(domain=list(record.policies)),
                 axis=alt.Axis(grid=True, domain=False, ticks=False, minExtent=70, labelLimit=90),
             ),
-            color=alt.Color(
-                "end:N", title=None, scale=alt.Scale(domain=words, range=[one[0] for one in ENDS.values()])
-            ),
-            shape=alt.Shape(
-                "end:N", title=None, scale=alt.Scale(domain=words, range=[one[1] for one in ENDS.values()])
-            ),
+            color=colour,
+            shape=shape,
             order=alt.Order("broken:Q"),
             tooltip=[
                 alt.Tooltip("policy:N"),
@@ -108,6 +105,6 @@ def judged(record: ExplorationRecord) -> Specification:
                 alt.Tooltip("end:N", title="result"),
             ],
         )
-        .transform_calculate(broken=f"datum.end == {words[2]!r} ? 1 : 0")
+        .transform_calculate(broken=f"datum.end == {broken!r} ? 1 : 0")
     )
     return finished(chart, {"step": 26})

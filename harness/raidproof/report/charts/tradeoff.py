@@ -8,7 +8,7 @@ from typing import Any
 from raidproof.record.cell import CellRecord
 from raidproof.record.run import CrashTestRecord, RunRecord
 from raidproof.report.cells import Ranking
-from raidproof.report.charts.drawing import INK, NAMES, SAFETY, finished, library, spread_scale
+from raidproof.report.charts.drawing import INK, NAMES, SAFETY, finished, library, marks_by, spread_scale
 from raidproof.report.charts.figure import Row, Specification
 from raidproof.report.columns.crash_test import export, sequential_write
 from raidproof.report.words import number, plural
@@ -146,7 +146,7 @@ def specification(rows: Sequence[Row], speed: str) -> Specification:
 def speeds(speed: str) -> Specification:
     """Return the specification of the speeds as bars; ``speed``: title of the axis."""
     alt = library()
-    words, colours = list(SAFETY), [one[0] for one in SAFETY.values()]
+    colour, _ = marks_by("safety", SAFETY)
     value = "format(datum.speed, ',.3~r')"
     base = alt.Chart(alt.NamedData("points")).transform_calculate(
         label=f"datum.number + ' ' + datum.name + ': ' + {value} + (datum.kind ? ', ' + datum.kind : '')"
@@ -164,7 +164,7 @@ def speeds(speed: str) -> Specification:
     bars = base.mark_bar(height=12, opacity=0.55).encode(
         x=x,
         y=name,
-        color=alt.Color("safety:N", title=None, scale=alt.Scale(domain=words, range=colours)),
+        color=colour,
         href="link:N",
         tooltip=tooltip,
         description=alt.Description("name:N"),
@@ -180,7 +180,7 @@ def scatter(rows: Sequence[Row], speed: str) -> Specification:
     Each chart of a page has the same axes if it draws the same measure.
     """
     alt = library()
-    words, colours, shapes = list(SAFETY), [one[0] for one in SAFETY.values()], [one[1] for one in SAFETY.values()]
+    colour, shape = marks_by("safety", SAFETY)
     losses = [row["lost_s"] for row in rows]
     base = alt.Chart(alt.NamedData("points")).transform_calculate(
         label=f"points > {MOST_NUMBERS} ? '' : datum.number + (points > {MOST_NAMES} ? '' : ' ' + datum.name)",
@@ -208,8 +208,8 @@ def scatter(rows: Sequence[Row], speed: str) -> Specification:
     points = base.mark_point(filled=False, opacity=1, size=110).encode(
         x=x,
         y=y,
-        color=alt.Color("safety:N", title=None, scale=alt.Scale(domain=words, range=colours)),
-        shape=alt.Shape("safety:N", title=None, scale=alt.Scale(domain=words, range=shapes)),
+        color=colour,
+        shape=shape,
         href="link:N",
         tooltip=tooltip,
         description=alt.Description("name:N"),

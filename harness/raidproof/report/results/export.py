@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raidproof.core.errors import RequirementMissing
-from raidproof.core.topology import Role
 from raidproof.record.cell import CellRecord, Repetition
 from raidproof.record.environment import flat
 from raidproof.record.results.summary import plan_name
@@ -26,13 +25,12 @@ MONITORS = ("derived", "engine", "steady", "regime")
 def identity(record: RunRecord) -> Row:
     """Return the columns of a run: its name, begin, plan, provider, the kernel of the server, and the outcome."""
     environment = record.environment
-    kernels = [one.kernel for one in environment.machines if one.role == Role.SERVER] if environment else []
     return {
         "run": record.run,
         "started": record.started.isoformat(),
         "plan": plan_name(record.plan) if record.plan else None,
         "provider": environment.provider if environment else record.topology.get("provider"),
-        "kernel": kernels[0] if kernels else None,
+        "kernel": record.server_kernel or None,
         "run_outcome": record.outcome.value,
     }
 

@@ -17,7 +17,7 @@ from raidproof.report.charts.history import level_rows, percent, run_rows, speci
 from raidproof.report.html import templates
 from raidproof.report.sensitivity import noticed_in_words
 from raidproof.report.table import Cell, Field, Table, say
-from raidproof.report.words import UNKNOWN, number, plural, span
+from raidproof.report.words import UNKNOWN, number, plural, span, titled
 from raidproof.verdict.change.change_point import LEVEL, least_values
 from raidproof.verdict.change.history import NO_REFERENCE, CellHistory, HistoryPoint, LevelChange, Order, name_of_plan
 
@@ -39,8 +39,7 @@ METHOD = (
 
 def title(history: CellHistory) -> str:
     """Return the title of a history: the cell, the measured value with its unit, and the plan."""
-    what, unit = measure(history.unit)
-    value = f"{what} [{unit}]" if unit else what
+    value = titled(*measure(history.unit))
     workload = f", {history.workload}" if history.workload not in history.cell else ""
     host = f", measured by workers on {history.worker_host}" if history.worker_host else ""
     return f"{history.cell}{workload}: {value}, plan {name_of_plan(history)}{host}"
@@ -143,9 +142,7 @@ def table(history: CellHistory, points: Sequence[HistoryPoint], *, plot: bool = 
 
     return Table(
         [
-            Field(
-                "run", lambda point: Cell(point.run, short=f"{point.started:%Y-%m-%d %H:%M}"), "word", names_row=True
-            ),
+            Field("run", name, "word", names_row=True),
             Field("kernel", lambda point: point.kernel or "-", "word"),
             Field("median", value, "number", unit),
             Field("n", lambda point: str(len(point.values)), "number"),
@@ -218,9 +215,8 @@ def charts_of_histories(histories: Sequence[CellHistory]) -> tuple[list[Chart], 
     figures.hold("runs", [row for place, one in enumerate(histories, 1) for row in run_rows(one, place)])
     figures.hold("levels", [row for place, one in enumerate(histories, 1) for row in level_rows(one, place)])
     for place, history in enumerate(histories, start=1):
-        what, unit = measure(history.unit)
         name = f"history-{history.unit}"
-        figures.specifications.setdefault(name, specification(f"{what} [{unit}]" if unit else what))
+        figures.specifications.setdefault(name, specification(titled(*measure(history.unit))))
         said = "; ".join(conclusion(history))
         made.append(Chart(f"history-{place}", name, title(history), said, {"history": place}))
     return made, figures
