@@ -166,8 +166,8 @@ def test_a_fault_of_another_distribution_is_found_by_its_entry_point(tmp_path: P
     program = """
 from raidproof.fault.fault import why_no_locks
 from raidproof.pytest_plugin.fixtures import stack_of
-from raidproof.run.crash_test import CrashTestSpec, fault_of
-fault = fault_of(CrashTestSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5))
+from raidproof.run.crash_test import CrashTestSpec, schedule_of
+fault = schedule_of(CrashTestSpec(name="x", title="x", stack=stack_of(), fault="kernel-warns", seed=5)).main_fault
 print(type(fault).__module__, fault.seed, fault.effects(stack_of()).kernel_messages)
 """
     ended = python(tmp_path, "-c", program)

@@ -13,7 +13,7 @@ from raidproof.pytest_plugin.fixtures import CrashTestResult, CrashTestRunner, n
 from raidproof.record import CrashTestRecord
 from raidproof.record.outcome import Outcome
 from raidproof.record.run import ScanResult
-from raidproof.run.crash_test import CrashTestSpec, fault_of, schedule_of
+from raidproof.run.crash_test import CrashTestSpec, schedule_of
 from raidproof.run.crash_test_files import CrashTestFiles
 from raidproof.run.fault_sequence import protocol_s, rousing_command
 from raidproof.storage.mount import MountSpec
@@ -30,20 +30,20 @@ def record(**fields: object) -> CrashTestRecord:
 
 
 def test_a_fault_is_found_by_its_name() -> None:
-    assert fault_of(spec(policy=CutPolicy.TORN, seed=9)) == PowerCut(CutPolicy.TORN, 9)
-    assert fault_of(spec(fault="none")) is None
+    assert schedule_of(spec(policy=CutPolicy.TORN, seed=9)).main_fault == PowerCut(CutPolicy.TORN, 9)
+    assert schedule_of(spec(fault="none")).main_fault is None
 
 
 def test_a_fault_may_be_given_itself() -> None:
     asked = spec(fault=KernelPanic(), during=[NfsdRestart()])
-    assert fault_of(asked) == KernelPanic()
+    assert schedule_of(asked).main_fault == KernelPanic()
     assert schedule_of(asked).conditions == (NfsdRestart(),)
 
 
 def test_a_schedule_has_all_faults() -> None:
     faults = [at(1.0, MemberFails("disk1")), at(2.5, PowerCut()), after_recovery(0.3, KernelPanic())]
     asked = spec(faults=faults)
-    assert fault_of(asked) == PowerCut()
+    assert schedule_of(asked).main_fault == PowerCut()
     assert [one.name for one in schedule_of(asked).faults] == ["member-fails", "power-cut", "kernel-panic"]
     for also in ({"fault": "none"}, {"during": [NfsdRestart()]}, {"policy": CutPolicy.TORN}):
         with pytest.raises(RequestError, match=f"excludes {next(iter(also))}"):
@@ -66,7 +66,7 @@ def test_what_a_stack_with_kerberos_cannot_have_is_refused(changes: dict[str, ob
 
 def test_a_misspelt_fault_names_the_nearest() -> None:
     with pytest.raises(RequestError, match="did you mean 'kernel-panic'"):
-        fault_of(spec(fault="kernel-panik"))
+        schedule_of(spec(fault="kernel-panik"))
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a b", "A"])

@@ -27,8 +27,8 @@ MOST_DESCRIBED = 3
 """Greatest number of rows that `never_written` describes."""
 MAGIC = 0x6D746962
 """Magic number of a bitmap (BITMAP_MAGIC in drivers/md/md-bitmap.h)."""
-HOST_ENDIAN, LITTLE_ENDIAN, CLUSTERED, LOCKLESS = 3, 4, 5, 6
-"""Versions of md's bitmap. A clustered array has several bitmaps; a lockless bitmap has one byte for each chunk."""
+CLUSTERED, LOCKLESS = 5, 6
+"""Versions of md's bitmap that are not read: several bitmaps of a clustered array; one with a byte for each chunk."""
 _SUPER = struct.Struct("<II16sQQQIIIIII")
 _STALE = 1 << 1
 SETTLED_NS = 1_000_000_000

@@ -224,6 +224,11 @@ class Schedule:
                 raise RequestError(f"fault {fault.name}: {error}") from error
 
     @property
+    def main_fault(self) -> Fault | None:
+        """The fault of `main`; None: no fault."""
+        return None if self.main is None else self.main.scheduled.fault
+
+    @property
     def is_short(self) -> bool:
         """Whether the main fault, if any, follows the clients' work of a fixed time."""
         return self.main is None or isinstance(self.main.scheduled.moment, AfterWork)

@@ -403,6 +403,10 @@ class RunRecord(Strict):
     outcome: Outcome = Outcome.INCONCLUSIVE
     reason: str = "not judged"
 
+    def power_cut_of(self, cell: CellRecord) -> CrashTestRecord | None:
+        """Return the power cut of a cell's configuration; None without one."""
+        return next((one for one in self.cycles if one.name == cell.cycle), None)
+
     @property
     def server_kernel(self) -> str:
         """Release of the server's kernel; empty if not known."""

@@ -138,12 +138,6 @@ def schedule_of(spec: CrashTestSpec) -> Schedule:
     return Schedule.short(spec.during, named_fault(spec))
 
 
-def fault_of(spec: CrashTestSpec) -> Fault | None:
-    """Return the main fault that a crash test requests; None for no fault. Raises as `schedule_of`."""
-    main = schedule_of(spec).main
-    return None if main is None else main.scheduled.fault
-
-
 def named_fault(spec: CrashTestSpec) -> Fault | None:
     """Return the field ``fault`` of a crash test, with the fault of its name; None for no fault.
 
@@ -412,8 +406,7 @@ class CrashTest:
         A fault that does more than cut the power does, too: it may wait for requests.
         """
         drawn = Random(f"{self.spec.name} {self.spec.seed}").random()  # noqa: S311
-        main = self.schedule.main
-        plain = main is not None and type(main.scheduled.fault) is PowerCut and self._caches is CutPolicy.DROP
+        plain = type(self.schedule.main_fault) is PowerCut and self._caches is CutPolicy.DROP
         return self._has_solo and plain and drawn < 0.5
 
     @property

@@ -227,7 +227,7 @@ class Run:
         spec.stack.refuse_servers(2 if self.topology.standby else 1)
         schedule = schedule_of(spec)
         schedule.refuse(spec.stack)
-        fault = None if schedule.main is None else schedule.main.scheduled.fault
+        fault = schedule.main_fault
         record = CrashTestRecord(
             name=spec.name,
             title=spec.title,

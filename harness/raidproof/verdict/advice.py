@@ -167,7 +167,7 @@ def _configuration(record: AdviceRecord, run: RunRecord, cell: CellRecord) -> Co
     safety = safety_in(run, cell)
     settings = {axis.name: cell.settings[axis.name] for axis in record.axes if axis.name in cell.settings}
     current = next((one for one in run.cells if one.name == record.current), None)
-    cycle = next((one for one in run.cycles if one.name == cell.cycle), None)
+    cycle = run.power_cut_of(cell)
     seen = None if cycle is None else cycle.on_server
     return Configuration(
         name=cell.name,

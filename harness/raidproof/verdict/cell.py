@@ -221,7 +221,7 @@ def safety_in(record: RunRecord, part: CrashTestRecord | CellRecord) -> Safety:
 
 def safety_of_cell(record: RunRecord, cell: CellRecord) -> Safety:
     """Return the safety of a cell, from its power cut and from the explorations of the power cut's crash states."""
-    cycle = next((one for one in record.cycles if one.name == cell.cycle), None)
+    cycle = record.power_cut_of(cell)
     return not_shown("no power cut was made in this configuration") if cycle is None else safety_of(cycle, cell)
 
 

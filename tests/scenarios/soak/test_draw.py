@@ -2,7 +2,7 @@
 
 from raidproof.core.blame import Cause
 from raidproof.disk.cache import CacheMode
-from raidproof.run.crash_test import fault_of
+from raidproof.run.crash_test import schedule_of
 from scenarios.soak.draw import draw
 
 DRAWN = [draw(1, number) for number in range(300)]
@@ -25,7 +25,9 @@ def test_disks_that_drop_flushes_must_be_found_and_no_others() -> None:
 def test_all_kinds_are_drawn() -> None:
     assert {spec.stack.filesystem.type for spec in DRAWN} == {"xfs", "ext4"}
     assert {spec.stack.array.level for spec in DRAWN} == {"1", "4", "5", "6", "10"}
-    faults = {fault.name for spec in DRAWN for fault in (fault_of(spec), *spec.during) if fault is not None}
+    faults = {
+        fault.name for spec in DRAWN for fault in (schedule_of(spec).main_fault, *spec.during) if fault is not None
+    }
     assert len(faults) == 14
 
 

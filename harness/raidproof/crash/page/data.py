@@ -32,6 +32,7 @@ from raidproof.record.outcome import Outcome
 from raidproof.storage.array.striping import Assembled
 from raidproof.verdict.balance import Loss
 from raidproof.verdict.oracle import Judgement, Oracle
+from raidproof.workload.history import Operation
 from raidproof.workload.ledger_blocks import blocks_in
 
 MOST_HELD = 4
@@ -253,9 +254,6 @@ class _Builder:
         workers = self.explored.oracle.workers
         index = {worker.number: place for place, worker in enumerate(workers)}
         by_number = {worker.number: worker for worker in workers}
-        acknowledged = sorted(
-            self.explored.oracle.history.acknowledged(self.recording.end_ns), key=lambda one: one.promised_ns or 0
-        )
         operations = [
             PageOperation(
                 file=index[one.worker],
@@ -266,10 +264,15 @@ class _Builder:
                 # An operation counts at a cut if its acknowledgement precedes the cut's latest instant.
                 since=self.recording.place((one.promised_ns or 0) + 2),
             )
-            for one in acknowledged
+            for one in self._acknowledged(self.recording.end_ns)
         ]
         files = [PageFile(client=one.client, path=one.path, kind=one.kind) for one in workers]
         return files, operations
+
+    def _acknowledged(self, before_ns: int) -> list[Operation]:
+        """Return the operations acknowledged before an instant, in the order of their acknowledgements."""
+        acknowledged = self.explored.oracle.history.acknowledged(before_ns)
+        return sorted(acknowledged, key=lambda one: one.promised_ns or 0)
 
     def _state(self, one: _Found) -> PageState:
         state, seen, judged = one.state, one.observation, one.judgement
@@ -322,9 +325,7 @@ class _Builder:
     def _files(self, judged: Judgement, instant_ns: int) -> list[FileResult]:
         index = {worker.number: place for place, worker in enumerate(self.explored.oracle.workers)}
         newest: dict[int, object] = {}
-        for operation in sorted(
-            self.explored.oracle.history.acknowledged(instant_ns), key=lambda one: one.promised_ns or 0
-        ):
+        for operation in self._acknowledged(instant_ns):
             newest[operation.worker] = operation
         by_worker: dict[int, list[Loss]] = defaultdict(list)
         for loss in judged.missing:

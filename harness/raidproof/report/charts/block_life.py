@@ -22,8 +22,6 @@ STEPS = {
 }
 """Steps and their colours."""
 NOT_OBSERVED = "not observed"
-MARGIN = 0.05
-"""Room at both ends of the time axis, as a share of its length."""
 
 
 def lives(cycles: list[CrashTestRecord]) -> Iterator[tuple[int, int, BlockLife]]:

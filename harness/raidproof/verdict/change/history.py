@@ -233,7 +233,7 @@ def nearest_change(change: Change, others: Sequence[Change]) -> Change | None:
 
 def point_of(run: RunRecord, cell: CellRecord) -> HistoryPoint:
     """Return the point of a cell in one run."""
-    cycle = next((one for one in run.cycles if one.name == cell.cycle), None)
+    cycle = run.power_cut_of(cell)
     version = version_of(cell)
     return HistoryPoint(
         run=run.run,
