@@ -47,7 +47,7 @@ Entries = Mapping[str, Sequence[Any]]
 
 THERE = "there"
 """Field of the directory, a symlink or a file: its kind, or whether it exists."""
-BLOCK_FIELD, BLOCKS = "block ", "blocks"
+BLOCK_FIELD, IN_BLOCKS = "block ", "blocks"
 """Prefix of the field of one block; value of the field ``held`` of a file that has such fields."""
 USUAL_MODE = 0o755
 """The permissions that a directory has at most: clients create it with the usual umask."""
@@ -184,7 +184,7 @@ def apart(file: File) -> dict[str, Value]:
     """Return the fields of a file, with one field for each block: different operations may write the blocks."""
     fields: dict[str, Value] = file._asdict()
     if isinstance(file.held, tuple):
-        fields |= {"held": BLOCKS} | {f"{BLOCK_FIELD}{place}": held for place, held in enumerate(file.held)}
+        fields |= {"held": IN_BLOCKS} | {f"{BLOCK_FIELD}{place}": held for place, held in enumerate(file.held)}
     return fields
 
 
@@ -434,7 +434,7 @@ def values_of(ran: Course, key: tuple[str, str], least: int, found: Fields) -> s
         held = [found.get((name, "held")) for name in names]
         return {one[place] if isinstance(one, tuple) and place < len(one) else None for one in held} or {None}
     held = [found.get((name, field)) for name in names]
-    return {BLOCKS if field == "held" and isinstance(one, tuple) else one for one in held} or {None}
+    return {IN_BLOCKS if field == "held" and isinstance(one, tuple) else one for one in held} or {None}
 
 
 def contradiction(key: tuple[str, str], values: set[Value], wanted: Value) -> str:
