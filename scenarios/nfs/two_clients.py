@@ -28,8 +28,6 @@ LEASE_S = 10
 """Duration of the lease and of the grace period in seconds: the shortest that nfsd accepts."""
 EXPORT = ExportSpec(delegations=False, lease_s=LEASE_S, grace_s=LEASE_S)
 LOCKD_GRACE = "/proc/fs/lockd/nlm_end_grace"
-CLIENT_RECORDS = "/var/lib/nfs"
-"""The folder of nfsdcld's client records, on the server's system disk and not on the array."""
 DROP_CACHES = ["tee", "/proc/sys/vm/drop_caches"]
 
 
@@ -101,7 +99,7 @@ class TwoClients:
 
         Otherwise a power cut within seconds loses the record of the newest client (docs/findings.md).
         """
-        self.server.succeed(["sync", "--file-system", CLIENT_RECORDS])
+        self.server.succeed(["sync", "--file-system", self.context.stack.export.client_records])
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
